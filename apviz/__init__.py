@@ -1,0 +1,16 @@
+"""apviz: solve large Gaussian-process systems by alternating projection, record every update, and look at it."""
+
+from __future__ import annotations
+
+from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from apviz.preconditioners import PivotedCholesky
+from apviz.solvers import (
+    AlternatingProjection,
+    Cholesky,
+    ConjugateGradient,
+    Hook,
+    Solution,
+    StopReason,
+    solve,
+)
+from apviz.system import KernelSystem

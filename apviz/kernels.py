@@ -1,0 +1,132 @@
+"""Stationary kernels as functions of a squared distance: Matérn 1/2, 3/2, 5/2 and RBF, with ARD lengthscales.
+
+Every kernel is written as ``k(x, z) = outputscale · correlation(u)`` with ``u = ‖scale(x) − scale(z)‖²``, where
+``scale`` divides by the lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes the
+correlation shortest. Engines therefore need one squared distance and one formula per kernel entry.
+Formulas: Rasmussen & Williams, *Gaussian Processes for Machine Learning*, section 4.2.1.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+#: a lengthscale as a user may give it
+Lengthscale = float | Sequence[float] | Tensor
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """A stationary kernel.
+
+    Args:
+        lengthscale: one positive number, or d of them (ARD), in the units of the inputs.
+        outputscale: the positive variance k(x, x), in squared units of the target.
+
+    Raises:
+        ValueError: a lengthscale or outputscale that is not finite and positive.
+    """
+
+    lengthscale: float | tuple[float, ...]
+    outputscale: float
+
+    name: ClassVar[str]
+    distance_scale: ClassVar[float]
+
+    def __init__(self, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
+        values = torch.as_tensor(lengthscale, dtype=torch.float64).flatten().tolist()
+        for value in values:
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"lengthscale must be finite and positive, got {value!r}")
+        outputscale = float(outputscale)
+        if not (math.isfinite(outputscale) and outputscale > 0):
+            raise ValueError(f"outputscale must be finite and positive, got {outputscale!r}")
+        object.__setattr__(self, "lengthscale", values[0] if len(values) == 1 else tuple(values))
+        object.__setattr__(self, "outputscale", outputscale)
+
+    def scale(self, x: Tensor) -> Tensor:
+        """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d)."""
+        lengthscale = torch.as_tensor(self.lengthscale, dtype=torch.float64)
+        if lengthscale.ndim and len(lengthscale) != x.shape[-1]:
+            raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[-1]} columns")
+        return (x * (self.distance_scale / lengthscale).to(x)).contiguous()
+
+    @staticmethod
+    @abstractmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        """k/outputscale from squared scaled distances u, overwriting both `u` and `spare` (same shape)."""
+
+    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
+        """The kernel matrix k(x, z), x: (n, d), z: (m, d), to (n, m): no noise, direct differences."""
+        x = self.scale(x)
+        z = x if z is None else self.scale(z)
+        u = torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist").square_()
+        return self.correlation_(u, torch.empty_like(u)).mul_(self.outputscale)
+
+
+class Matern12(Kernel):
+    """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖."""
+
+    name = "matern12"
+    distance_scale = 1.0
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        return u.sqrt_().neg_().exp_()
+
+
+class Matern32(Kernel):
+    """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
+
+    name = "matern32"
+    distance_scale = math.sqrt(3.0)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        torch.neg(u.sqrt_(), out=spare).exp_()
+        return u.add_(1.0).mul_(spare)
+
+
+class Matern52(Kernel):
+    """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖."""
+
+    name = "matern52"
+    distance_scale = math.sqrt(5.0)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        # r and u = r² are both needed; exp(−r) is written over r
+        torch.sqrt(u, out=spare)
+        u.mul_(1.0 / 3.0).add_(spare).add_(1.0)
+        return u.mul_(spare.neg_().exp_())
+
+
+class RBF(Kernel):
+    """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
+
+    name = "rbf"
+    distance_scale = math.sqrt(0.5)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        return u.neg_().exp_()
+
+
+KERNELS: dict[str, type[Kernel]] = {kind.name: kind for kind in (Matern12, Matern32, Matern52, RBF)}
+
+
+def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float) -> Kernel:
+    """The kernel called `name`.
+
+    Raises:
+        ValueError: an unknown name; the message lists the known ones.
+    """
+    if name not in KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
+    return KERNELS[name](lengthscale, outputscale)

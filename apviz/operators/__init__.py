@@ -1,0 +1,30 @@
+"""K = k(X, X) + σ²I without storing it: one engine a file behind one interface."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from apviz.kernels import Kernel
+from apviz.operators.dense import DenseOperator
+from apviz.operators.interface import CountingOperator, Operator, Rows
+from apviz.operators.keops import KeOpsOperator
+from apviz.operators.tiled import TiledOperator
+
+__all__ = ["CountingOperator", "Operator", "Rows", "make_operator"]
+
+OPERATORS: dict[str, type[Operator]] = {"dense": DenseOperator, "tiled": TiledOperator, "keops": KeOpsOperator}
+# a stored K of this size is 64 MB in float32; beyond it, evaluating tiles in cache beats reading memory
+DENSE_MAX_N = 4_000
+
+
+def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float) -> Operator:
+    """The operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
+
+    Raises:
+        ValueError: an unknown name; the message lists the known ones.
+    """
+    if name == "auto":
+        name = "dense" if len(x) <= DENSE_MAX_N else "tiled"
+    if name not in OPERATORS:
+        raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
+    return OPERATORS[name](x, kernel, noise)

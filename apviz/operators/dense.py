@@ -1,0 +1,48 @@
+"""The dense operator: K stored, for small n and as the reference."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from apviz.kernels import Kernel
+from apviz.operators.interface import Operator, Rows
+
+
+class DenseOperator(Operator):
+    """K stored once, n² numbers. Reading a stored entry counts as evaluating it."""
+
+    name = "dense"
+
+    def __init__(self, x: Tensor, kernel: Kernel, noise: float, matrix: Tensor | None = None) -> None:
+        super().__init__(x, kernel, noise)
+        if matrix is None:
+            matrix = kernel(x)
+            matrix.diagonal().fill_(kernel.outputscale + noise)
+        self.matrix = matrix
+
+    @property
+    def engine(self) -> str:
+        return "stored matrix"
+
+    def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        out += self._fill(rows, columns) @ u
+
+    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
+        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
+        return self.kernel.correlation_(u, torch.empty_like(u))
+
+    def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        r.addmm_(self.matrix[:, rows], u, alpha=-1)
+
+    def block(self, rows: Rows) -> Tensor:
+        return self.matrix[rows][:, rows].clone()
+
+    def columns(self, rows: Rows) -> Tensor:
+        columns = self.matrix[:, rows].clone()
+        indices = torch.arange(self.n, device=self.x.device)[rows]
+        columns[indices, torch.arange(len(indices), device=self.x.device)] -= self.noise
+        return columns
+
+    def reordered(self, order: Tensor) -> DenseOperator:
+        return DenseOperator(self.x[order], self.kernel, self.noise, self.matrix[order][:, order])

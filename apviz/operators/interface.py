@@ -1,0 +1,129 @@
+"""The operator: K = k(X, X) + σ²I without storing it.
+
+An engine supplies two primitives, `_accumulate` and `_fill`, both without noise; everything else is here once.
+The number of kernel entries each call evaluates is given in its docstring; `CountingOperator` adds them up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from apviz.kernels import Kernel
+
+#: rows of K: a slice, or their indices without repetition
+Rows = slice | Tensor
+
+
+def count(rows: Rows) -> int:
+    """How many rows `rows` names; a slice must have both ends."""
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+class Operator(ABC):
+    """K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
+
+    Args:
+        x: (n, d) inputs.
+        kernel: k.
+        noise: σ² > 0.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, x: Tensor, kernel: Kernel, noise: float) -> None:
+        self.x, self.kernel, self.noise = x, kernel, noise
+        self.inputs = kernel.scale(x)
+
+    @property
+    def n(self) -> int:
+        return len(self.x)
+
+    @property
+    def engine(self) -> str:
+        """What computes the entries, in words, for the trace."""
+        return self.name
+
+    def prepare(self) -> None:
+        """Does any compiling now rather than at the first solve."""
+
+    def settle(self, expected_entries: float) -> None:
+        """Fixes the engine for a solve expected to evaluate so many entries; called when a solve starts."""
+
+    @abstractmethod
+    def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        """out += correlation(rows, columns) u for scaled inputs rows (r, d), columns (c, d), u (c, p)."""
+
+    @abstractmethod
+    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """correlation(rows, columns) for scaled inputs, (r, c)."""
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """K v for v: (n, p), to (n, p). Evaluates n² entries."""
+        return self.columns_matmul(slice(0, self.n), v)
+
+    def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
+        """K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
+        out = torch.zeros(self.n, u.shape[1], dtype=u.dtype, device=u.device)
+        self.subtract_columns_(out, rows, -u)
+        return out
+
+    def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        """r −= K[:, I] u in place, for r: (n, p), u: (|I|, p). Evaluates n|I| entries, allocates no n × p array."""
+        self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
+        r[rows] -= self.noise * u
+
+    def block(self, rows: Rows) -> Tensor:
+        """K[I, I], (|I|, |I|). Evaluates |I|² entries."""
+        inputs = self.inputs[rows]
+        k = self._fill(inputs, inputs).mul_(self.kernel.outputscale)
+        k.diagonal().fill_(self.kernel.outputscale + self.noise)
+        return k
+
+    def columns(self, rows: Rows) -> Tensor:
+        """k(X, X[I]), without noise, (n, |I|). Evaluates n|I| entries."""
+        return self._fill(self.inputs, self.inputs[rows]).mul_(self.kernel.outputscale)
+
+    def diagonal(self) -> Tensor:
+        """The diagonal of K, (n,): constant, for every kernel here is stationary."""
+        return torch.full((self.n,), self.kernel.outputscale + self.noise, dtype=self.x.dtype, device=self.x.device)
+
+    def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        """k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p). Evaluates mn entries."""
+        out = torch.zeros(len(z), v.shape[1], dtype=v.dtype, device=v.device)
+        self._accumulate(out, self.kernel.scale(z.to(self.x)), self.inputs, v * self.kernel.outputscale)
+        return out
+
+    def reordered(self, order: Tensor) -> Operator:
+        """The operator of the points x[order], on the same engine."""
+        return type(self)(self.x[order], self.kernel, self.noise)
+
+
+class CountingOperator:
+    """An operator that counts the kernel entries asked of it; work = entries / n²."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self.entries = operator, 0
+
+    @property
+    def work(self) -> float:
+        return self.entries / self.operator.n**2
+
+    def matmul(self, v: Tensor) -> Tensor:
+        self.entries += self.operator.n**2
+        return self.operator.matmul(v)
+
+    def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        self.entries += self.operator.n * count(rows)
+        self.operator.subtract_columns_(r, rows, u)
+
+    def block(self, rows: Rows) -> Tensor:
+        self.entries += count(rows) ** 2
+        return self.operator.block(rows)
+
+    def columns(self, rows: Rows) -> Tensor:
+        self.entries += self.operator.n * count(rows)
+        return self.operator.columns(rows)

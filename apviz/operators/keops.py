@@ -1,0 +1,41 @@
+"""The KeOps operator: pykeops' map-reduce, the engine of the paper's experiments and of GPyTorch's KeOps kernels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from apviz.operators.interface import Operator
+
+
+class KeOpsOperator(Operator):
+    """K through `pykeops.torch.LazyTensor`. Needs a C++ compiler; compiles each formula at its first use."""
+
+    name = "keops"
+
+    @property
+    def engine(self) -> str:
+        import pykeops
+
+        return f"KeOps {pykeops.__version__}"
+
+    def prepare(self) -> None:
+        self.cross_matmul(self.x[:2], torch.zeros(self.n, 1, dtype=self.x.dtype, device=self.x.device))
+
+    def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        from pykeops.torch import LazyTensor
+
+        x, z = LazyTensor(rows[:, None, :].contiguous()), LazyTensor(columns[None, :, :].contiguous())
+        squared = ((x - z) ** 2).sum(-1)
+        if self.kernel.name == "rbf":
+            k = (-squared).exp()
+        else:
+            # the derivative of sqrt at 0 is not taken here, but KeOps simplifies formulas symbolically
+            r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
+            polynomial = {"matern12": 1.0, "matern32": 1.0 + r, "matern52": 1.0 + r + squared / 3.0}
+            k = polynomial[self.kernel.name] * (-r).exp()
+        out += k @ u.contiguous()
+
+    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
+        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
+        return self.kernel.correlation_(u, torch.empty_like(u))

@@ -1,0 +1,180 @@
+// K[:, I] U without storing K: distances, kernel and product fused in tiles that stay in the L1 cache.
+//
+// Distances are direct differences, so near pairs keep full relative accuracy in float32 even when the inputs
+// span hundreds of lengthscales. Per kernel entry: 2d flops for the distance, one exp, 2p flops for the product.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+constexpr int64_t kRows = 4;        // rows that share one load of a column's inputs
+constexpr int64_t kColumns = 256;   // columns of a tile
+constexpr int64_t kRowGroup = 256;  // rows that pass over a tile of columns before the next tile is loaded
+
+template <typename T> struct Vector;
+template <> struct Vector<float> {
+  typedef float type __attribute__((vector_size(64), aligned(4)));
+};
+template <> struct Vector<double> {
+  typedef double type __attribute__((vector_size(64), aligned(8)));
+};
+template <typename T> constexpr int64_t kLanes = 64 / sizeof(T);
+
+template <typename T> inline typename Vector<T>::type load(const T* from) {
+  typename Vector<T>::type v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+inline double exponential(double x) { return std::exp(x); }
+
+// Cephes' expf without branches, so that the loop around it becomes vector code with any compiler; x <= 0.
+inline float exponential(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  const float round = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer kept in the low mantissa bits
+  const float shifted = x * 1.44269504f + round;
+  const float power = shifted - round;
+  const float f = (x - power * 0.693359375f) + power * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * f + 1.3981999507e-3f;
+  p = p * f + 8.3334519073e-3f;
+  p = p * f + 4.1665795894e-2f;
+  p = p * f + 1.6666665459e-1f;
+  p = p * f + 5.0000001201e-1f;
+  p = p * f * f + f + 1.0f;
+  int32_t exponent, bits;
+  std::memcpy(&exponent, &shifted, 4);
+  std::memcpy(&bits, &p, 4);
+  bits += exponent << 23;
+  std::memcpy(&p, &bits, 4);
+  return p;
+}
+
+enum Kind { kMatern12, kMatern32, kMatern52, kRbf };
+
+// u: squared distance of scaled inputs (apviz.kernels)
+template <int kind, typename T> inline T correlation(T u) {
+  if constexpr (kind == kRbf) return exponential(-u);
+  const T r = std::sqrt(u);
+  const T e = exponential(-r);
+  if constexpr (kind == kMatern12) return e;
+  if constexpr (kind == kMatern32) return (T(1) + r) * e;
+  return (T(1) + r + u * T(1.0 / 3.0)) * e;
+}
+
+// Squared distances of kRows rows (x: kRows × d) to wide·kLanes columns (z: d × ldz, one input dimension a row).
+template <int wide, typename T> inline void distances(const T* x, int64_t d, const T* z, int64_t ldz, T* out) {
+  using V = typename Vector<T>::type;
+  V sum[kRows][wide] = {};
+  for (int64_t k = 0; k < d; ++k) {
+    V column[wide];
+#pragma GCC unroll 4
+    for (int w = 0; w < wide; ++w) column[w] = load(z + k * ldz + w * kLanes<T>);
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+      const T xi = x[i * d + k];
+#pragma GCC unroll 4
+      for (int w = 0; w < wide; ++w) {
+        const V gap = column[w] - xi;
+        sum[i][w] += gap * gap;
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+    for (int w = 0; w < wide; ++w) std::memcpy(out + i * kColumns + w * kLanes<T>, &sum[i][w], sizeof(V));
+}
+
+// Kernel values of kRows rows and `columns` (a multiple of the lanes) columns.
+template <int kind, typename T>
+inline void kernel_tile(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
+  constexpr int64_t lanes = kLanes<T>;
+  int64_t c = 0;
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) distances<4, T>(x, d, z + c, ldz, out + c);
+  for (; c < columns; c += lanes) distances<1, T>(x, d, z + c, ldz, out + c);
+  for (int i = 0; i < kRows; ++i) {
+    T* row = out + i * kColumns;
+#pragma omp simd
+    for (int64_t j = 0; j < columns; ++j) row[j] = correlation<kind, T>(row[j]);
+  }
+}
+
+// out[i][:width] += values[i] · u for kRows rows; u: columns × ldu, ldu a multiple of the lanes, zero beyond width.
+template <typename T>
+inline void product(const T* values, const T* u, int64_t ldu, int64_t columns, int64_t width, T* const* out) {
+  using V = typename Vector<T>::type;
+  constexpr int64_t lanes = kLanes<T>;
+  for (int64_t j = 0; j < width; j += lanes) {
+    V sum[kRows] = {};
+    for (int64_t c = 0; c < columns; ++c) {
+      const V uc = load(u + c * ldu + j);
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows; ++i) sum[i] += values[i * kColumns + c] * uc;
+    }
+    const int64_t used = std::min(lanes, width - j);
+    for (int i = 0; i < kRows; ++i)
+      for (int64_t l = 0; l < used; ++l) out[i][j + l] += sum[i][l];
+  }
+}
+
+// kRows rows of x from row r on; the rows beyond n repeat the last one and are never stored.
+template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, int64_t r, T* padded) {
+  if (r + kRows <= n) return x + r * d;
+  for (int64_t i = 0; i < kRows; ++i) std::copy_n(x + std::min(r + i, n - 1) * d, d, padded + i * d);
+  return padded;
+}
+
+template <int kind, typename T>
+void columns_matmul(const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* u, int64_t ldu, int64_t width,
+                    T* out, T* scratch) {
+  alignas(64) T values[kRows * kColumns];
+  T* unused = scratch + kRows * d;
+  for (int64_t group = 0; group < n; group += kRowGroup)
+    for (int64_t c = 0; c < m; c += kColumns) {
+      const int64_t columns = std::min(kColumns, m - c);
+      for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
+        kernel_tile<kind, T>(rows_of(x, n, d, r, scratch), d, z + c, m, columns, values);
+        T* rows[kRows];
+        for (int64_t i = 0; i < kRows; ++i) rows[i] = r + i < n ? out + (r + i) * width : unused;
+        product<T>(values, u + c * ldu, ldu, columns, width, rows);
+      }
+    }
+}
+
+template <int kind, typename T>
+void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, T* scratch) {
+  alignas(64) T values[kRows * kColumns];
+  for (int64_t r = 0; r < n; r += kRows)
+    for (int64_t c = 0; c < m; c += kColumns) {
+      const int64_t columns = std::min(kColumns, m - c);
+      kernel_tile<kind, T>(rows_of(x, n, d, r, scratch), d, z + c, m, columns, values);
+      for (int64_t i = 0; i < std::min(kRows, n - r); ++i)
+        std::copy_n(values + i * kColumns, std::min(columns, used - c), out + (r + i) * used + c);
+    }
+}
+
+}  // namespace
+
+// x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu; out: n × width; scratch: kRows · d + width values.
+#define APVIZ_EXPORT(T, suffix)                                                                                     \
+  extern "C" void columns_matmul_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,    \
+                                          const T* u, int64_t ldu, int64_t width, T* out, T* scratch) {             \
+    if (kind == kMatern12) return columns_matmul<kMatern12, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
+    if (kind == kMatern32) return columns_matmul<kMatern32, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
+    if (kind == kMatern52) return columns_matmul<kMatern52, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
+    columns_matmul<kRbf, T>(x, n, d, z, m, u, ldu, width, out, scratch);                                            \
+  }                                                                                                                 \
+  extern "C" void fill_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,              \
+                                int64_t used, T* out, T* scratch) {                                                 \
+    if (kind == kMatern12) return fill<kMatern12, T>(x, n, d, z, m, used, out, scratch);                            \
+    if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, scratch);                            \
+    if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, scratch);                            \
+    fill<kRbf, T>(x, n, d, z, m, used, out, scratch);                                                               \
+  }
+
+APVIZ_EXPORT(float, f32)
+APVIZ_EXPORT(double, f64)

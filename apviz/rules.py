@@ -1,0 +1,121 @@
+"""Block selection: a rule is frozen settings; `begin` gives the selector of one solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+import torch
+from torch import Tensor
+
+#: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks
+Selector = Callable[[int, Tensor], int]
+
+
+class Rule(Protocol):
+    """Which block next."""
+
+    name: str
+    #: whether `Selector` looks at the norms; if not, they are computed only for recording
+    needs_norms: bool
+
+    def begin(self, sizes: list[int]) -> Selector:
+        """The selector for blocks that own so many rows each."""
+        ...
+
+
+ShortBlock = Literal["alike", "end-of-epoch"]
+
+
+@dataclass(frozen=True)
+class GaussSouthwell:
+    """The block with the largest ‖R_I‖_F (paper, equation 6).
+
+    Args:
+        short_block: `alike` treats a short last block as any other, as the paper does. `end-of-epoch` is the
+            schedule of the authors' code, which their published numbers come from: it picks among the full
+            blocks by the mean over right-hand sides of ‖R_I,i‖, and solves the short block once at the end of
+            every epoch.
+    """
+
+    short_block: ShortBlock = "alike"
+    name = "gauss-southwell"
+    needs_norms = True
+
+    def __post_init__(self) -> None:
+        if self.short_block not in get_args(ShortBlock):
+            raise ValueError(f"short_block must be 'alike' or 'end-of-epoch', got {self.short_block!r}")
+
+    def begin(self, sizes: list[int]) -> Selector:
+        if self.short_block == "alike":
+            return lambda number, norms: int(norms.sum(1).argmax())
+        m = len(sizes)
+        full = m - (sizes[-1] < sizes[0])
+
+        def select(number: int, norms: Tensor) -> int:
+            if full < m and number % m == m - 1:
+                return m - 1
+            return int(norms[:full].sqrt().mean(1).argmax())
+
+        return select
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Block j mod m."""
+
+    name = "cyclic"
+    needs_norms = False
+
+    def begin(self, sizes: list[int]) -> Selector:
+        return lambda number, norms: number % len(sizes)
+
+
+@dataclass(frozen=True)
+class Random:
+    """A block drawn uniformly, independently each time."""
+
+    seed: int = 0
+    name = "random"
+    needs_norms = False
+
+    def begin(self, sizes: list[int]) -> Selector:
+        generator = torch.Generator().manual_seed(self.seed)
+        return lambda number, norms: int(torch.randint(len(sizes), (), generator=generator))
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Every block once an epoch, in a new random order each epoch."""
+
+    seed: int = 0
+    name = "shuffled"
+    needs_norms = False
+
+    def begin(self, sizes: list[int]) -> Selector:
+        generator = torch.Generator().manual_seed(self.seed)
+        order: list[int] = []
+
+        def select(number: int, norms: Tensor) -> int:
+            if not order:
+                order.extend(torch.randperm(len(sizes), generator=generator).tolist())
+            return order.pop()
+
+        return select
+
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in (GaussSouthwell(), Cyclic(), Random(), Shuffled())}
+
+
+def rule_named(name: str | Rule) -> Rule:
+    """The rule called `name`, or the object itself.
+
+    Raises:
+        ValueError: an unknown name; the message lists the known ones.
+    """
+    if not isinstance(name, str):
+        return name
+    if name not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, or an object, got {name!r}")
+    return RULES[name]

@@ -1,0 +1,409 @@
+"""What all solvers share: settings apart from state, the run that hooks look at, and every way a solve can end."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from apviz.operators import CountingOperator
+from apviz.partitions import Partition
+from apviz.system import KernelSystem
+
+log = logging.getLogger("apviz")
+
+
+class StopReason(Enum):
+    """Every way a solve can end; the value is what a person can do about it."""
+
+    CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
+    MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
+    STAGNATED = "stagnated: rounding errors keep the residual above the tolerance; use float64 or a larger tolerance"
+    DIVERGED = "diverged: the residual is no longer finite or has exploded; use float64, more noise or more jitter"
+    STOPPED = "stopped: a hook asked for it; this solution is not converged"
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @property
+    def advice(self) -> str:
+        return self.value.partition(": ")[2]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What every solver returns.
+
+    Args:
+        weights: W, of the shape B was given in.
+        stop_reason: why the solve ended; `converged` is true for one reason only.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; recomputed from B − KW if the solve converged.
+        residual_per_rhs: (l+1,) float64.
+        epochs: epochs, or iterations of a Krylov method.
+        work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
+        seconds: wall-clock time, set-up included.
+        setup_work, setup_seconds: the part of both that came before the first update.
+        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW), from the recorded decreases.
+    """
+
+    weights: Tensor
+    stop_reason: StopReason
+    stop_message: str
+    residual: float
+    residual_per_rhs: Tensor
+    epochs: int
+    work: float
+    seconds: float
+    setup_work: float
+    setup_seconds: float
+    energy: float
+
+    @property
+    def converged(self) -> bool:
+        return self.stop_reason is StopReason.CONVERGED
+
+
+@dataclass(frozen=True)
+class Update:
+    """One projection, or one iteration of a Krylov method. Tensors stay on the device: reading one stalls a GPU.
+
+    Args:
+        number: from 1.
+        block: the block projected onto, −1 for all rows at once.
+        energy_decrease: 0-d float64 tensor, the decrease of h.
+        squared_residual: (l+1,) tensor of ‖r_i‖².
+        mark: a reading of the run's clock.
+    """
+
+    number: int
+    epoch: int
+    block: int
+    work: float
+    energy_decrease: Tensor
+    squared_residual: Tensor
+    mark: Any
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The state after an epoch; number 0 is the state before the first update. Everything is on the host.
+
+    Args:
+        residual_per_rhs: (l+1,) float64, recomputed from B − KW where `drift` is not NaN.
+        recursive_residual: mean relative residual as the recursion had it.
+        checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
+        drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.
+        block_norms: (m,) ‖R_I‖_F, or None where there are no blocks.
+    """
+
+    number: int
+    work: float
+    seconds: float
+    residual: float
+    residual_per_rhs: Tensor
+    checked_residual: float
+    drift: float
+    energy: float
+    block_norms: Tensor | None
+
+
+class Hook:
+    """An object told about a solve. It observes, may call `run.request_stop(why)`, and never changes the numbers."""
+
+    def on_start(self, run: Run) -> None:
+        """Before the first update; set-up is done."""
+
+    def on_update(self, update: Update) -> None:
+        """After every update."""
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """After every epoch, and once before the first as epoch 0."""
+
+    def on_stop(self, solution: Solution) -> None:
+        """The solve ended by itself."""
+
+    def on_abandon(self, error: BaseException) -> None:
+        """The solve ended by an exception or Ctrl-C, which is raised after this."""
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """Settings of a solver; the state of a solve lives in its `Run`."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The method in a few words, for tables and legends."""
+
+    @abstractmethod
+    def run(self, run: Run) -> StopReason:
+        """Solves; leaves the weights in the run."""
+
+
+class Clock:
+    """Seconds since the start. On a GPU marks are events on the stream, so that taking one waits for nothing."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._start = self.mark()
+
+    def mark(self) -> Any:
+        if not self._on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, mark: Any) -> float:
+        if not self._on_gpu:
+            return mark - self._start
+        mark.synchronize()
+        return self._start.elapsed_time(mark) / 1000
+
+
+def frobenius_inner(a: Tensor, b: Tensor) -> Tensor:
+    """tr(AᵀB) in float64, a 0-d tensor."""
+    return torch.sum(a.double() * b.double())
+
+
+class Run:
+    """One solve in progress: what a solver reports to, and what hooks may look at.
+
+    Attributes:
+        system, solver: what is solved, with which settings.
+        operator: counts the kernel entries; a solver asks nothing of the system's operator behind its back.
+        partition, factors: of alternating projection, else None.
+        rhs_norms: (l+1,) float64 ‖b_i‖, with 1 in place of 0.
+    """
+
+    def __init__(self, system: KernelSystem, solver: Solver, hooks: Iterable[Hook], initial: Tensor | None) -> None:
+        self.system, self.solver, self.hooks = system, solver, list(hooks)
+        self.clock = Clock(system.device)
+        self.operator = CountingOperator(system.operator)
+        self.initial_weights = initial
+        self.partition: Partition | None = None
+        self.factors: Any = None
+        norms = torch.linalg.vector_norm(system.b.double(), dim=0)
+        self.rhs_norms = torch.where(norms > 0, norms, 1.0).cpu()
+        self.epoch_number = self.update_number = 0
+        self.setup_work = self.setup_seconds = 0.0
+        self.stop_message = ""
+        #: whether any hook listens to updates; if not, what only they need is not computed
+        self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
+        self._weights: Callable[[], Tensor] = lambda: torch.zeros_like(system.b)
+        self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
+        self._false_claims: list[float] = []
+        self._stop_requested: str | None = None
+        self.initial_energy = self._energy = self._first_residual = 0.0
+        self.residual_per_rhs = torch.ones_like(self.rhs_norms)
+        self._checks: list[tuple[float, float]] = []
+
+    @property
+    def weights(self) -> Tensor:
+        """(n, l+1) the weights so far, in the user's order."""
+        return self._weights()
+
+    @property
+    def work(self) -> float:
+        return self.operator.work
+
+    @property
+    def residual(self) -> float:
+        return float(self.residual_per_rhs.mean())
+
+    def seconds(self) -> float:
+        return self.clock.seconds(self.clock.mark())
+
+    def request_stop(self, why: str) -> None:
+        """Asks the solve to stop after the current update."""
+        self._stop_requested = why
+
+    @property
+    def must_stop(self) -> bool:
+        return self._stop_requested is not None
+
+    # --- what a solver calls ------------------------------------------------------------------------------------
+
+    def start(self, weights: Callable[[], Tensor], r: Tensor, block_norms: Tensor | None) -> None:
+        """Set-up is done. r: (n, l+1) the initial residual, block_norms: (m, l+1) squared, or None."""
+        self._weights = weights
+        self.setup_work, self.setup_seconds = self.work, self.seconds()
+        self.initial_energy = self._energy = -0.5 * float(frobenius_inner(self.weights, self.system.b + _user(self, r)))
+        for hook in self.hooks:
+            hook.on_start(self)
+        self._report_epoch(torch.linalg.vector_norm(r, dim=0).square(), block_norms, math.nan, math.nan)
+        self._first_residual = self.residual
+
+    def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor | None) -> None:
+        """An update is done; `squared_residual` may be None where `records_updates` is false."""
+        self.update_number += 1
+        self._decrease += energy_decrease
+        if squared_residual is None or not self.records_updates:
+            return
+        update = Update(
+            self.update_number, self.epoch_number + 1, block, self.work, energy_decrease, squared_residual,
+            self.clock.mark(),
+        )  # fmt: skip
+        for hook in self.hooks:
+            hook.on_update(update)
+
+    def end_epoch(
+        self,
+        squared_residual: Tensor,
+        block_norms: Callable[[], Tensor | None],
+        recompute: Callable[[bool], tuple[float, Tensor]],
+        tol: float,
+        minimum: int,
+        maximum: int,
+        check_every: int,
+    ) -> StopReason | None:
+        """Ends an epoch; returns why the solve is over, or None.
+
+        `recompute(adopt)` computes B − KW, makes it the residual of the recursion if `adopt`, and returns the
+        drift ‖R − (B − KW)‖_F and the (l+1,) squared norms of B − KW.
+        """
+        self.epoch_number += 1
+        claimed = self._mean_relative(squared_residual)
+        checked = drift = math.nan
+        claims = claimed < tol and self.epoch_number >= minimum
+        if math.isfinite(claimed) and (claims or self.epoch_number % check_every == 0):
+            distance, squared_residual = recompute(claims)
+            drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
+            checked = self._mean_relative(squared_residual)
+        self._report_epoch(squared_residual, block_norms(), checked, drift)
+        if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
+            return StopReason.DIVERGED
+        if claims and checked < tol:
+            return StopReason.CONVERGED
+        if math.isfinite(checked) and self._stagnates(claims, checked):
+            return StopReason.STAGNATED
+        if self.must_stop:
+            self.stop_message = f"stopped: {self._stop_requested}"
+            return StopReason.STOPPED
+        return StopReason.MAX_EPOCHS if self.epoch_number >= maximum else None
+
+    def stopped_inside_epoch(self, squared_residual: Tensor, block_norms: Tensor | None) -> StopReason:
+        """A hook asked to stop: records where the solve is, as a last and incomplete epoch."""
+        self.epoch_number += 1
+        self._report_epoch(squared_residual, block_norms, math.nan, math.nan)
+        self.stop_message = f"stopped: {self._stop_requested}"
+        return StopReason.STOPPED
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _stagnates(self, claimed: bool, checked: float) -> bool:
+        """Three checks in a row found the recursion wrong, or found no progress in energy and residual."""
+        eps = torch.finfo(self.system.dtype).eps
+        self._checks.append((checked, self._energy))
+        if claimed:
+            self._false_claims.append(checked)
+            if len(self._false_claims) >= 3 and checked > 0.9 * self._false_claims[-3]:
+                self.stop_message = (
+                    f"stagnated: the recursion claimed a residual below the tolerance three times, but B − KW gave "
+                    f"{checked:.2e} in {self.system.dtype}; use float64 or a larger tolerance"
+                )
+                return True
+        if len(self._checks) < 3:
+            return False
+        (residual, energy), (_, now) = self._checks[-3], self._checks[-1]
+        return checked > 0.99 * residual and abs(energy - now) <= 4 * eps * max(abs(now), 1e-300)
+
+    def _mean_relative(self, squared: Tensor) -> float:
+        return float((squared.double().cpu().sqrt() / self.rhs_norms).mean())
+
+    def _report_epoch(self, squared: Tensor, block_norms: Tensor | None, checked: float, drift: float) -> None:
+        """The one transfer from the device in an epoch."""
+        self.residual_per_rhs = squared.double().cpu().sqrt() / self.rhs_norms
+        self._energy = self.initial_energy - float(self._decrease)
+        norms = None if block_norms is None else block_norms.double().sum(1).sqrt().cpu()
+        epoch = Epoch(
+            self.epoch_number, self.work, self.seconds(), self.residual, self.residual_per_rhs, checked, drift,
+            self._energy, norms,
+        )  # fmt: skip
+        for hook in self.hooks:
+            hook.on_epoch(epoch)
+
+    def solution(self, reason: StopReason) -> Solution:
+        weights = self.weights
+        return Solution(
+            weights=weights[:, 0] if self.system.single_column else weights,
+            stop_reason=reason,
+            stop_message=self.stop_message or reason.value,
+            residual=self.residual,
+            residual_per_rhs=self.residual_per_rhs,
+            epochs=self.epoch_number,
+            work=self.work,
+            seconds=self.seconds(),
+            setup_work=self.setup_work,
+            setup_seconds=self.setup_seconds,
+            energy=self._energy,
+        )
+
+
+def _user(run: Run, r: Tensor) -> Tensor:
+    """Rows of `r` from the stored order of the partition to the user's."""
+    if run.partition is None or run.partition.is_identity:
+        return r
+    restored = torch.empty_like(r)
+    restored[run.partition.order] = r
+    return restored
+
+
+def solve(
+    system: KernelSystem, solver: Solver, hooks: Iterable[Hook] = (), initial_weights: Tensor | None = None
+) -> Solution:
+    """Solves K W = B.
+
+    Args:
+        initial_weights: W to start from, of the shape of B; costs one product with K (1.0 work).
+
+    Raises:
+        ValueError: initial weights of another shape, or settings that do not fit the system.
+        NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
+
+    Ctrl-C and errors are passed on after every hook was told, so nothing recorded is lost.
+    """
+    if initial_weights is not None:
+        initial_weights = torch.as_tensor(initial_weights).to(system.b)
+        if initial_weights.ndim == 1:
+            initial_weights = initial_weights[:, None]
+        if initial_weights.shape != system.b.shape:
+            raise ValueError(
+                f"initial_weights must have the shape of b, {tuple(system.b.shape)}, got {tuple(initial_weights.shape)}"
+            )
+        if not torch.isfinite(initial_weights).all():
+            raise ValueError("initial_weights has NaN or infinite values; start from None (zeros) instead")
+    # ten epochs is what the paper's training solves take at least
+    system.operator.settle(10.0 * system.n**2)
+    run = Run(system, solver, hooks, initial_weights)
+    try:
+        reason = solver.run(run)
+        solution = run.solution(reason)
+    except BaseException as error:
+        for hook in run.hooks:
+            hook.on_abandon(error)
+        raise
+    for hook in run.hooks:
+        hook.on_stop(solution)
+    log.info("%s: %s, residual %.2e after %.2f work", solver.label, reason, solution.residual, solution.work)
+    return solution
+
+
+def require(condition: bool, setting: str, value: object, accepted: str) -> None:
+    """Checks a setting where it enters.
+
+    Raises:
+        ValueError: naming the setting, its value and what would be accepted.
+    """
+    if not condition:
+        raise ValueError(f"{setting} must be {accepted}, got {value!r}")

@@ -1,0 +1,60 @@
+"""The direct solve: a Cholesky factorisation of the whole K."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import psutil
+import torch
+from torch import Tensor
+
+from apviz.solvers.base import Run, Solver, StopReason, frobenius_inner
+from apviz.solvers.factors import cholesky_with_jitter
+
+
+@dataclass(frozen=True)
+class Cholesky(Solver):
+    """K = LLᵀ, W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays. One update, set-up and all.
+
+    Args:
+        tol: what the recomputed residual is held against; a factorisation that misses it has stagnated.
+
+    Raises:
+        MemoryError: K does not fit the free memory.
+        NotPositiveDefinite: K has no factor even with jitter.
+    """
+
+    tol: float = 1e-2
+    name: ClassVar[str] = "Cholesky"
+
+    @property
+    def label(self) -> str:
+        return "Cholesky"
+
+    def run(self, run: Run) -> StopReason:
+        system, operator = run.system, run.operator
+        needed = 3 * system.n**2 * system.x.element_size()
+        if system.device.type == "cpu" and needed > 0.9 * psutil.virtual_memory().available:
+            raise MemoryError(
+                f"a Cholesky factorisation of n = {system.n} rows needs {needed / 2**30:.1f} GiB, "
+                f"{psutil.virtual_memory().available / 2**30:.1f} GiB are free; use an iterative solver"
+            )
+        factor, jitter = cholesky_with_jitter(operator.block(slice(0, system.n)), "the matrix")
+        if jitter:
+            run.stop_message = f"converged with a jitter of {jitter:.1e} on the diagonal"
+        w = torch.zeros_like(system.b) if run.initial_weights is None else run.initial_weights.clone()
+        r = system.b.clone() if run.initial_weights is None else system.b - operator.matmul(w)
+        run.start(lambda: w, r, None)
+        r_before = r.clone()
+        u = torch.cholesky_solve(r, factor)
+        w += u
+        fresh = system.b - operator.matmul(w)
+        squared = torch.linalg.vector_norm(fresh, dim=0).square()
+        run.updated(-1, 0.5 * frobenius_inner(u, r_before + fresh), squared)
+
+        def recompute(adopt: bool) -> tuple[float, Tensor]:
+            return 0.0, squared
+
+        reason = run.end_epoch(squared, lambda: None, recompute, self.tol, 0, 1, 1)
+        return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason
