@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apviz import datasets
 from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import (
@@ -14,3 +15,10 @@ from apviz.solvers import (
     solve,
 )
 from apviz.system import KernelSystem
+from apviz.tracing import PredictionHook, ProgressHook, Recorder, StopHook, Trace, open_trace
+
+__all__ = [
+    "RBF", "AlternatingProjection", "Cholesky", "ConjugateGradient", "Hook", "Kernel", "KernelSystem", "Matern12",
+    "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook", "Recorder", "Solution",
+    "StopHook", "StopReason", "Trace", "datasets", "open_trace", "plots", "solve",
+]  # fmt: skip

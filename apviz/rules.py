@@ -16,7 +16,9 @@ Selector = Callable[[int, Tensor], int]
 class Rule(Protocol):
     """Which block next."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
     #: whether `Selector` looks at the norms; if not, they are computed only for recording
     needs_norms: bool
 
@@ -40,12 +42,15 @@ class GaussSouthwell:
     """
 
     short_block: ShortBlock = "alike"
-    name = "gauss-southwell"
     needs_norms = True
 
     def __post_init__(self) -> None:
         if self.short_block not in get_args(ShortBlock):
             raise ValueError(f"short_block must be 'alike' or 'end-of-epoch', got {self.short_block!r}")
+
+    @property
+    def name(self) -> str:
+        return "gauss-southwell" if self.short_block == "alike" else "gauss-southwell (short block last)"
 
     def begin(self, sizes: list[int]) -> Selector:
         if self.short_block == "alike":

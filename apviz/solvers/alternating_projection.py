@@ -56,11 +56,18 @@ class AlternatingProjection(Solver):
         partitioner_named(self.partition)
 
     @property
+    def rule_name(self) -> str:
+        return rule_named(self.rule).name
+
+    @property
+    def partition_name(self) -> str:
+        return self.partition if isinstance(self.partition, str) else type(self.partition).__name__
+
+    @property
     def label(self) -> str:
-        partition = self.partition if isinstance(self.partition, str) else type(self.partition).__name__
-        place = "" if partition == "sequential" else f" {partition}"
+        place = "" if self.partition_name == "sequential" else f" {self.partition_name}"
         margin = f" +{self.overlap:.0%}" if self.overlap else ""
-        return f"AP {rule_named(self.rule).name}{place}{margin} b={self.block_size}"
+        return f"AP {self.rule_name}{place}{margin} b={self.block_size}"
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()

@@ -6,7 +6,8 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -89,7 +90,7 @@ class Update:
     work: float
     energy_decrease: Tensor
     squared_residual: Tensor
-    mark: Any
+    mark: tuple[Any, float]
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ class Epoch:
 
     Args:
         residual_per_rhs: (l+1,) float64, recomputed from B − KW where `drift` is not NaN.
-        recursive_residual: mean relative residual as the recursion had it.
+        residual: their mean.
         checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
         drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.
         block_norms: (m,) ‖R_I‖_F, or None where there are no blocks.
+        measured: what the hooks' `measure` returned.
     """
 
     number: int
@@ -113,6 +115,7 @@ class Epoch:
     drift: float
     energy: float
     block_norms: Tensor | None
+    measured: Mapping[str, float]
 
 
 class Hook:
@@ -123,6 +126,10 @@ class Hook:
 
     def on_update(self, update: Update) -> None:
         """After every update."""
+
+    def measure(self, run: Run) -> Mapping[str, float]:
+        """Numbers to attach to an epoch before any hook is told about it; its time is not the solve's."""
+        return {}
 
     def on_epoch(self, epoch: Epoch) -> None:
         """After every epoch, and once before the first as epoch 0."""
@@ -155,20 +162,29 @@ class Clock:
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
-        self._start = self.mark()
+        self._paused = 0.0
+        self._start, _ = self.mark()
 
-    def mark(self) -> Any:
+    def mark(self) -> tuple[Any, float]:
+        """A point in time, and how much of the time before it was paused."""
         if not self._on_gpu:
-            return time.perf_counter()
+            return time.perf_counter(), self._paused
         event = torch.cuda.Event(enable_timing=True)
         event.record()
-        return event
+        return event, self._paused
 
-    def seconds(self, mark: Any) -> float:
+    def seconds(self, mark: tuple[Any, float]) -> float:
+        at, paused = mark
         if not self._on_gpu:
-            return mark - self._start
-        mark.synchronize()
-        return self._start.elapsed_time(mark) / 1000
+            return at - self._start - paused
+        at.synchronize()
+        return self._start.elapsed_time(at) / 1000 - paused
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        before = self.seconds(self.mark())
+        yield
+        self._paused += self.seconds(self.mark()) - before
 
 
 def frobenius_inner(a: Tensor, b: Tensor) -> Tensor:
@@ -201,6 +217,7 @@ class Run:
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         self._weights: Callable[[], Tensor] = lambda: torch.zeros_like(system.b)
+        self._residual_vectors = system.b
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._false_claims: list[float] = []
         self._stop_requested: str | None = None
@@ -212,6 +229,11 @@ class Run:
     def weights(self) -> Tensor:
         """(n, l+1) the weights so far, in the user's order."""
         return self._weights()
+
+    @property
+    def residual_vectors(self) -> Tensor:
+        """(n, l+1) R as the recursion has it, in the user's order."""
+        return _user(self, self._residual_vectors)
 
     @property
     def work(self) -> float:
@@ -235,10 +257,12 @@ class Run:
     # --- what a solver calls ------------------------------------------------------------------------------------
 
     def start(self, weights: Callable[[], Tensor], r: Tensor, block_norms: Tensor | None) -> None:
-        """Set-up is done. r: (n, l+1) the initial residual, block_norms: (m, l+1) squared, or None."""
-        self._weights = weights
+        """Set-up is done. r: (n, l+1) the residual, updated in place from now on; block_norms: (m, l+1) squared, or None."""
+        self._weights, self._residual_vectors = weights, r
         self.setup_work, self.setup_seconds = self.work, self.seconds()
-        self.initial_energy = self._energy = -0.5 * float(frobenius_inner(self.weights, self.system.b + _user(self, r)))
+        self.initial_energy = self._energy = -0.5 * float(
+            frobenius_inner(self.weights, self.system.b + self.residual_vectors)
+        )
         for hook in self.hooks:
             hook.on_start(self)
         self._report_epoch(torch.linalg.vector_norm(r, dim=0).square(), block_norms, math.nan, math.nan)
@@ -326,9 +350,14 @@ class Run:
         self.residual_per_rhs = squared.double().cpu().sqrt() / self.rhs_norms
         self._energy = self.initial_energy - float(self._decrease)
         norms = None if block_norms is None else block_norms.double().sum(1).sqrt().cpu()
+        seconds = self.seconds()
+        measured: dict[str, float] = {}
+        with self.clock.pause():
+            for hook in self.hooks:
+                measured |= hook.measure(self)
         epoch = Epoch(
-            self.epoch_number, self.work, self.seconds(), self.residual, self.residual_per_rhs, checked, drift,
-            self._energy, norms,
+            self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs, checked, drift,
+            self._energy, norms, measured,
         )  # fmt: skip
         for hook in self.hooks:
             hook.on_epoch(epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -54,7 +55,7 @@ class Cholesky(Solver):
         run.updated(-1, 0.5 * frobenius_inner(u, r_before + fresh), squared)
 
         def recompute(adopt: bool) -> tuple[float, Tensor]:
-            return 0.0, squared
+            return math.nan, squared  # there is no recursion that could have drifted
 
         reason = run.end_epoch(squared, lambda: None, recompute, self.tol, 0, 1, 1)
         return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason

@@ -1,0 +1,26 @@
+"""Data sets by name, your own tables, and what the paper's authors published of their runs."""
+
+from apviz.datasets.cards import Card, Hyperparameters
+from apviz.datasets.fetching import DatasetUnavailable, DownloadError
+from apviz.datasets.loading import Entry, card, cards, fetch, load, registry
+from apviz.datasets.preprocessing import Dataset
+from apviz.datasets.published import PublishedRun, published_hyperparameters, published_residuals
+from apviz.datasets.tables import load_table
+
+__all__ = [
+    "Card",
+    "Dataset",
+    "DatasetUnavailable",
+    "DownloadError",
+    "Entry",
+    "Hyperparameters",
+    "PublishedRun",
+    "card",
+    "cards",
+    "fetch",
+    "load",
+    "load_table",
+    "published_hyperparameters",
+    "published_residuals",
+    "registry",
+]

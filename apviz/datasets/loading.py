@@ -1,0 +1,136 @@
+"""The registry of data sets, and loading one by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import torch
+
+from apviz.datasets import uci
+from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_diabetes
+from apviz.datasets.cards import CARDS, Card
+from apviz.datasets.fetching import fetch_card, locate
+from apviz.datasets.preprocessing import (
+    Dataset,
+    RawTable,
+    check_enough,
+    check_settings,
+    prepare,
+    train_size,
+    varying_inputs,
+)
+from apviz.datasets.tables import read_table
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered data set: its card, and how its file is read, or how it is made without one."""
+
+    card: Card
+    read_file: Callable[[Path], RawTable] | None = None
+    make: Callable[[], RawTable] | None = None
+
+    @property
+    def needs_file(self) -> bool:
+        return self.read_file is not None
+
+
+def _last_column(path: Path) -> RawTable:
+    return read_table(path, -1)
+
+
+_FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
+    "sgemm": uci.read_sgemm,
+    "airquality": uci.read_airquality,
+    "3droad": uci.read_3droad,
+    "song": uci.read_song,
+    "buzz": uci.read_buzz,
+    "houseelectric": uci.read_houseelectric,
+    "gassensors": uci.read_gassensors,
+    "bike": _last_column,
+    "protein": _last_column,
+    "kin40k": _last_column,
+    "keggundirected": _last_column,
+}
+_MAKERS: dict[str, Callable[[], RawTable]] = {"china": read_china, "diabetes": read_diabetes}
+
+registry: dict[str, Entry] = {
+    name: Entry(card, read_file=_FILE_READERS.get(name), make=_MAKERS.get(name))
+    for name, card in CARDS.items()
+}
+
+
+def find(name: str) -> Entry:
+    """The entry of that name; an unknown name gets the list, and the names that look like it."""
+    if name in registry:
+        return registry[name]
+    close = get_close_matches(str(name).lower(), registry, n=3)
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    raise ValueError(f"No data set is called {name!r}.{hint} There are: {', '.join(registry)}")
+
+
+def card(name: str) -> Card:
+    """The card of a data set."""
+    return find(name).card
+
+
+def cards() -> dict[str, Card]:
+    """All cards by name, the paper's data sets first."""
+    return {name: entry.card for name, entry in registry.items()}
+
+
+def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32) -> Dataset:
+    """Load a data set with the paper's preprocessing; nothing is downloaded (see `fetch`).
+
+    `n` keeps the first n of the shuffled training rows; all test rows stay. For `china` pixels are thinned on
+    a regular grid first, as far as n allows. Raises DatasetUnavailable where the file is not on this machine.
+    """
+    check_settings(seed, n, dtype)
+    entry = find(name)
+    check_enough(train_size(entry.card.n), n, entry.card.name)
+    if name == "china":
+        return _load_picture(entry.card, seed=seed, n=n, dtype=dtype)
+    source = name
+    if entry.read_file is not None:
+        path = locate(entry.card)
+        source = f"{name} ({path})"
+        table = entry.read_file(path)
+    else:
+        assert entry.make is not None
+        table = entry.make()
+    check_size(table, entry.card, source)
+    return prepare(table, entry.card, seed=seed, n=n, dtype=dtype, source=source)
+
+
+def check_size(table: RawTable, card: Card, source: str) -> None:
+    """Refuse a table whose n or d is not that of the card: another file, or another version of it."""
+    found = (len(table.target), int(varying_inputs(table).sum()), table.inputs.shape[1])
+    expected = (card.n, card.d, card.d_raw)
+    if found != expected:
+        raise ValueError(
+            f"{source}: expected n = {expected[0]:,} and d = {expected[1]} ({expected[2]} inputs before "
+            f"those without "
+            f"variance are dropped), found n = {found[0]:,} and d = {found[1]} ({found[2]}). "
+            "The file is incomplete or not the version that the recipe was written for"
+        )
+
+
+def _load_picture(card: Card, *, seed: int, n: int | None, dtype: torch.dtype) -> Dataset:
+    stride = grid_stride(n)
+    table = read_china(stride)
+    shape = grid_shape(stride)
+    check_size(table, replace(card, n=shape[0] * shape[1]), card.name)
+    data = prepare(table, card, seed=seed, n=n, dtype=dtype, source=card.name)
+    return replace(data, grid_stride=stride, grid_shape=shape)
+
+
+def fetch(name: str, *, progress: bool = True, base_url: str | None = None) -> Path:
+    """Download a data set's archive into the cache and return its path; a broken transfer is resumed.
+
+    `base_url` replaces the official address by a mirror that holds the archive under the same file name.
+    A data set that is already in the cache is not fetched again.
+    """
+    return fetch_card(find(name).card, progress=progress, base_url=base_url)

@@ -1,0 +1,133 @@
+"""The paper's preprocessing: from a raw table to scaled, shuffled and split tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from apviz.datasets.cards import Card
+
+TRAIN_FRACTION = 0.8
+MINIMUM_ROWS = 10
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Inputs (n, d) and target (n,) in float64 as a recipe leaves them, before any scaling."""
+
+    inputs: NDArray[np.float64]
+    target: NDArray[np.float64]
+    feature_names: tuple[str, ...]
+    target_name: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set ready to solve: train_x (n, d), train_y (n,), test_x (m, d), test_y (m,).
+
+    `grid_stride` and `grid_shape` (rows, columns) are set for pictures only: pixels lie on the grid with that
+    stride, and (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it.
+    """
+
+    train_x: torch.Tensor
+    train_y: torch.Tensor
+    test_x: torch.Tensor
+    test_y: torch.Tensor
+    feature_names: tuple[str, ...]
+    target_name: str
+    card: Card
+    seed: int
+    grid_stride: int | None = None
+    grid_shape: tuple[int, int] | None = None
+
+
+def train_size(rows: int) -> int:
+    """The number of training rows among `rows`: the first floor(0.8 n) of the shuffled ones."""
+    return floor(TRAIN_FRACTION * rows)
+
+
+def check_settings(seed: object, n: object, dtype: object) -> None:
+    """Refuse a seed, n or dtype that cannot be meant, before anything is read."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"seed = {seed!r}: expected an integer")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        raise ValueError(f"n = {n!r}: expected a positive integer (training rows to keep), or None for all")
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype = {dtype!r}: expected torch.float32 or torch.float64")
+
+
+def check_enough(available: int, n: int | None, source: str) -> None:
+    """Refuse an n beyond the training rows that exist."""
+    if n is not None and n > available:
+        raise ValueError(f"n = {n:,}: {source} has {available:,} training rows; ask for at most that many")
+
+
+def check_values(table: RawTable, source: str) -> None:
+    """Refuse tables that no Gaussian process can be fitted to, naming the columns at fault."""
+    rows = len(table.target)
+    if rows < MINIMUM_ROWS:
+        raise ValueError(f"{source} has {rows} rows; at least {MINIMUM_ROWS} are needed")
+    bad = [
+        f"{name} ({count:,})"
+        for name, count in (
+            (name, int(np.count_nonzero(~np.isfinite(column))))
+            for name, column in zip(
+                (*table.feature_names, table.target_name), (*table.inputs.T, table.target), strict=True
+            )
+        )
+        if count
+    ]
+    if bad:
+        raise ValueError(f"{source} has NaN or infinite values in: {', '.join(bad)}. Drop or fill these rows")
+    if table.target.min() == table.target.max():
+        raise ValueError(f"{source}: the target {table.target_name} is constant ({table.target[0]:g})")
+    if not varying_inputs(table).any():
+        raise ValueError(f"{source}: no input column varies")
+
+
+def varying_inputs(table: RawTable) -> NDArray[np.bool_]:
+    """Which inputs vary, (d,). By extremes: the computed variance of a constant column may not be zero."""
+    return np.asarray(table.inputs.min(axis=0) != table.inputs.max(axis=0))
+
+
+def shuffle(rows: int, seed: int) -> torch.Tensor:
+    """What `torch.manual_seed(seed); torch.randperm(rows)` gives, leaving the global state alone."""
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+
+
+def prepare(
+    table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str
+) -> Dataset:
+    """Drop inputs without variance, scale the others to [−1, 1], standardise the target, shuffle and split.
+
+    Scaling uses all rows, before the split, as in the paper's experiments. It is done in float64 and cast at
+    the end (the authors scale in float32; the two differ by rounding only).
+    """
+    check_values(table, source)
+    rows = len(table.target)
+    kept = train_size(rows)
+    check_enough(kept, n, source)
+    varying = varying_inputs(table)
+    inputs = table.inputs[:, varying]
+    low, high = inputs.min(axis=0), inputs.max(axis=0)
+    inputs = 2.0 * ((inputs - low) / (high - low)) - 1.0
+    target = (table.target - table.target.mean()) / table.target.std(ddof=1)
+    order = shuffle(rows, seed)
+    train, test = order[: kept if n is None else n], order[kept:]
+    x, y = torch.from_numpy(inputs), torch.from_numpy(target)
+    return Dataset(
+        train_x=x[train].to(dtype),
+        train_y=y[train].to(dtype),
+        test_x=x[test].to(dtype),
+        test_y=y[test].to(dtype),
+        feature_names=tuple(
+            name for name, varies in zip(table.feature_names, varying, strict=True) if varies
+        ),
+        target_name=table.target_name,
+        card=card,
+        seed=seed,
+    )

@@ -1,0 +1,114 @@
+"""What the paper's authors published of their own runs: hyperparameters and residuals per Adam step."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from apviz.datasets.cards import Hyperparameters
+from apviz.datasets.fetching import DatasetUnavailable, data_folder
+
+FILE = "paper_runs.jsonl.gz"
+PUBLISHED_NAMES = {"sgemm": "sgemmgpu"}
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """One Adam step of a published run (Wu et al., 2024).
+
+    The hyperparameters are those after the step. `residual_trace` was measured before it, at the
+    hyperparameters of step − 1; the residuals at these ones are `published_residuals(..., step=step + 1)`.
+    It is the mean over 16 right-hand sides, after each epoch (altproj) or iteration (cg).
+    """
+
+    kernel: str
+    lengthscale: tuple[float, ...]
+    outputscale: float
+    noise: float
+    mean: float
+    residual_trace: tuple[float, ...]
+    method: str
+    seed: int
+    step: int
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        return Hyperparameters(
+            self.kernel,
+            self.lengthscale,
+            self.outputscale,
+            self.noise,
+            self.mean,
+            f"Wu et al. (2024), published run {self.method}, seed {self.seed}, step {self.step}",
+        )
+
+
+def published_hyperparameters(
+    name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 48
+) -> PublishedRun:
+    """The published record of one step: its hyperparameters, those after the step.
+
+    Houseelectric was published for seed 3 only; a record that does not exist gets the list of those that do.
+    """
+    runs = _read(_path())
+    wanted = (PUBLISHED_NAMES.get(name, name), kernel, method, seed)
+    steps = runs.get(wanted)
+    if steps is None:
+        offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
+        names = sorted({_own_name(data) for data, *_ in runs})
+        there = (
+            f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
+        )
+        raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
+    if step not in steps:
+        raise ValueError(f"step = {step}: this run of {name} has steps {min(steps)} to {max(steps)}")
+    record = steps[step]
+    return PublishedRun(
+        kernel=record["kernel"],
+        lengthscale=tuple(record["lengthscale"]),
+        outputscale=record["outputscale"],
+        noise=record["noise"],
+        mean=record["mean"],
+        residual_trace=tuple(record["residual_trace"]),
+        method=method,
+        seed=seed,
+        step=step,
+    )
+
+
+def published_residuals(
+    name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 49
+) -> tuple[float, ...]:
+    """The published mean residuals of a step's solve, at the hyperparameters of step − 1 (default 48)."""
+    return published_hyperparameters(name, kernel=kernel, method=method, seed=seed, step=step).residual_trace
+
+
+def _own_name(published: str) -> str:
+    return {theirs: ours for ours, theirs in PUBLISHED_NAMES.items()}.get(published, published)
+
+
+def _path() -> Path:
+    folder = data_folder()
+    if folder is None or not (folder / FILE).is_file():
+        where = f"not in {folder}" if folder else "and APVIZ_DATA is not set"
+        raise DatasetUnavailable(
+            f"The published runs ({FILE}) are {where}. Put the file into the folder that APVIZ_DATA names; "
+            "the hyperparameters of one step are also on the cards "
+            "(apviz.datasets.card(name).hyperparameters)."
+        )
+    return folder / FILE
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path) -> dict[tuple[str, str, str, int], dict[int, dict[str, Any]]]:
+    runs: dict[tuple[str, str, str, int], dict[int, dict[str, Any]]] = {}
+    with gzip.open(path, "rt") as lines:
+        for line in lines:
+            record = json.loads(line)
+            key = (record["dataset"], record["kernel"], record["method"], record["seed"])
+            runs.setdefault(key, {})[record["step"]] = record
+    return runs

@@ -1,0 +1,21 @@
+"""Plots: functions from traces to plotly figures, one figure per file, in which nothing is computed."""
+
+from apviz.plots.batch_sizes import batch_sizes
+from apviz.plots.block_norms import block_norms
+from apviz.plots.block_timeline import block_timeline
+from apviz.plots.k_norm_error import k_norm_error
+from apviz.plots.residual_drift import residual_drift
+from apviz.plots.residuals import residuals
+from apviz.plots.rmse import test_rmse
+from apviz.plots.style import method_color
+
+__all__ = [
+    "batch_sizes",
+    "block_norms",
+    "block_timeline",
+    "k_norm_error",
+    "method_color",
+    "residual_drift",
+    "residuals",
+    "test_rmse",
+]

@@ -1,0 +1,66 @@
+"""The residual for different batch sizes, against epochs and against seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import legend_entry, run_names
+from apviz.plots.curves import X_TITLES, Curves, log_axis
+from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.style import ThemeName, method_symbols, sequential_colors, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+_PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
+
+
+def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """The residual of alternating projection for several batch sizes b (paper, Figure 3).
+
+    Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the smallest
+    to the largest; runs that share b but not the method share the colour and differ in the symbol.
+
+    Raises:
+        ValueError: no trace; a trace without a batch size; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    without = [trace.label for trace in several if "block_size" not in trace.attrs]
+    if without:
+        raise ValueError(
+            f"batch_sizes draws runs of AlternatingProjection, which have a block_size; {', '.join(without)} has none. "
+            "Leave it out, or draw it with apviz.plots.residuals"
+        )
+    several.sort(key=lambda trace: trace.attrs["block_size"])
+    sizes = [trace.attrs["block_size"] for trace in several]
+    ordered = sorted(set(sizes))
+    palette = dict(zip(ordered, sequential_colors(len(ordered), theme), strict=True))
+    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04)
+    curves = Curves(figure, colors, "epochs")
+    alone = len(ordered) == len(several)
+    names = [f"b = {size:,}" for size in sizes] if alone else run_names(several)
+    symbols = method_symbols([trace.label for trace in several])
+    for trace, name, symbol in zip(several, names, symbols, strict=True):
+        for column, (unit, _) in enumerate(_PANELS, start=1):
+            curves.add_run(
+                trace,
+                trace["epoch"]["residual"].values,
+                "residual",
+                palette[trace.attrs["block_size"]],
+                symbol,
+                legend_entry(name, trace),
+                column=column,
+                x=unit,
+                showlegend=column == 1,
+            )
+    for column, (unit, short) in enumerate(_PANELS, start=1):
+        figure.update_xaxes(title_text=short if unit == "seconds" else X_TITLES[unit].partition(" (")[0], col=column)
+    figure.update_xaxes(rangemode="tozero", nticks=6)
+    figure.update_yaxes(log_axis(""))
+    figure.update_yaxes(title_text="residual ‖r‖/‖b‖, mean", col=1)
+    tolerance_lines(figure, several, colors, columns=2)
+    return finish(figure, several, colors, "Batch size b: by epochs (left), by time (right)", "batch_sizes")

@@ -1,0 +1,69 @@
+"""Where the residual sits: its norm, block by block and epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.color_scale import color_axis, logarithm
+from apviz.plots.layout import finish
+from apviz.plots.panels import block_axis, block_runs, stacked
+from apviz.plots.style import ThemeName, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: cells a browser handles without delay
+DRAWN_CELLS: Final = 200_000
+
+
+def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """A heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
+
+    Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite. Beyond
+    `DRAWN_CELLS` every k-th epoch is drawn, and the last, and the figure says so.
+
+    Raises:
+        ValueError: no trace; a trace without blocks, or without norms; an unknown theme.
+    """
+    several, colors = block_runs(trace, "block_norms"), theme_named(theme)
+    figure = stacked(several)
+    scales, notes = [], []
+    for row, run in enumerate(several, start=1):
+        blocks = run["block"]
+        if "residual_norm" not in blocks:
+            raise ValueError(f"the trace of {run.label} has no residual norms of blocks; record it with apviz.Recorder")
+        norms = blocks["residual_norm"].transpose("block", "epoch").values
+        drawn, step = _drawn(norms.shape, DRAWN_CELLS // len(several))
+        if step > 1:
+            notes.append(f"{run.label}: one epoch in {step} drawn, and the last")
+        scale = logarithm(norms[:, drawn])
+        scales.append(scale)
+        owned = np.broadcast_to(blocks["owned_size"].values[:, None], scale.shape)
+        figure.add_heatmap(
+            x=blocks["epoch"].values[drawn],
+            y=blocks["block"].values,
+            z=scale,
+            customdata=np.stack([norms[:, drawn], owned], axis=-1),
+            coloraxis="coloraxis",
+            hoverongaps=False,
+            hovertemplate="block %{y}, %{customdata[1]:,d} rows<br>epoch %{x}<br>‖R<sub>I</sub>‖ "
+            "%{customdata[0]:.6g}<extra></extra>",
+            row=row,
+            col=1,
+        )
+        figure.update_yaxes(block_axis(run), showgrid=False, row=row)
+    figure.update_xaxes(showgrid=False)
+    figure.update_xaxes(title_text="epoch", row=len(several))
+    figure.update_layout(coloraxis=color_axis(scales, "norm ‖R<sub>I</sub>‖ of the residual on the block"))
+    return finish(figure, several, colors, "Residual on each block, after each epoch", "block_norms", notes)
+
+
+def _drawn(shape: tuple[int, ...], most: int) -> tuple[Any, int]:
+    """Which epochs to draw, and one in how many that is."""
+    blocks, epochs = shape
+    step = max(1, -(-blocks * epochs // most))
+    return np.unique(np.append(np.arange(0, epochs, step), epochs - 1)) if epochs else np.arange(0), step

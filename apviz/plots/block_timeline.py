@@ -1,0 +1,94 @@
+"""Which block was projected onto when, and what it brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.color_scale import color_axis, logarithm
+from apviz.plots.layout import finish
+from apviz.plots.panels import block_axis, block_runs, stacked
+from apviz.plots.style import NOT_CONVERGED, ThemeName, theme_named
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from apviz.tracing.trace import Trace
+
+#: markers a browser draws without delay
+DRAWN_UPDATES: Final = 20_000
+
+_HOVER: Final = (
+    "update %{x:,d}, epoch %{customdata[0]:d}<br>block %{y:d}<br>energy removed %{customdata[1]:.6g}"
+    "<br>guaranteed %{customdata[2]:.6g}<br>work %{customdata[3]:.6g} · %{customdata[4]:.4g} s<extra></extra>"
+)
+
+
+def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """Every update as a mark at its number and its block, coloured by the energy h(W) it removed, logarithmically.
+
+    Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn from each
+    of as many equal stretches of the run, and the figure says so. Updates that removed no energy are grey crosses.
+
+    Raises:
+        ValueError: no trace; a trace without blocks; an unknown theme.
+    """
+    several, colors = block_runs(trace, "block_timeline"), theme_named(theme)
+    figure = stacked(several)
+    scales, notes, any_without = [], [], False
+    for row, run in enumerate(several, start=1):
+        updates = run["update"]
+        total = updates.sizes["update"]
+        drawn = _drawn(total, DRAWN_UPDATES // len(several))
+        if len(drawn) < total:
+            notes.append(f"{run.label}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
+        decrease = updates["energy_decrease"].values[drawn]
+        scale = logarithm(decrease)
+        scales.append(scale)
+        removed = np.isfinite(scale)
+        any_without |= bool((~removed).any())
+        size = 9 if len(drawn) <= 500 else 6 if len(drawn) <= 4000 else 4
+        marker = {"symbol": "square", "size": size, "color": scale[removed], "coloraxis": "coloraxis"}
+        _add(figure, updates, drawn[removed], row, marker=marker, showlegend=False)
+        marker = {"symbol": NOT_CONVERGED, "size": size, "color": colors.muted}
+        first = any_without and not any(each.showlegend for each in figure.data)
+        _add(
+            figure, updates, drawn[~removed], row,
+            marker=marker, name="removed no energy", legendgroup="none", showlegend=first,
+        )  # fmt: skip
+        figure.update_yaxes(block_axis(run), row=row)
+    blocks = {run["block"].sizes["block"] for run in several}
+    epoch = f" ({blocks.pop()} updates = 1 epoch)" if len(blocks) == 1 else ""
+    figure.update_xaxes(title_text=f"update{epoch}", row=len(several))
+    figure.update_layout(coloraxis=color_axis(scales, "energy removed by the update, decrease of h(W)"))
+    return finish(figure, several, colors, "Which block is projected onto, and when", "block_timeline", notes)
+
+
+def _drawn(total: int, most: int) -> Any:
+    """Which updates to draw: all, or one from each of `most` equal stretches.
+
+    The place within a stretch is random (with a fixed seed): every k-th update would show only some of the blocks of
+    a cyclic rule.
+    """
+    if total <= most:
+        return np.arange(total)
+    edges = np.linspace(0, total, most + 1)
+    places = edges[:-1] + np.random.default_rng(0).random(most) * np.diff(edges)
+    return np.unique(np.minimum(places.astype(int), total - 1))
+
+
+def _add(figure: go.Figure, updates: xr.Dataset, rows: Any, row: int, **scatter: Any) -> None:
+    shown = ("epoch_of_update", "energy_decrease", "guaranteed_decrease", "work", "seconds")
+    figure.add_scatter(
+        x=updates["update"].values[rows],
+        y=updates["block"].values[rows],
+        customdata=np.column_stack([updates[name].values[rows] for name in shown]),
+        hovertemplate=_HOVER,
+        mode="markers",
+        row=row,
+        col=1,
+        **scatter,
+    )

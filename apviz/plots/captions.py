@@ -1,0 +1,112 @@
+"""What charts say in words: the settings under every title, the names of runs, how a run ended."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
+
+#: characters of a caption line and a title line that fit a phone, 390 px wide
+CAPTION_WIDTH: Final = 52
+TITLE_WIDTH: Final = 40
+
+
+def statement(traces: Sequence[Trace]) -> list[str]:
+    """Data set, n, d, b, kernel, noise and dtype; where traces differ in one, its range."""
+    parts = [
+        _setting(traces, "dataset", str),
+        _setting(traces, "n", _count, "n = "),
+        _setting(traces, "d", _count, "d = "),
+        _setting(traces, "block_size", _count, "b = "),
+        _setting(traces, "kernel", lambda name: KERNELS.get(name, str(name))),
+        _setting(traces, "noise", _number, "σ² = "),
+        _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
+    ]
+    return [part for part in parts if part]
+
+
+def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[str]:
+    """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines += textwrap.wrap(part, width) or []
+    return lines
+
+
+def outcome(trace: Trace) -> str:
+    """How the run ended, so that one which did not converge never looks like one that did."""
+    reason = trace.attrs.get("stop_reason")
+    if reason == "converged":
+        return "converged"
+    return f"not converged ({reason})" if reason else "unfinished (interrupted or still running)"
+
+
+def run_names(traces: Sequence[Trace]) -> list[str]:
+    """A name for each run: its method, and where two runs share a method, the setting in which they differ."""
+    labels = [trace.label for trace in traces]
+    names = []
+    for i, trace in enumerate(traces):
+        twins = [other for other, label in zip(traces, labels, strict=True) if label == labels[i]]
+        name = labels[i]
+        if len(twins) > 1:
+            name += _difference(trace, twins) or f", run {1 + labels[:i].count(labels[i])}"
+        names.append(safe(name))
+    return names
+
+
+def legend_entry(name: str, trace: Trace) -> str:
+    """The name of a run and how it ended, on two lines where one would not fit a phone."""
+    separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 10 else " — "
+    return f"{name}{separator}{outcome(trace)}"
+
+
+def safe(text: str) -> str:
+    """Text from a trace, which plotly would read as HTML."""
+    return html.escape(text, quote=False)
+
+
+def _difference(trace: Trace, twins: Sequence[Trace]) -> str:
+    shown: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("dataset", "", str),
+        ("n", "n = ", _count),
+        ("noise", "σ² = ", _number),
+        ("dtype", "", str),
+        ("operator", "", str),
+        ("tol", "tolerance ", _number),
+        ("seed", "seed ", str),
+    )
+    texts = [
+        sign + form(trace.attrs[key])
+        for key, sign, form in shown
+        if key in trace.attrs and len({form(twin.attrs[key]) for twin in twins if key in twin.attrs}) > 1
+    ]
+    different = {tuple(form(twin.attrs[key]) for key, _, form in shown if key in twin.attrs) for twin in twins}
+    # settings that do not tell all the twins apart are of no use as names
+    return ", " + ", ".join(texts) if texts and len(different) == len(twins) else ""
+
+
+def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
+    values = {trace.attrs[key] for trace in traces if trace.attrs.get(key) not in (None, "")}
+    if not values:
+        return ""
+    numeric = all(isinstance(value, (int, float)) for value in values)
+    if numeric and len(values) > 1:
+        return f"{sign}{form(min(values))}–{form(max(values))}"
+    return sign + safe(", ".join(sorted({form(value) for value in values})))
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"

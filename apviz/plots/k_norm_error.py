@@ -1,0 +1,105 @@
+"""What is known of the K-norm error, and what the theory promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import legend_entry, run_names, safe
+from apviz.plots.curves import Curves, X, log_axis, positive
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+_NOTES = ("The error lies inside the band; dashes are bounds",)
+
+
+def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: ThemeName = "light") -> go.Figure:
+    """The band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, with the bound of each method.
+
+    W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the end, so a
+    band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper for alternating
+    projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are called estimates.
+    Buttons switch x.
+
+    Raises:
+        ValueError: no trace, or no error band for any; an unknown x or theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    drawn = [_draw(curves, run, name, theme) for run, name in zip(several, run_names(several), strict=True)]
+    if not any(drawn):
+        raise ValueError(
+            "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are needed; "
+            "record the solve with apviz.Recorder and let it run for at least one epoch"
+        )
+    notes = list(_NOTES)
+    if not all(drawn):
+        without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
+        notes.append(f"no band is known for {', '.join(without)}")
+    curves.figure.update_yaxes(log_axis("‖W − W*‖²<sub>K</sub> ÷ its start"))
+    curves.buttons()
+    title = "Squared error in the K-norm, and its bound"
+    return finish(curves.figure, several, colors, title, f"k_norm_error/{x}", notes)
+
+
+def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
+    """Band and bound of one run; whether there is a band."""
+    error = trace.k_norm_error()
+    upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
+    known = np.flatnonzero(np.isfinite(upper))
+    if not len(known):
+        return False
+    start = upper[known[0]]
+    color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+    # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it is
+    # left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
+    low = np.flatnonzero(np.isfinite(lower))[::-1]
+    curves.add(
+        trace,
+        np.concatenate([upper[known], lower[low]]) / start,
+        "",
+        np.concatenate([known, low]),
+        mode="lines",
+        fill="toself",
+        fillcolor=translucent(color, 0.28),
+        line={"width": 0},
+        name=entry,
+        legendgroup=entry,
+        hoverinfo="skip",
+        hovertemplate=None,
+    )
+    edges: tuple[tuple[str, Any, Any], ...] = (("at most", upper, known), ("at least", lower, low[::-1]))
+    for word, edge, rows in edges:
+        curves.add(
+            trace,
+            edge[rows] / start,
+            f"error {word}",
+            rows,
+            mode="lines",
+            line={"color": color, "width": 1.5},
+            name=entry,
+            legendgroup=entry,
+            showlegend=False,
+        )
+    at = np.flatnonzero(np.isfinite(bound))
+    if len(at):
+        called = safe(str(error.attrs.get("bound_name") or "bound"))
+        if error.attrs.get("bound_is_estimate"):
+            called += " (estimate)"
+        curves.add(
+            trace,
+            bound[at] / start,
+            called,
+            at,
+            mode="lines",
+            line={"color": color, "width": 2, "dash": BOUND_DASH},
+            name=f"{name}: {called}",
+        )
+    return True

@@ -1,0 +1,48 @@
+"""How far the recursive residual has drifted from the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import run_names
+from apviz.plots.curves import Curves, X, log_axis
+from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+
+def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
+    """‖R − (B − KW)‖_F / ‖B‖_F at each check, R the residual of the recursion; and the tolerance.
+
+    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons switch x.
+
+    Raises:
+        ValueError: no trace, or none with a check; an unknown x or theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    symbols = method_symbols([trace.label for trace in several])
+    any_check = False
+    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+        drift = trace["epoch"]["drift"].values
+        at = np.flatnonzero(np.isfinite(drift))
+        any_check |= bool(len(at))
+        entry = f"{name} — {len(at)} {'check' if len(at) == 1 else 'checks'}"
+        curves.add_line(trace, drift, "drift", method_color(trace.label, theme), symbol, entry, rows=at)
+    if not any_check:
+        raise ValueError(
+            "no trace has a residual check, so no drift is known; a run checks when it converges and every "
+            "`check_every` epochs (AlternatingProjection) or iterations (ConjugateGradient): lower that setting"
+        )
+    curves.figure.update_yaxes(log_axis("drift ‖R − (B − KW)‖/‖B‖"))
+    tolerance_lines(curves.figure, several, colors)
+    curves.buttons()
+    title = "Drift of the recursive residual at checks"
+    return finish(curves.figure, several, colors, title, f"residual_drift/{x}")

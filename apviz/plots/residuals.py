@@ -1,0 +1,48 @@
+"""The residual of runs against work, epochs or seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import legend_entry, run_names
+from apviz.plots.curves import Curves, X, log_axis
+from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.style import CHECK, ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+
+def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
+    """The mean relative residual of each run, and its tolerance (paper, Figure 1).
+
+    One point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B − KW; a
+    run that converged ends in a large filled marker, one that did not in a cross, an unfinished one in an open
+    circle. Buttons switch x.
+
+    Args:
+        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+
+    Raises:
+        ValueError: no trace; an unknown x or theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    symbols = method_symbols([trace.label for trace in several])
+    checked = False
+    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry)
+        checked |= curves.add_checks(trace, color, entry)
+    if checked:
+        curves.add_key(
+            "recomputed from B − KW", mode="markers", marker={"symbol": CHECK, "color": colors.muted, "size": 12}
+        )
+    curves.figure.update_yaxes(log_axis("residual ‖r‖/‖b‖, mean"))
+    tolerance_lines(curves.figure, several, colors)
+    curves.buttons()
+    return finish(curves.figure, several, colors, "Residual of each run, and its tolerance", f"residuals/{x}")

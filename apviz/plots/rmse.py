@@ -1,0 +1,58 @@
+"""The test error of runs beside their residual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import legend_entry, run_names
+from apviz.plots.curves import Curves, X, log_axis
+from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+
+def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
+    """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
+
+    Traces without a test RMSE are left out. Buttons switch x; the work of predicting is not part of it.
+
+    Raises:
+        ValueError: no trace, or none with a test RMSE; an unknown x or theme.
+    """
+    given, colors = as_traces(traces), theme_named(theme)
+    several = [trace for trace in given if _recorded(trace)]
+    if not several:
+        raise ValueError(
+            "no trace has a test RMSE; record it by solving with "
+            "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
+        )
+    curves = Curves(make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06), colors, x)
+    symbols = method_symbols([trace.label for trace in several])
+    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        rmse = trace["epoch"]["test_rmse"].values
+        # an epoch without a prediction is not a gap in the error
+        at = np.flatnonzero(np.isfinite(rmse))
+        curves.add_line(trace, rmse, "test RMSE", color, symbol, entry, rows=at, log=False, showlegend=False)
+        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
+    units = several[0]["epoch"]["test_rmse"].attrs.get("units", "target unit")
+    curves.figure.update_yaxes(title_text=f"test RMSE ({units})", row=1)
+    curves.figure.update_yaxes(log_axis("residual ‖r‖/‖b‖, mean"), row=2)
+    tolerance_lines(curves.figure, several, colors, row=2)
+    curves.buttons()
+    left_out = len(given) - len(several)
+    notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
+    title = "Test error (above) and residual (below)"
+    return finish(curves.figure, several, colors, title, f"test_rmse/{x}", notes)
+
+
+def _recorded(trace: Trace) -> bool:
+    epochs = trace["epoch"]
+    return "test_rmse" in epochs and bool(np.isfinite(epochs["test_rmse"].values).any())

@@ -1,0 +1,169 @@
+"""How charts look: two themes, one colour per method, one symbol per variant of a method.
+
+The colours follow Okabe & Ito (2008), moved apart until every pair stays distinguishable under simulated
+protanopia, deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dashes mean
+"bound" everywhere and nothing else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+
+ThemeName = Literal["light", "dark"]
+
+FONT: Final = "Open Sans, Segoe UI, Helvetica, Arial, sans-serif"
+TITLE_SIZE: Final = 18
+TEXT_SIZE: Final = 14
+CAPTION_SIZE: Final = 13
+
+#: the dash of a bound
+BOUND_DASH: Final = "dash"
+#: symbols with one meaning in every figure; variants of a method never use them
+CONVERGED_SIZE: Final = 13
+NOT_CONVERGED: Final = "x"
+UNFINISHED: Final = "circle-open"
+CHECK: Final = "diamond-open"
+ZERO: Final = "triangle-down"
+
+VARIANTS: Final = (
+    "circle", "square", "triangle-up", "pentagon", "hexagram", "triangle-right", "star", "triangle-left",
+)  # fmt: skip
+
+#: family of methods: (colour on white, colour on black), one hue
+COLORS: Final[dict[str, tuple[str, str]]] = {
+    "gauss-southwell": ("#1F77D0", "#6CB8FF"),
+    "cyclic": ("#D27E00", "#FFA62B"),
+    "random": ("#A8138F", "#D873C8"),
+    "shuffled": ("#0E6B55", "#2FE39B"),
+    "CG": ("#A83600", "#E8592F"),
+    "PCG": ("#1A1A1F", "#F4F4F4"),
+    "PCG randomly pivoted": ("#7A45F0", "#9470F0"),
+    "PCG two-level": ("#A88454", "#E9D694"),
+    "Cholesky": ("#8C9096", "#8C9097"),
+}
+
+#: for methods that none of the families covers
+OTHERS: Final[tuple[tuple[str, str], ...]] = (("#600C00", "#B98A7A"), ("#0089A8", "#4FD8EE"), ("#5A7A00", "#A6D94A"))
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours that are not data."""
+
+    name: ThemeName
+    paper: str
+    ink: str
+    muted: str
+    grid: str
+    button: str
+    button_text: str
+
+
+# plotly.js paints the active button nearly white in any theme, so buttons carry dark text in both
+THEMES: Final[dict[str, Theme]] = {
+    "light": Theme("light", "#FFFFFF", "#1B1F24", "#59626D", "#E1E5EA", "#D3DAE3", "#1B1F24"),
+    "dark": Theme("dark", "#14171C", "#EDF0F3", "#A9B3BF", "#2F363F", "#98A3B0", "#14171C"),
+}
+
+
+def theme_named(name: str) -> Theme:
+    """The theme called `name`.
+
+    Raises:
+        ValueError: neither `light` nor `dark`.
+    """
+    if name not in THEMES:
+        raise ValueError(f"theme must be one of {', '.join(get_args(ThemeName))}, got {name!r}")
+    return THEMES[name]
+
+
+def family(label: str) -> str:
+    """The family a method label such as "AP gauss-southwell b=1000" or "PCG r=500" belongs to: a key of `COLORS`,
+    or the label itself."""
+    words = label.split()
+    if not words:
+        return label
+    head, rest = words[0], " ".join(words[1:]).lower()
+    if head == "AP" and len(words) > 1:
+        # the second word is the rule; a partition may be called `shuffled` too, so only that word counts
+        return words[1]
+    if head == "PCG":
+        if any(word in rest for word in ("two-level", "twolevel", "schwarz")):
+            return "PCG two-level"
+        randomly = any(word in rest for word in ("random", "rp"))
+        return "PCG randomly pivoted" if randomly else "PCG"
+    return head if head in COLORS else label
+
+
+def method_color(label: str, theme: ThemeName = "light") -> str:
+    """The colour of a method: a function of its label alone, so it is the same in every figure.
+
+    All block sizes, ranks, partitions and overlaps of one method share it; `method_symbols` tells those apart.
+    """
+    of_family = family(label)
+    pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]
+    return pair[theme_named(theme).name == "dark"]
+
+
+def method_symbols(labels: Sequence[str]) -> list[str]:
+    """The marker symbol of each run.
+
+    It follows from the label, except that of two runs with the same colour and symbol the later takes the next free
+    symbol (and, should all be taken, shares one).
+    """
+    symbols: list[str] = []
+    taken: dict[str, set[str]] = {}
+    for label in labels:
+        used = taken.setdefault(family(label), set())
+        # a method without settings in its label, such as CG, is a circle
+        plain = label == family(label)
+        first = 0 if plain else zlib.crc32(label.encode()) % len(VARIANTS)
+        order = VARIANTS[first:] + VARIANTS[:first]
+        symbol = next((s for s in order if s not in used), order[0])
+        used.add(symbol)
+        symbols.append(symbol)
+    return symbols
+
+
+def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
+    """`count` ordered colours, for an ordered setting such as the batch size. The end of viridis that would vanish
+    in the background is left out."""
+    low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.28, 1.0)
+    places = [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
+    return list(sample_colorscale("Viridis", places))
+
+
+def translucent(color: str, alpha: float) -> str:
+    """`#RRGGBB` with an opacity."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def template(theme: Theme) -> go.layout.Template:
+    """Fonts, backgrounds and axes of a theme."""
+    axis = {
+        "gridcolor": theme.grid,
+        "linecolor": theme.muted,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": theme.muted,
+        "zeroline": False,
+        "automargin": True,
+        "title": {"standoff": 10},
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": TEXT_SIZE, "color": theme.ink},
+            "paper_bgcolor": theme.paper,
+            "plot_bgcolor": theme.paper,
+            "xaxis": axis,
+            "yaxis": axis,
+            "hoverlabel": {"font": {"family": FONT, "size": TEXT_SIZE}, "align": "left"},
+        }
+    )

@@ -1,0 +1,157 @@
+"""Hooks beside the recorder: live progress, stopping from outside, test error after each epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
+
+from apviz.solvers.base import Epoch, Hook, Run, Solution
+
+
+class ProgressHook(Hook):
+    """One live line a solve: how far the residual has fallen towards the tolerance, on a log scale.
+
+    In a terminal by rich; in a notebook an ipywidgets bar.
+
+    Args:
+        console: where to draw in a terminal; None: standard error.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+
+    def on_start(self, run: Run) -> None:
+        self._tol = float(getattr(run.solver, "tol", 1e-2))
+        self._bar = _NotebookBar(run.solver.label) if _in_notebook() else _TerminalBar(run.solver.label, self.console)
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        done = 0.0
+        if 0 < epoch.residual < math.inf:
+            done = min(1.0, max(0.0, math.log(epoch.residual) / math.log(self._tol) if self._tol < 1 else 0.0))
+        self._bar.show(done, f"epoch {epoch.number}  residual {epoch.residual:.2e}  work {epoch.work:.1f}")
+
+    def on_stop(self, solution: Solution) -> None:
+        self._bar.close(f"{solution.stop_reason}  residual {solution.residual:.2e}  work {solution.work:.1f}")
+
+    def on_abandon(self, error: BaseException) -> None:
+        if hasattr(self, "_bar"):
+            self._bar.close("interrupted")
+
+
+class _TerminalBar:
+    def __init__(self, label: str, console: Console) -> None:
+        columns = (TextColumn("{task.description:<34}"), BarColumn(20), TextColumn("{task.fields[text]}"))
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console)
+        self._task = self._progress.add_task(label, total=1.0, text="set-up done")
+        self._progress.start()
+
+    def show(self, done: float, text: str) -> None:
+        self._progress.update(self._task, completed=done, text=text)
+
+    def close(self, text: str) -> None:
+        self._progress.update(self._task, text=text)
+        self._progress.stop()
+
+
+class _NotebookBar:
+    def __init__(self, label: str) -> None:
+        import ipywidgets
+        from IPython.display import display
+
+        self._bar = ipywidgets.FloatProgress(min=0.0, max=1.0)
+        self._text = ipywidgets.Label("set-up done")
+        display(ipywidgets.HBox([ipywidgets.Label(label), self._bar, self._text]))
+
+    def show(self, done: float, text: str) -> None:
+        self._bar.value, self._text.value = done, text
+
+    def close(self, text: str) -> None:
+        self._text.value = text
+
+
+def _in_notebook() -> bool:
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:
+        return False
+    shell: Any = get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class StopHook(Hook):
+    """Stops a solve after the update in which a limit is passed, or when asked from any thread.
+
+    Args:
+        max_seconds, max_work: limits, set-up included.
+        when: called after every epoch; a sentence stops the solve, None goes on.
+    """
+
+    def __init__(
+        self,
+        max_seconds: float = math.inf,
+        max_work: float = math.inf,
+        when: Callable[[Epoch], str | None] | None = None,
+    ) -> None:
+        self.max_seconds, self.max_work, self.when = max_seconds, max_work, when
+        self._asked: str | None = None
+
+    def request(self, why: str = "asked for") -> None:
+        """Stops the solve within one update; may be called from another thread."""
+        self._asked = why
+
+    def on_start(self, run: Run) -> None:
+        self._run = run
+
+    def on_update(self, update: object) -> None:
+        if self._asked:
+            self._run.request_stop(self._asked)
+        elif self._run.work > self.max_work:
+            self._run.request_stop(f"the work limit of {self.max_work:g} was reached")
+        elif self.max_seconds < math.inf and self._run.seconds() > self.max_seconds:
+            self._run.request_stop(f"the time limit of {self.max_seconds:g} s was reached")
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        why = self.when(epoch) if self.when else None
+        if why:
+            self._run.request_stop(why)
+
+
+class PredictionHook(Hook):
+    """Test RMSE after each epoch, so that one sees where further solving stops mattering.
+
+    The predictive mean is μ + k(X*, X) W[:, 0], so the first right-hand side must be the targets minus μ. Its
+    kernel entries are counted apart (`prediction_work`), and its time is not the solve's.
+
+    Args:
+        test_x: (m, d) test inputs.
+        test_y: (m,) test targets.
+        mean: μ, the prior mean that was subtracted from the targets.
+        every: epochs between evaluations.
+
+    Raises:
+        ValueError: shapes that do not match.
+    """
+
+    def __init__(self, test_x: Tensor, test_y: Tensor, mean: float = 0.0, every: int = 1) -> None:
+        if test_x.ndim != 2 or test_y.shape != test_x.shape[:1]:
+            raise ValueError(
+                f"test_x must be (m, d) and test_y (m,), got {tuple(test_x.shape)} and {tuple(test_y.shape)}"
+            )
+        self.test_x, self.test_y, self.mean, self.every = test_x, test_y, mean, every
+
+    def on_start(self, run: Run) -> None:
+        self._entries = 0
+
+    def measure(self, run: Run) -> Mapping[str, float]:
+        if run.epoch_number % self.every:
+            return {"prediction_work": self._entries / run.system.n**2}
+        predicted = run.system.operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0] + self.mean
+        self._entries += len(self.test_x) * run.system.n
+        error = predicted.double() - self.test_y.to(predicted.device, torch.float64)
+        return {"test_rmse": float(error.square().mean().sqrt()), "prediction_work": self._entries / run.system.n**2}

@@ -1,0 +1,292 @@
+"""The recorder: a hook that writes down everything about a solve."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import platform
+import time
+import warnings
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, Update
+from apviz.spectrum import Method, Spectrum, spectrum
+from apviz.tracing.record import Record
+from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
+from apviz.tracing.store import TraceStore
+from apviz.tracing.trace import Trace
+
+LIBRARIES = ("apviz", "torch", "numpy", "scipy", "pykeops", "xarray", "zarr")
+# flushing may take one part in this many of the solve's time
+FLUSH_SHARE = 100
+
+
+class Recorder(Hook):
+    """Records every solve it is hooked to; `trace` is the last one, `traces` are all.
+
+    Updates are kept on the device and moved once per epoch. With a path, the trace is appended to disk while the
+    solve runs, at most once per epoch and for at most 1% of the time; a kill loses what came after the last
+    flush, Ctrl-C and errors lose nothing. A disk that fills up is warned about once; the trace stays in memory.
+
+    Args:
+        path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
+        spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
+            None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries.
+        rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
+        snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before).
+
+    Raises:
+        FileExistsError: when a solve starts and its path exists.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        spectrum: Method | None = None,
+        rows: bool = False,
+        snapshots: tuple[int, ...] = (),
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self.spectrum, self.rows, self.snapshots = spectrum, rows, frozenset(snapshots)
+        self._records: list[Record] = []
+
+    @property
+    def traces(self) -> list[Trace]:
+        """One trace a solve, in order; also of one that was interrupted."""
+        return [record.to_trace() for record in self._records]
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the last solve.
+
+        Raises:
+            LookupError: nothing was solved with this recorder among its hooks.
+        """
+        if not self._records:
+            raise LookupError("nothing is recorded yet: pass the recorder in hooks=[recorder] to apviz.solve")
+        return self._records[-1].to_trace()
+
+    def on_start(self, run: Run) -> None:
+        self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
+        self._flush_seconds, self._warned, self._store = 0.0, False, None
+        found = spectrum(run.system, run.factors or (), self.spectrum)
+        record = Record(_attributes(run))
+        self._records.append(record)
+        self._guarantee = math.nan
+        _put_spectrum(record, found)
+        if run.partition is not None:
+            record.put(
+                "block",
+                block=range(len(run.partition)),
+                owned_size=run.partition.owned_sizes(),
+                solved_size=run.partition.solved_sizes(),
+                lambda_max=found.blocks,
+                jitter=run.factors.jitter,
+            )
+            self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
+        self._chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
+        self._squared = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
+        if self.rows:
+            _put_rows(record, run)
+        if 0 in self.snapshots:
+            self._snapshot(0)
+
+    def on_update(self, update: Update) -> None:
+        self._pending.append(update)
+        if update.number in self.snapshots:
+            self._snapshot(update.number)
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        record = self._records[-1]
+        self._drain(record)
+        record.put(
+            "epoch",
+            epoch=[epoch.number],
+            work=[epoch.work],
+            seconds=[epoch.seconds],
+            residual=[epoch.residual],
+            residual_per_rhs=epoch.residual_per_rhs[None],
+            checked_residual=[epoch.checked_residual],
+            drift=[epoch.drift],
+            energy=[epoch.energy],
+            test_rmse=[epoch.measured.get("test_rmse", math.nan)],
+            prediction_work=[epoch.measured.get("prediction_work", 0.0)],
+        )
+        if epoch.block_norms is not None:
+            record.put("block", epoch=[epoch.number], residual_norm=epoch.block_norms[None], times_chosen=self._chosen)
+        if self._store is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
+            self._flush(record)
+
+    def on_stop(self, solution: Solution) -> None:
+        record = self._records[-1]
+        record.attrs |= {
+            "status": FINISHED,
+            "stop_reason": str(solution.stop_reason),
+            "stop_message": solution.stop_message,
+            "residual": solution.residual,
+            "epochs": solution.epochs,
+            "work": solution.work,
+            "seconds": solution.seconds,
+        }
+        self._flush(record)
+
+    def on_abandon(self, error: BaseException) -> None:
+        if not self._records or self._records[-1].attrs["status"] == FINISHED:
+            return
+        record = self._records[-1]
+        record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
+        self._drain(record)
+        self._flush(record)
+
+    def _drain(self, record: Record) -> None:
+        """Moves the updates of an epoch from the device, in one transfer each for energies and residuals."""
+        if not self._pending:
+            return
+        updates, self._pending = self._pending, []
+        blocks = torch.tensor([u.block for u in updates])
+        squared = torch.stack([u.squared_residual for u in updates]).double().cpu()
+        totals = squared.sum(1)
+        before = torch.cat([torch.tensor([self._squared], dtype=torch.float64), totals[:-1]])
+        self._squared = float(totals[-1])
+        if len(self._chosen):
+            self._chosen += torch.bincount(blocks, minlength=len(self._chosen))
+        record.put(
+            "update",
+            update=[u.number for u in updates],
+            block=blocks,
+            epoch_of_update=[u.epoch for u in updates],
+            work=[u.work for u in updates],
+            seconds=[self._run.clock.seconds(u.mark) for u in updates],
+            energy_decrease=torch.stack([u.energy_decrease for u in updates]).double().cpu(),
+            guaranteed_decrease=before * self._guarantee,
+            residual=squared.sqrt() / self._run.rhs_norms,
+        )
+
+    def _snapshot(self, number: int) -> None:
+        values = self._run.residual_vectors[:, 0].double().cpu()
+        self._records[-1].put("snapshot", update=[number], residual=values[None])
+
+    def _flush(self, record: Record) -> None:
+        if self.path is None:
+            return
+        started = time.perf_counter()
+        try:
+            if self._store is None:
+                self._store = TraceStore(_numbered(self.path, len(self._records)), record)
+            else:
+                self._store.flush()
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if not self._warned:
+                warnings.warn(
+                    f"the trace could not be written to {self.path} ({error}); it is kept in memory, and every later "
+                    "flush tries again: free some space, or save it elsewhere with recorder.trace.save(path)",
+                    stacklevel=2,
+                )
+            self._warned = True
+        self._flushed = time.perf_counter()
+        self._flush_seconds = self._flushed - started
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _attributes(run: Run) -> dict[str, Any]:
+    """The root attributes: what was solved, with which settings, where."""
+    system, solver = run.system, run.solver
+    kernel = system.kernel
+    lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
+    attrs: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "apviz_version": metadata.version("apviz"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": INTERRUPTED,  # until a stop reason is reached
+        "dataset": system.dataset,
+        "n": system.n,
+        "d": system.d,
+        "kernel": kernel.name,
+        "lengthscale": list(lengthscale),
+        "outputscale": kernel.outputscale,
+        "noise": system.noise,
+        "right_hand_sides": system.b.shape[1],
+        "rhs_norms": run.rhs_norms.tolist(),
+        "method": solver.label,
+        "solver": solver.name,
+        "solver_settings": json.dumps(_settings(solver)),
+        "operator": system.operator.name,
+        "engine": run.operator.operator.engine,
+        "device": str(system.device),
+        "device_name": torch.cuda.get_device_name(system.device) if system.device.type == "cuda" else _processor(),
+        "dtype": str(system.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
+        "setup_work": run.setup_work,
+        "setup_seconds": run.setup_seconds,
+        "initial_energy": run.initial_energy,
+    }
+    if system.seed is not None:
+        attrs["seed"] = system.seed
+    plain = {name: value for name, value in _settings(solver).items() if name in ("block_size", "overlap", "tol")}
+    attrs |= plain
+    if run.partition is not None:
+        attrs |= {"rule": solver.rule_name, "partition": solver.partition_name}  # type: ignore[attr-defined]
+    return attrs
+
+
+def _settings(solver: Solver) -> dict[str, Any]:
+    """The fields of a solver's dataclass, objects by their repr."""
+    values = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}
+    return {name: v if isinstance(v, str | int | float | None) else repr(v) for name, v in values.items()}
+
+
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _put_spectrum(record: Record, found: Spectrum) -> None:
+    for name in ("lambda_max", "lambda_min", "lambda_max_block", "kappa", "kappa_prime"):
+        eigenvalue = getattr(found, name)
+        record.put("spectrum", **{name: eigenvalue.value})
+        record.variable_attrs["spectrum", name] = {"how": eigenvalue.how, "is_estimate": eigenvalue.is_estimate}
+    record.group_attrs["spectrum"] = {
+        "lambda_max_bound": found.lambda_max.bound,
+        "lambda_min_bound": found.lambda_min.bound,
+        "lambda_max_block_bound": found.lambda_max_block.bound,
+    }
+
+
+def _put_rows(record: Record, run: Run) -> None:
+    """Where each row is, which block owns it, and all (row, block) pairs of a row solved on by a block."""
+    record.put("rows", coordinates=run.system.x.double().cpu())
+    if run.partition is None:
+        return
+    owner = torch.empty(run.system.n, dtype=torch.int64)
+    pairs = []
+    order = run.partition.order.cpu()
+    for block in range(len(run.partition)):
+        owner[order[run.partition.owned(block)]] = block
+        rows = run.partition.solved(block)
+        held = order[rows.cpu() if isinstance(rows, torch.Tensor) else rows]
+        pairs.append(torch.stack([held, torch.full_like(held, block)], dim=1))
+    record.put("rows", owner=owner, membership=torch.cat(pairs))

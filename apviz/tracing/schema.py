@@ -1,0 +1,108 @@
+"""What a trace holds: every variable, its dimensions, its meaning and its unit, in one table.
+
+A trace is an xarray ``DataTree``. Variables whose first dimension is in ``GROWING`` are appended while the
+solve runs; the others are written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SCHEMA_VERSION: Final = 1
+
+#: dimensions along which a group grows while a solve runs
+GROWING: Final = ("update", "epoch")
+
+#: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
+INTERRUPTED: Final = "interrupted"
+FINISHED: Final = "finished"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of a trace: dimensions, dtype, and the two attributes every variable carries."""
+
+    dims: tuple[str, ...]
+    dtype: str
+    long_name: str
+    units: str
+
+
+UPDATE: Final[dict[str, Variable]] = {
+    "update": Variable(("update",), "int64", "update", "1"),
+    "block": Variable(("update",), "int64", "block projected onto (-1: all rows at once)", "1"),
+    "epoch_of_update": Variable(("update",), "int64", "epoch the update belongs to", "epoch"),
+    "work": Variable(("update",), "float64", "work after the update, set-up included", "n² kernel entries"),
+    "seconds": Variable(("update",), "float64", "time since the start of the solve", "s"),
+    "energy_decrease": Variable(("update",), "float64", "decrease of h(W) by the update", "energy"),
+    "guaranteed_decrease": Variable(
+        ("update",), "float64", "decrease of h(W) that Theorem 1 guarantees gauss-southwell", "energy"
+    ),
+    "residual": Variable(
+        ("update", "rhs"), "float64", "relative residual ‖r‖/‖b‖ after the update (recursive)", "1"
+    ),
+}
+
+EPOCH: Final[dict[str, Variable]] = {
+    "epoch": Variable(("epoch",), "int64", "epoch, or iteration of a Krylov method", "epoch"),
+    "work": Variable(("epoch",), "float64", "work so far, set-up included", "n² kernel entries"),
+    "seconds": Variable(("epoch",), "float64", "time since the start of the solve", "s"),
+    "residual": Variable(("epoch",), "float64", "relative residual, mean over right-hand sides", "1"),
+    "residual_per_rhs": Variable(("epoch", "rhs"), "float64", "relative residual ‖r‖/‖b‖", "1"),
+    "checked_residual": Variable(
+        ("epoch",), "float64", "relative residual recomputed from B − KW, mean (NaN: not checked)", "1"
+    ),
+    "drift": Variable(
+        ("epoch",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the recomputation (NaN: not checked)", "1"
+    ),
+    "energy": Variable(("epoch",), "float64", "h(W) = ½tr(WᵀKW) − tr(BᵀW)", "energy"),
+    "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target unit"),
+    "prediction_work": Variable(
+        ("epoch",), "float64", "work of the test predictions so far, not part of `work`", "n² kernel entries"
+    ),
+}
+
+BLOCK: Final[dict[str, Variable]] = {
+    "block": Variable(("block",), "int64", "block", "1"),
+    "owned_size": Variable(("block",), "int64", "rows the block owns", "rows"),
+    "solved_size": Variable(("block",), "int64", "rows the block solves on", "rows"),
+    "lambda_max": Variable(("block",), "float64", "λmax(K[I,I]) over the solved rows", "1"),
+    "jitter": Variable(("block",), "float64", "added to the diagonal so that the factor exists", "1"),
+    "times_chosen": Variable(("block",), "int64", "how often the block was projected onto", "1"),
+}
+
+#: also in the group ``block``, one row per epoch
+BLOCK_HISTORY: Final[dict[str, Variable]] = {
+    "epoch": Variable(("epoch",), "int64", "epoch", "epoch"),
+    "residual_norm": Variable(("epoch", "block"), "float64", "‖R_I‖_F over the owned rows after the epoch", "1"),
+}
+
+SPECTRUM: Final[dict[str, Variable]] = {
+    "lambda_max": Variable((), "float64", "largest eigenvalue of K", "1"),
+    "lambda_min": Variable((), "float64", "smallest eigenvalue of K", "1"),
+    "lambda_max_block": Variable((), "float64", "largest eigenvalue of any K[I,I] (λ′max)", "1"),
+    "kappa": Variable((), "float64", "condition number κ = λmax/λmin", "1"),
+    "kappa_prime": Variable((), "float64", "κ′ = λ′max/λmin (Theorem 1)", "1"),
+}
+
+#: where asked: for pictures that need the points
+ROWS: Final[dict[str, Variable]] = {
+    "coordinates": Variable(("row", "input"), "float64", "inputs x, as solved", "input unit"),
+    "owner": Variable(("row",), "int64", "block that owns the row", "1"),
+    "membership": Variable(("pair", "row_and_block"), "int64", "rows that a block solves on", "1"),
+}
+
+SNAPSHOT: Final[dict[str, Variable]] = {
+    "update": Variable(("update",), "int64", "update after which the residual was taken (0: before any)", "1"),
+    "residual": Variable(("update", "row"), "float64", "residual of the first right-hand side", "target unit"),
+}
+
+GROUPS: Final[dict[str, dict[str, Variable]]] = {
+    "update": UPDATE,
+    "epoch": EPOCH,
+    "block": BLOCK | BLOCK_HISTORY,
+    "spectrum": SPECTRUM,
+    "rows": ROWS,
+    "snapshot": SNAPSHOT,
+}

@@ -1,0 +1,146 @@
+"""A trace: everything recorded about one solve, as an xarray `DataTree` in memory or in a Zarr v3 directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from apviz.spectrum import conjugate_gradient_bound, theorem_1
+from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
+
+
+class Trace:
+    """What was recorded about one solve; the groups and variables are listed in `apviz.tracing.schema`.
+
+    `trace["update"]["energy_decrease"]` is an xarray variable; `trace.tree` is the `DataTree` itself.
+    """
+
+    def __init__(self, tree: xr.DataTree) -> None:
+        self.tree = tree
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The root attributes: data, kernel, settings, machine, status."""
+        return self.tree.attrs
+
+    @property
+    def label(self) -> str:
+        """The method in a few words."""
+        return self.attrs["method"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether a stop reason was reached; if not, the solve was interrupted, or still runs."""
+        return self.attrs["status"] == FINISHED
+
+    @property
+    def converged(self) -> bool:
+        return self.attrs.get("stop_reason") == "converged"
+
+    @property
+    def outcome(self) -> str:
+        """The stop reason, or the status where none was reached."""
+        return self.attrs.get("stop_reason", self.attrs["status"])
+
+    def __contains__(self, group: str) -> bool:
+        return group in self.tree.children
+
+    def __getitem__(self, group: str) -> xr.Dataset:
+        """One of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`.
+
+        Raises:
+            KeyError: a group this trace does not have; the message lists those it has.
+        """
+        if group not in self:
+            raise KeyError(f"this trace of {self.label} has no group {group!r}; it has {', '.join(self.tree.children)}")
+        return self.tree[group].to_dataset()
+
+    def to_dataframe(self, group: str = "epoch") -> pd.DataFrame:
+        """The variables of a group that have its own dimension only, indexed by it (`epoch`, `update`, `block`)."""
+        data = self[group]
+        flat = [name for name, variable in data.data_vars.items() if variable.dims == (group,)]
+        return data[flat].to_dataframe()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the trace to a new Zarr directory.
+
+        Raises:
+            FileExistsError: something is there already.
+        """
+        if Path(path).exists():
+            raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
+        self.tree.to_zarr(path, zarr_format=3, consolidated=True)
+
+    def k_norm_error(self) -> xr.Dataset:
+        """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
+
+        ‖W−W*‖²_K = 2(h(W) − h(W*)). What the recorded solve left over is not known but lies between
+        ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
+        edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random, the CG bound for
+        plain CG, NaN where theory gives none.
+        """
+        epoch, spectrum = self["epoch"], self["spectrum"]
+        energy = epoch["energy"].values
+        last = epoch["residual_per_rhs"].values[-1] * np.asarray(self.attrs["rhs_norms"])
+        left = float((last**2).sum())
+        done = 2 * (energy - energy[-1])
+        lower = np.maximum(done, 0) + left / spectrum.attrs["lambda_max_bound"]
+        upper = np.maximum(done, 0) + left / spectrum.attrs["lambda_min_bound"]
+        factor, name, is_estimate, how = self._theory(epoch["epoch"].values)
+        return xr.Dataset(
+            {
+                "lower": ("epoch", lower, {"long_name": "‖W−W*‖²_K at least", "units": "energy"}),
+                "upper": ("epoch", upper, {"long_name": "‖W−W*‖²_K at most", "units": "energy"}),
+                "bound": ("epoch", factor * upper[0], {"long_name": name, "units": "energy"}),
+            },
+            coords={"epoch": epoch["epoch"]},
+            attrs={"bound_name": name, "bound_is_estimate": is_estimate, "how": how},
+        )
+
+    def _theory(self, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
+        """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
+        spectrum = self["spectrum"]
+        rule = str(self.attrs.get("rule", ""))
+        if rule in ("gauss-southwell", "random"):
+            kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
+            name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
+            how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
+            return theorem_1(epochs, kappa_prime), name, False, how
+        if self.label == "CG":
+            kappa = spectrum["kappa"]
+            how = f"κ = {float(kappa):.3g}: {kappa.attrs['how']}"
+            factor = conjugate_gradient_bound(epochs, float(kappa))
+            return factor, "CG bound", bool(kappa.attrs["is_estimate"]), how
+        return np.full(len(epochs), np.nan), "no bound is known", False, ""
+
+    def __repr__(self) -> str:
+        a = self.attrs
+        name = a["dataset"] or "unnamed data"
+        state = f"{self.outcome} after {a['epochs']} epochs, residual {a['residual']:.2e}" if self.finished else a["status"]
+        return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Opens a trace written by a `Recorder` or by `Trace.save`; also of a solve that was killed or still runs.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        ValueError: not a trace, or one of a schema newer than this version of apviz reads.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no trace at {path}")
+    try:
+        with xr.open_datatree(path, engine="zarr") as tree:
+            trace = Trace(tree.load())
+    except Exception as error:
+        raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
+    version = trace.attrs.get("schema_version")
+    if not isinstance(version, int):
+        raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
+    return trace

@@ -1,0 +1,30 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from apviz.datasets.cards import CARDS
+
+
+@pytest.fixture
+def empty_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """APVIZ_DATA and APVIZ_CACHE point at empty folders below the one returned."""
+    for variable, name in (("APVIZ_DATA", "data"), ("APVIZ_CACHE", "cache")):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path
+
+
+@pytest.fixture
+def need_file():
+    """A function that skips the test unless a named file, or one of a named data set, is in APVIZ_DATA."""
+
+    def check(name: str) -> None:
+        folder = os.environ.get("APVIZ_DATA")
+        if not folder:
+            pytest.skip("APVIZ_DATA is not set: no real data")
+        files = CARDS[name].files if name in CARDS else (name,)
+        if not any((Path(folder) / file).is_file() for file in files):
+            pytest.skip(f"APVIZ_DATA has no file of {name}")
+
+    return check

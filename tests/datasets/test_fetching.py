@@ -1,0 +1,166 @@
+"""Downloads against a small server on this machine."""
+
+import dataclasses
+import hashlib
+import io
+import re
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from apviz import datasets
+from apviz.datasets.cards import CARDS
+from apviz.datasets.fetching import ResumingDownloader, fetch_card, locate
+
+
+def archive() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as zipped:
+        zipped.writestr("sgemm_product.csv", bytes(range(256)) * 2_000)
+    return buffer.getvalue()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):  # noqa: N802 (the name that the base class calls)
+        server = self.server
+        server.ranges.append(self.headers.get("Range"))
+        body, start = server.body, 0
+        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if "missing" in self.path:
+            self.send_error(404)
+            return
+        if wanted and server.understands_ranges:
+            start = int(wanted[1])
+            if start >= len(body):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(body)}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(body) - start))
+        self.end_headers()
+        if server.cuts > 0:
+            server.cuts -= 1
+            body = body[: start + (len(body) - start) // 2]
+            self.close_connection = True
+        self.wfile.write(body[start:])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.body, running.ranges, running.cuts, running.understands_ranges = archive(), [], 0, True
+        running.url = f"http://127.0.0.1:{running.server_port}"
+        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def test_fetch_puts_the_archive_where_load_finds_it(empty_folders, server):
+    path = datasets.fetch("sgemm", progress=False, base_url=server.url)
+    assert path.read_bytes() == server.body
+    assert locate(CARDS["sgemm"]) == path and empty_folders / "cache" in path.parents
+    datasets.fetch("sgemm", progress=False, base_url=server.url)
+    assert len(server.ranges) == 1  # it is in the cache: not fetched again
+
+
+def test_progress_is_shown(empty_folders, server, capsys):
+    datasets.fetch("sgemm", base_url=server.url)
+    assert "kB" in capsys.readouterr().out
+
+
+def test_a_cut_transfer_goes_on_where_it_stopped(empty_folders, server):
+    server.cuts = 2
+    path = datasets.fetch("sgemm", progress=False, base_url=server.url)
+    first, *starts = server.ranges
+    starts = [int(text.removeprefix("bytes=").rstrip("-")) for text in starts]
+    assert first is None and 0 < starts[0] <= len(server.body) // 2 < starts[1] < len(server.body)
+    assert path.read_bytes() == server.body
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_transfer_cut_too_often_keeps_its_bytes_for_the_next_call(empty_folders, server):
+    server.cuts = 3
+    with pytest.raises(datasets.DownloadError, match=r"[\d,]+ bytes are kept: fetch again"):
+        datasets.fetch("sgemm", progress=False, base_url=server.url)
+    path = datasets.fetch("sgemm", progress=False, base_url=server.url)
+    assert server.ranges[-1] is not None and path.read_bytes() == server.body
+
+
+def test_a_server_that_ignores_ranges_gets_a_full_download(empty_folders, server):
+    server.cuts, server.understands_ranges = 1, False
+    path = datasets.fetch("sgemm", progress=False, base_url=server.url)
+    assert server.ranges[1] is not None and path.read_bytes() == server.body
+
+
+@pytest.mark.parametrize("extra", [b"", b"too long"], ids=["complete", "longer than the file"])
+def test_a_part_that_is_complete_is_used_and_a_longer_one_discarded(tmp_path, server, extra):
+    part, output = tmp_path / "a.part", tmp_path / "a.zip"
+    part.write_bytes(server.body + extra)
+    ResumingDownloader(part, progress=False)(f"{server.url}/a.zip", str(output))
+    assert output.read_bytes() == server.body and not part.exists()
+
+
+def test_a_downloader_can_write_to_an_open_file(tmp_path, server):
+    with (tmp_path / "out").open("wb") as output:
+        ResumingDownloader(tmp_path / "a.part", progress=False)(f"{server.url}/a.zip", output)
+    assert (tmp_path / "out").read_bytes() == server.body
+
+
+def test_a_wrong_checksum_names_both_and_removes_the_file(empty_folders, server):
+    card = dataclasses.replace(CARDS["sgemm"], sha256="0" * 64)
+    with pytest.raises(datasets.DownloadError, match="wrong checksum") as caught:
+        fetch_card(card, progress=False, base_url=server.url)
+    assert "0" * 64 in str(caught.value) and hashlib.sha256(server.body).hexdigest() in str(caught.value)
+    assert not [path for path in (empty_folders / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_right_checksum_is_accepted(empty_folders, server):
+    card = dataclasses.replace(CARDS["sgemm"], sha256=hashlib.sha256(server.body).hexdigest())
+    assert fetch_card(card, progress=False, base_url=server.url).is_file()
+    assert card.checked_by.startswith("SHA-256")
+
+
+def test_an_error_page_instead_of_an_archive_is_not_kept(empty_folders, server):
+    server.body = b"<html>Sorry</html>"
+    with pytest.raises(datasets.DownloadError, match="did not send a zip archive"):
+        datasets.fetch("sgemm", progress=False, base_url=server.url)
+    assert not [path for path in (empty_folders / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_missing_page_is_not_asked_for_again(empty_folders, server):
+    with pytest.raises(datasets.DownloadError, match="404"):
+        datasets.fetch("sgemm", progress=False, base_url=f"{server.url}/missing")
+    assert len(server.ranges) == 1
+
+
+def test_a_server_that_is_not_there_is_a_download_error(empty_folders):
+    with pytest.raises(datasets.DownloadError, match="Could not download http://127.0.0.1:9/"):
+        datasets.fetch("sgemm", progress=False, base_url="http://127.0.0.1:9")
+
+
+def test_data_sets_without_an_archive_say_how_they_can_be_had(empty_folders):
+    with pytest.raises(datasets.DownloadError, match="kin40k cannot be fetched.*No official archive"):
+        datasets.fetch("kin40k")
+    with pytest.raises(datasets.DownloadError, match="comes with scikit-learn"):
+        datasets.fetch("china")
+
+
+@pytest.mark.parametrize("file", ["sgemm_product.csv", "sgemm/sgemm_product_dataset.zip"])
+def test_the_data_folder_comes_before_the_cache(empty_folders, server, file):
+    datasets.fetch("sgemm", progress=False, base_url=server.url)
+    own = empty_folders / "data" / file
+    own.parent.mkdir(exist_ok=True)
+    own.write_bytes(b"")
+    assert locate(CARDS["sgemm"]) == own

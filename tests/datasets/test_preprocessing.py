@@ -1,0 +1,95 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apviz.datasets.cards import CARDS
+from apviz.datasets.preprocessing import RawTable, prepare, shuffle, train_size
+
+
+def table(rows=50, inputs=3, seed=0):
+    rng = np.random.default_rng(seed)
+    names = tuple(f"x{i}" for i in range(inputs))
+    return RawTable(rng.normal(size=(rows, inputs)), rng.normal(size=rows), names, "y")
+
+
+def prepared(raw, seed=0, n=None, dtype=torch.float64):
+    return prepare(raw, CARDS["diabetes"], seed=seed, n=n, dtype=dtype, source="here")
+
+
+@given(seed=st.integers(0, 2**31), rows=st.integers(1, 300))
+@settings(max_examples=30, deadline=None)
+def test_shuffle_equals_the_global_generator_and_leaves_it_alone(seed, rows):
+    before = torch.get_rng_state()
+    ours = shuffle(rows, seed)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(seed)
+    assert torch.equal(ours, torch.randperm(rows))
+    torch.set_rng_state(before)
+
+
+@given(rows=st.integers(10, 200), inputs=st.integers(1, 6), seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_inputs_span_minus_one_to_one_and_the_target_is_standardised(rows, inputs, seed):
+    data = prepared(table(rows, inputs, seed), seed)
+    x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    assert torch.allclose(x.amin(0), -torch.ones(inputs).double())
+    assert torch.allclose(x.amax(0), torch.ones(inputs).double())
+    assert abs(y.mean()) < 1e-12 and abs(y.std(correction=1) - 1) < 1e-12
+    assert len(data.train_x) == train_size(rows) == int(0.8 * rows)
+
+
+def test_rows_keep_their_targets_through_the_shuffle():
+    raw = dataclasses.replace(table(60, 1), target=table(60, 1).inputs[:, 0] * 3 + 1)
+    data = prepared(raw, seed=5)
+    slope = data.train_y.std() / data.train_x[:, 0].std()
+    assert torch.allclose(
+        data.train_y - data.train_y.mean(), slope * (data.train_x - data.train_x.mean(0))[:, 0]
+    )
+
+
+def test_n_keeps_the_first_training_rows_and_all_test_rows():
+    full, part = prepared(table()), prepared(table(), n=7)
+    assert torch.equal(part.train_x, full.train_x[:7]) and torch.equal(part.train_y, full.train_y[:7])
+    assert torch.equal(part.test_x, full.test_x)
+
+
+def test_the_same_seed_gives_the_same_split_and_another_seed_another():
+    assert torch.equal(prepared(table(), 1).train_x, prepared(table(), 1).train_x)
+    assert not torch.equal(prepared(table(), 1).train_x, prepared(table(), 2).train_x)
+
+
+def test_inputs_without_variance_are_dropped_with_their_names():
+    raw = table()
+    raw.inputs[:, 1] = 0.1  # its computed variance is not exactly zero
+    data = prepared(raw)
+    assert data.feature_names == ("x0", "x2") and data.train_x.shape[1] == 2
+
+
+def test_dtype_is_respected():
+    assert prepared(table(), dtype=torch.float32).train_x.dtype == torch.float32
+
+
+def test_bad_values_are_counted_per_column():
+    raw = table()
+    raw.inputs[:3, 1] = np.nan
+    raw.target[4] = np.inf
+    with pytest.raises(ValueError, match=r"NaN or infinite values in: x1 \(3\), y \(1\)"):
+        prepared(raw)
+
+
+def test_too_few_rows_a_constant_target_and_constant_inputs_are_refused():
+    with pytest.raises(ValueError, match="9 rows; at least 10"):
+        prepared(table(9))
+    with pytest.raises(ValueError, match="target y is constant"):
+        prepared(dataclasses.replace(table(), target=np.full(50, 2.0)))
+    with pytest.raises(ValueError, match="no input column varies"):
+        prepared(dataclasses.replace(table(), inputs=np.ones((50, 3))))
+
+
+def test_n_beyond_the_training_rows_says_how_many_there_are():
+    with pytest.raises(ValueError, match="n = 41: here has 40 training rows"):
+        prepared(table(), n=41)
