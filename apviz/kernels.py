@@ -41,6 +41,8 @@ class Kernel(ABC):
 
     def __init__(self, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         values = torch.as_tensor(lengthscale, dtype=torch.float64).flatten().tolist()
+        if not values:
+            raise ValueError("lengthscale must be one number or d of them, got none")
         for value in values:
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"lengthscale must be finite and positive, got {value!r}")

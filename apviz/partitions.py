@@ -34,12 +34,20 @@ class Partition:
     def __post_init__(self) -> None:
         n = len(self.order)
         increasing = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
-        if not increasing or self.starts[0] != 0 or self.starts[-1] != n:
+        if len(self.starts) < 2 or not increasing or self.starts[0] != 0 or self.starts[-1] != n:
             raise ValueError(f"starts must rise from 0 to n = {n}, so that every row is owned exactly once")
         if not torch.equal(self.order.sort().values.cpu(), torch.arange(n)):
             raise ValueError(f"order must be a permutation of the {n} rows, so that every row is owned exactly once")
         if self.margins and len(self.margins) != len(self):
             raise ValueError(f"{len(self.margins)} margins were given for {len(self)} blocks")
+        for block, margin in enumerate(self.margins):
+            owned = self.owned(block)
+            outside = (margin < 0) | (margin >= n) | ((margin >= owned.start) & (margin < owned.stop))
+            if outside.any() or len(set(margin.tolist())) < len(margin):
+                raise ValueError(
+                    f"the margin of block {block} must hold stored rows from 0 to {n - 1}, each once, "
+                    "and none that the block owns"
+                )
 
     def __len__(self) -> int:
         """m, the number of blocks."""

@@ -172,5 +172,3 @@ def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray
     """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4)."""
     root = math.sqrt(kappa)
     return 4 * ((root - 1) / (root + 1)) ** (2.0 * iterations)
-
-

@@ -31,7 +31,8 @@ class KernelSystem:
     Raises:
         TypeError: a kernel that is not an `apviz` kernel.
         ValueError: fewer than 2 rows, shapes that do not match, NaN or infinite values (which column, how many),
-            a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype.
+            a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype,
+            an operator of another system.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class KernelSystem:
                 f"noise is the variance σ² and must be finite and positive, got {noise!r}; "
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
-        x, b = torch.as_tensor(x), torch.as_tensor(b)
+        x, b = torch.as_tensor(x).detach(), torch.as_tensor(b).detach()
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
@@ -72,8 +73,21 @@ class KernelSystem:
         self.kernel, self.noise, self.dtype = kernel, noise, dtype
         self.dataset, self.seed = dataset, seed
         self.operator = make_operator(operator, self.x, kernel, noise) if isinstance(operator, str) else operator
-        if self.operator.n != self.n:
-            raise ValueError(f"the operator is of {self.operator.n} points, x has {self.n}")
+        self._check_operator()
+
+    def _check_operator(self) -> None:
+        operator = self.operator
+        if not isinstance(operator, Operator):
+            raise TypeError(f"operator must be a name or an apviz operator, got {type(operator).__name__}")
+        if operator.n != self.n:
+            raise ValueError(f"the operator is of {operator.n} points, x has {self.n}")
+        if (operator.kernel, operator.noise) != (self.kernel, self.noise):
+            raise ValueError("the operator has another kernel or noise than the system")
+        if (operator.x.dtype, operator.x.device) != (self.x.dtype, self.x.device):
+            raise ValueError(
+                f"the operator is in {operator.x.dtype} on {operator.x.device}, "
+                f"the system in {self.x.dtype} on {self.x.device}"
+            )
 
     @property
     def n(self) -> int:
@@ -81,7 +95,7 @@ class KernelSystem:
 
     @property
     def d(self) -> int:
-        return self.x.shape[1]
+        return int(self.x.shape[1])
 
     def __repr__(self) -> str:
         name = f"{self.dataset}, " if self.dataset else ""

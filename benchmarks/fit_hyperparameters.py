@@ -35,14 +35,10 @@ CAVEATS = {
 class ExactGP(gpytorch.models.ExactGP):
     """Constant mean, Matérn-5/2 with one lengthscale per input."""
 
-    def __init__(
-        self, x: torch.Tensor, y: torch.Tensor, likelihood: gpytorch.likelihoods.GaussianLikelihood
-    ) -> None:
+    def __init__(self, x: torch.Tensor, y: torch.Tensor, likelihood: gpytorch.likelihoods.GaussianLikelihood) -> None:
         super().__init__(x, y, likelihood)
         self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = gpytorch.kernels.ScaleKernel(
-            gpytorch.kernels.MaternKernel(2.5, ard_num_dims=x.shape[1])
-        )
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=x.shape[1]))
 
     def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
@@ -69,9 +65,7 @@ def fit(name: str, n: int | None) -> Hyperparameters:
     print(f"{name}: negative log marginal likelihood per row {loss.item():.4f}")
     return Hyperparameters(
         kernel="matern52",
-        lengthscale=tuple(
-            float(f"{v:.6g}") for v in model.covar_module.base_kernel.lengthscale.flatten().tolist()
-        ),
+        lengthscale=tuple(float(f"{v:.6g}") for v in model.covar_module.base_kernel.lengthscale.flatten().tolist()),
         outputscale=float(f"{model.covar_module.outputscale.item():.6g}"),
         noise=float(f"{likelihood.noise.item():.6g}"),
         mean=float(f"{model.mean_module.constant.item():.6g}"),

@@ -2,7 +2,7 @@
 
 from apviz.datasets.cards import Card, Hyperparameters
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
-from apviz.datasets.loading import Entry, card, cards, fetch, load, registry
+from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry
 from apviz.datasets.preprocessing import Dataset
 from apviz.datasets.published import PublishedRun, published_hyperparameters, published_residuals
 from apviz.datasets.tables import load_table
@@ -18,6 +18,7 @@ __all__ = [
     "card",
     "cards",
     "fetch",
+    "is_here",
     "load",
     "load_table",
     "published_hyperparameters",

@@ -28,9 +28,7 @@ def members(path: Path, suffix: str) -> Iterator[tuple[str, IO[bytes]]]:
                 found = True
                 yield name, member
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ValueError(
-            f"{path} is not a readable archive ({error}); delete it and fetch it again"
-        ) from error
+        raise ValueError(f"{path} is not a readable archive ({error}); delete it and fetch it again") from error
     if not found:
         raise ValueError(f"{path} holds no file named …{suffix}; is it the archive of another data set?")
 

@@ -18,9 +18,7 @@ def read_china(stride: int = 1) -> RawTable:
     try:
         picture = datasets.load_sample_image("china.jpg")  # type: ignore[attr-defined]
     except ImportError as error:
-        raise ImportError(
-            "the data set 'china' is a JPEG file: install Pillow (pip install pillow)"
-        ) from error
+        raise ImportError("the data set 'china' is a JPEG file: install Pillow (pip install pillow)") from error
     grey = (picture[::stride, ::stride].astype(np.float64) @ np.array(LUMINANCE)).ravel()
     rows, columns = np.meshgrid(*(np.arange(0, size, stride) for size in picture.shape[:2]), indexing="ij")
     position = np.column_stack([rows.ravel(), columns.ravel()]).astype(np.float64)

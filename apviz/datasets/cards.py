@@ -60,9 +60,7 @@ class Card:
         """One sentence: how a downloaded copy is verified."""
         if self.sha256:
             return f"SHA-256 {self.sha256}"
-        return (
-            f"no official checksum is known; checked by its size after loading (n = {self.n:,}, d = {self.d})"
-        )
+        return f"no official checksum is known; checked by its size after loading (n = {self.n:,}, d = {self.d})"
 
 
 @cache
@@ -190,8 +188,7 @@ def _paper_cards() -> tuple[Card, ...]:
             "3D_spatial_network.txt",
             title="3D road network (North Jutland, Denmark)",
             target="altitude (m)",
-            citation="Kaul, M. (2013). 3D Road Network (North Jutland, Denmark). UCI Machine Learning "
-            "Repository.",
+            citation="Kaul, M. (2013). 3D Road Network (North Jutland, Denmark). UCI Machine Learning Repository.",
             documented="Comma-separated OSM id, longitude, latitude, altitude; d = 3 in the paper's table.",
             reading="d = 3 means that the OSM id is an input, first in the file's order; the paper used a "
             "prepared copy.",
@@ -278,9 +275,7 @@ def _paper_cards() -> tuple[Card, ...]:
 
 
 def _prepared_cards() -> tuple[Card, ...]:
-    centred = (
-        "The table comes without a header, inputs and target already centred; the target is the last column."
-    )
+    centred = "The table comes without a header, inputs and target already centred; the target is the last column."
     return (
         _prepared(
             "bike",
@@ -361,8 +356,7 @@ def _bundled_cards() -> tuple[Card, ...]:
             page="https://www.flickr.com/photos/danielbuechele/6061409035/",
             documented="427 × 640 pixels; inputs are row and column. Luminance is 0.299 R + 0.587 G + "
             "0.114 B (ITU-R BT.601).",
-            reading="With n given, pixels are first thinned on a regular grid, so that a subset is still "
-            "a picture.",
+            reading="With n given, pixels are first thinned on a regular grid, so that a subset is still a picture.",
             how_to_get="It comes with scikit-learn (and needs Pillow to be read): nothing to fetch.",
             hyperparameters=_fitted().get("china"),
         ),
@@ -386,6 +380,4 @@ def _bundled_cards() -> tuple[Card, ...]:
     )
 
 
-CARDS: dict[str, Card] = {
-    card.name: card for card in (*_paper_cards(), *_prepared_cards(), *_bundled_cards())
-}
+CARDS: dict[str, Card] = {card.name: card for card in (*_paper_cards(), *_prepared_cards(), *_bundled_cards())}

@@ -20,7 +20,7 @@ from apviz.datasets.cards import Card
 CHUNK = 1 << 16
 
 
-class DatasetUnavailable(FileNotFoundError):  # noqa: N818 (the name says it all)
+class DatasetUnavailable(FileNotFoundError):
     """The file of a data set is neither in the APVIZ_DATA folder nor in the cache."""
 
 

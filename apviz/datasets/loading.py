@@ -12,7 +12,7 @@ import torch
 from apviz.datasets import uci
 from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_diabetes
 from apviz.datasets.cards import CARDS, Card
-from apviz.datasets.fetching import fetch_card, locate
+from apviz.datasets.fetching import DatasetUnavailable, fetch_card, locate
 from apviz.datasets.preprocessing import (
     Dataset,
     RawTable,
@@ -58,8 +58,7 @@ _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
 _MAKERS: dict[str, Callable[[], RawTable]] = {"china": read_china, "diabetes": read_diabetes}
 
 registry: dict[str, Entry] = {
-    name: Entry(card, read_file=_FILE_READERS.get(name), make=_MAKERS.get(name))
-    for name, card in CARDS.items()
+    name: Entry(card, read_file=_FILE_READERS.get(name), make=_MAKERS.get(name)) for name, card in CARDS.items()
 }
 
 
@@ -80,6 +79,15 @@ def card(name: str) -> Card:
 def cards() -> dict[str, Card]:
     """All cards by name, the paper's data sets first."""
     return {name: entry.card for name, entry in registry.items()}
+
+
+def is_here(name: str) -> bool:
+    """Whether `load` needs no download first."""
+    entry = find(name)
+    try:
+        return not entry.needs_file or locate(entry.card).exists()
+    except DatasetUnavailable:
+        return False
 
 
 def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32) -> Dataset:

@@ -99,9 +99,7 @@ def shuffle(rows: int, seed: int) -> torch.Tensor:
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
-def prepare(
-    table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str
-) -> Dataset:
+def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str) -> Dataset:
     """Drop inputs without variance, scale the others to [−1, 1], standardise the target, shuffle and split.
 
     Scaling uses all rows, before the split, as in the paper's experiments. It is done in float64 and cast at
@@ -124,9 +122,7 @@ def prepare(
         train_y=y[train].to(dtype),
         test_x=x[test].to(dtype),
         test_y=y[test].to(dtype),
-        feature_names=tuple(
-            name for name, varies in zip(table.feature_names, varying, strict=True) if varies
-        ),
+        feature_names=tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies),
         target_name=table.target_name,
         card=card,
         seed=seed,

@@ -60,9 +60,7 @@ def published_hyperparameters(
     if steps is None:
         offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
         names = sorted({_own_name(data) for data, *_ in runs})
-        there = (
-            f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
-        )
+        there = f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
         raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
     if step not in steps:
         raise ValueError(f"step = {step}: this run of {name} has steps {min(steps)} to {max(steps)}")

@@ -89,20 +89,14 @@ def _read_frame(path: Path, headerless: bool) -> pd.DataFrame:
 def _target_position(frame: pd.DataFrame, target: str | int, path: Path) -> int:
     count = len(frame.columns)
     if count < 2:
-        raise ValueError(
-            f"{path} has {count} column: a target and at least one input are needed, separated by commas"
-        )
+        raise ValueError(f"{path} has {count} column: a target and at least one input are needed, separated by commas")
     if not isinstance(target, str):
         if not -count <= target < count:
-            raise ValueError(
-                f"target = {target}: {path} has {count} columns, so −{count} to {count - 1} are accepted"
-            )
+            raise ValueError(f"target = {target}: {path} has {count} columns, so −{count} to {count - 1} are accepted")
         return target % count
     columns = [str(name) for name in frame.columns]
     if target not in columns:
-        raise ValueError(
-            f"target = {target!r}: {path} has no such column; its columns are {', '.join(columns)}"
-        )
+        raise ValueError(f"target = {target!r}: {path} has no such column; its columns are {', '.join(columns)}")
     return columns.index(target)
 
 
@@ -114,6 +108,4 @@ def _check_numeric(frame: pd.DataFrame, path: Path, headerless: bool) -> None:
     ]
     if bad:
         hint = " If the first line holds column names, give the target by name." if headerless else ""
-        raise ValueError(
-            f"{path}: not numeric: {', '.join(bad)}. Encode these columns as numbers or drop them.{hint}"
-        )
+        raise ValueError(f"{path}: not numeric: {', '.join(bad)}. Encode these columns as numbers or drop them.{hint}")

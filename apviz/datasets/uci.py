@@ -31,9 +31,7 @@ def read_sgemm(path: Path) -> RawTable:
 
 def read_airquality(path: Path) -> RawTable:
     """Twelve stations' hourly weather and gases → PM2.5. Rows with any missing value are dropped."""
-    frame = pd.concat(
-        [pd.read_csv(handle) for _, handle in members(path, AIR_QUALITY_FILES)], ignore_index=True
-    )
+    frame = pd.concat([pd.read_csv(handle) for _, handle in members(path, AIR_QUALITY_FILES)], ignore_index=True)
     frame = frame.dropna().drop(columns=list(AIR_QUALITY_DROPPED))
     for column in ("wd", "station"):
         frame[column] = np.unique(frame[column].to_numpy(dtype=str), return_inverse=True)[1]
@@ -57,9 +55,7 @@ def read_buzz(path: Path) -> RawTable:
     """11 quantities at 7 times → log(1 + mean number of active discussions)."""
     features = [f"{quantity}_{time}" for quantity in BUZZ_QUANTITIES for time in range(7)]
     frame = _headerless(path, "Twitter.data", [*features, "discussions"])
-    return _table(
-        frame[features], np.log1p(frame["discussions"].to_numpy(dtype=float)), "log(1 + discussions)"
-    )
+    return _table(frame[features], np.log1p(frame["discussions"].to_numpy(dtype=float)), "log(1 + discussions)")
 
 
 def read_houseelectric(path: Path) -> RawTable:
@@ -76,9 +72,7 @@ def read_houseelectric(path: Path) -> RawTable:
 def read_gassensors(path: Path) -> RawTable:
     """Time and 16 sensors → methane concentration; the ethylene column is left out."""
     sensors = [f"sensor {i}" for i in range(1, 17)]
-    frame = _headerless(
-        path, "ethylene_methane.txt", ["time", "methane", "ethylene", *sensors], sep=r"\s+", skiprows=1
-    )
+    frame = _headerless(path, "ethylene_methane.txt", ["time", "methane", "ethylene", *sensors], sep=r"\s+", skiprows=1)
     return _table(frame[["time", *sensors]], frame["methane"], "methane")
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
-from apviz.operators.interface import Operator, Rows
+from apviz.operators.interface import Operator, Rows, count
 
 
 class DenseOperator(Operator):
@@ -33,6 +33,7 @@ class DenseOperator(Operator):
         return self.kernel.correlation_(u, torch.empty_like(u))
 
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        self._check(u, count(rows), "u", r)
         r.addmm_(self.matrix[:, rows], u, alpha=-1)
 
     def block(self, rows: Rows) -> Tensor:

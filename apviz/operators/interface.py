@@ -14,6 +14,9 @@ from torch import Tensor
 
 from apviz.kernels import Kernel
 
+#: in lengthscales; squared, it is far inside the range of float32
+MAX_SPAN = 1e9
+
 #: rows of K: a slice, or their indices without repetition
 Rows = slice | Tensor
 
@@ -37,6 +40,12 @@ class Operator(ABC):
     def __init__(self, x: Tensor, kernel: Kernel, noise: float) -> None:
         self.x, self.kernel, self.noise = x, kernel, noise
         self.inputs = kernel.scale(x)
+        span = float(self.inputs.abs().max())
+        if not span < MAX_SPAN:
+            raise ValueError(
+                f"the inputs span {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would overflow; "
+                "scale the inputs, or use a larger lengthscale"
+            )
 
     @property
     def n(self) -> int:
@@ -47,11 +56,11 @@ class Operator(ABC):
         """What computes the entries, in words, for the trace."""
         return self.name
 
-    def prepare(self) -> None:
-        """Does any compiling now rather than at the first solve."""
+    def prepare(self, columns: int = 1) -> None:
+        """Does any compiling now rather than at the first solve, for products with so many columns."""
 
-    def settle(self, expected_entries: float) -> None:
-        """Fixes the engine for a solve expected to evaluate so many entries; called when a solve starts."""
+    def settle(self, expected_entries: float, columns: int) -> None:
+        """Fixes the engine for a solve expected to evaluate so many entries; called before a solve starts."""
 
     @abstractmethod
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
@@ -67,12 +76,14 @@ class Operator(ABC):
 
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
         """K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
+        self._check(u, count(rows), "u")
         out = torch.zeros(self.n, u.shape[1], dtype=u.dtype, device=u.device)
         self.subtract_columns_(out, rows, -u)
         return out
 
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         """r −= K[:, I] u in place, for r: (n, p), u: (|I|, p). Evaluates n|I| entries, allocates no n × p array."""
+        self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
         r[rows] -= self.noise * u
 
@@ -93,9 +104,23 @@ class Operator(ABC):
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p). Evaluates mn entries."""
+        if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
+            raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
+        self._check(v, self.n, "v")
         out = torch.zeros(len(z), v.shape[1], dtype=v.dtype, device=v.device)
         self._accumulate(out, self.kernel.scale(z.to(self.x)), self.inputs, v * self.kernel.outputscale)
         return out
+
+    def _check(self, u: Tensor, rows: int, name: str, r: Tensor | None = None) -> None:
+        """Engines in C++ and KeOps would read what is not there."""
+        x = self.x
+        if u.ndim != 2 or len(u) != rows or u.dtype != x.dtype or u.device != x.device:
+            raise ValueError(
+                f"{name} must be ({rows}, p) in {x.dtype} on {x.device}, "
+                f"got {tuple(u.shape)} in {u.dtype} on {u.device}"
+            )
+        if r is not None and (r.shape != (self.n, u.shape[1]) or r.dtype != x.dtype):
+            raise ValueError(f"r must be ({self.n}, {u.shape[1]}) in {x.dtype}, got {tuple(r.shape)} in {r.dtype}")
 
     def reordered(self, order: Tensor) -> Operator:
         """The operator of the points x[order], on the same engine."""

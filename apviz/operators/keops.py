@@ -19,8 +19,12 @@ class KeOpsOperator(Operator):
 
         return f"KeOps {pykeops.__version__}"
 
-    def prepare(self) -> None:
-        self.cross_matmul(self.x[:2], torch.zeros(self.n, 1, dtype=self.x.dtype, device=self.x.device))
+    def prepare(self, columns: int = 1) -> None:
+        # KeOps compiles one module per number of columns
+        self.cross_matmul(self.x[:2], torch.zeros(self.n, columns, dtype=self.x.dtype, device=self.x.device))
+
+    def settle(self, expected_entries: float, columns: int) -> None:
+        self.prepare(columns)
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         from pykeops.torch import LazyTensor

@@ -7,12 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace {
 
 constexpr int64_t kRows = 4;        // rows that share one load of a column's inputs
 constexpr int64_t kColumns = 256;   // columns of a tile
-constexpr int64_t kRowGroup = 256;  // rows that pass over a tile of columns before the next tile is loaded
+constexpr int64_t kRowGroup = 128;  // rows that pass over a tile of columns before the next; a thread's unit of work
 
 template <typename T> struct Vector;
 template <> struct Vector<float> {
@@ -130,50 +131,59 @@ template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, 
 
 template <int kind, typename T>
 void columns_matmul(const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* u, int64_t ldu, int64_t width,
-                    T* out, T* scratch) {
-  alignas(64) T values[kRows * kColumns];
-  T* unused = scratch + kRows * d;
-  for (int64_t group = 0; group < n; group += kRowGroup)
-    for (int64_t c = 0; c < m; c += kColumns) {
-      const int64_t columns = std::min(kColumns, m - c);
-      for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
-        kernel_tile<kind, T>(rows_of(x, n, d, r, scratch), d, z + c, m, columns, values);
-        T* rows[kRows];
-        for (int64_t i = 0; i < kRows; ++i) rows[i] = r + i < n ? out + (r + i) * width : unused;
-        product<T>(values, u + c * ldu, ldu, columns, width, rows);
+                    T* out, int64_t threads) {
+#pragma omp parallel num_threads(threads)
+  {
+    alignas(64) T values[kRows * kColumns];
+    std::vector<T> padded(kRows * d), unused(width);
+#pragma omp for schedule(dynamic)
+    for (int64_t group = 0; group < n; group += kRowGroup)
+      for (int64_t c = 0; c < m; c += kColumns) {
+        const int64_t columns = std::min(kColumns, m - c);
+        for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
+          kernel_tile<kind, T>(rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
+          T* rows[kRows];
+          for (int64_t i = 0; i < kRows; ++i) rows[i] = r + i < n ? out + (r + i) * width : unused.data();
+          product<T>(values, u + c * ldu, ldu, columns, width, rows);
+        }
       }
-    }
+  }
 }
 
 template <int kind, typename T>
-void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, T* scratch) {
-  alignas(64) T values[kRows * kColumns];
-  for (int64_t r = 0; r < n; r += kRows)
-    for (int64_t c = 0; c < m; c += kColumns) {
-      const int64_t columns = std::min(kColumns, m - c);
-      kernel_tile<kind, T>(rows_of(x, n, d, r, scratch), d, z + c, m, columns, values);
-      for (int64_t i = 0; i < std::min(kRows, n - r); ++i)
-        std::copy_n(values + i * kColumns, std::min(columns, used - c), out + (r + i) * used + c);
-    }
+void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, int64_t threads) {
+#pragma omp parallel num_threads(threads)
+  {
+    alignas(64) T values[kRows * kColumns];
+    std::vector<T> padded(kRows * d);
+#pragma omp for schedule(dynamic, kRowGroup / kRows)
+    for (int64_t r = 0; r < n; r += kRows)
+      for (int64_t c = 0; c < m; c += kColumns) {
+        const int64_t columns = std::min(kColumns, m - c);
+        kernel_tile<kind, T>(rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
+        for (int64_t i = 0; i < std::min(kRows, n - r); ++i)
+          std::copy_n(values + i * kColumns, std::min(columns, used - c), out + (r + i) * used + c);
+      }
+  }
 }
 
 }  // namespace
 
-// x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu; out: n × width; scratch: kRows · d + width values.
+// x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu, ldu a multiple of the lanes; out: n × width.
 #define APVIZ_EXPORT(T, suffix)                                                                                     \
   extern "C" void columns_matmul_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,    \
-                                          const T* u, int64_t ldu, int64_t width, T* out, T* scratch) {             \
-    if (kind == kMatern12) return columns_matmul<kMatern12, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
-    if (kind == kMatern32) return columns_matmul<kMatern32, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
-    if (kind == kMatern52) return columns_matmul<kMatern52, T>(x, n, d, z, m, u, ldu, width, out, scratch);         \
-    columns_matmul<kRbf, T>(x, n, d, z, m, u, ldu, width, out, scratch);                                            \
+                                          const T* u, int64_t ldu, int64_t width, T* out, int64_t threads) {        \
+    if (kind == kMatern12) return columns_matmul<kMatern12, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
+    if (kind == kMatern32) return columns_matmul<kMatern32, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
+    if (kind == kMatern52) return columns_matmul<kMatern52, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
+    columns_matmul<kRbf, T>(x, n, d, z, m, u, ldu, width, out, threads);                                            \
   }                                                                                                                 \
   extern "C" void fill_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,              \
-                                int64_t used, T* out, T* scratch) {                                                 \
-    if (kind == kMatern12) return fill<kMatern12, T>(x, n, d, z, m, used, out, scratch);                            \
-    if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, scratch);                            \
-    if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, scratch);                            \
-    fill<kRbf, T>(x, n, d, z, m, used, out, scratch);                                                               \
+                                int64_t used, T* out, int64_t threads) {                                            \
+    if (kind == kMatern12) return fill<kMatern12, T>(x, n, d, z, m, used, out, threads);                            \
+    if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, threads);                            \
+    if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, threads);                            \
+    fill<kRbf, T>(x, n, d, z, m, used, out, threads);                                                               \
   }
 
 APVIZ_EXPORT(float, f32)

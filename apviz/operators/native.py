@@ -1,7 +1,8 @@
 """The compiled CPU engine: builds `native.cpp` with the machine's C++ compiler, once, and calls it.
 
 The library is kept in the user's cache under a name that holds the source, the flags and the processor, so a
-change of any of them builds anew. Rows are split over threads; ctypes releases the interpreter's lock.
+change of any of them builds anew. Rows are split over OpenMP threads: PyTorch's own, for the loader finds its
+libgomp already there, so the two never compete for cores. ctypes releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import pooch
@@ -28,22 +29,34 @@ log = logging.getLogger("apviz")
 
 SOURCE = Path(__file__).with_name("native.cpp")
 # the first set that the compiler accepts is taken; 512-bit vectors are 1.5 times faster at small d where they exist
+COMMON = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FLAGS = (
-    ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
-    ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
-    ("-O3", "-fno-math-errno", "-fno-trapping-math"),
+    (*COMMON, "-march=native", "-fopenmp", "-mprefer-vector-width=512"),
+    (*COMMON, "-march=native", "-fopenmp"),
+    (*COMMON, "-march=native", "-fopenmp-simd"),
+    COMMON,
 )
 KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "rbf": 3}
-ROWS = 4  # kRows of native.cpp
 VECTOR_BYTES = 64
 # below this many kernel entries a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
 
 
-def compiler() -> str | None:
-    """The C++ compiler to use: $CXX, else the first of c++, g++, clang++ on the path, else None."""
-    wanted = os.environ.get("CXX")
-    return shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+def compiler() -> list[str]:
+    """The command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
+
+    Raises:
+        OSError: there is none.
+    """
+    wanted = shlex.split(os.environ.get("CXX", ""))
+    if wanted:
+        if shutil.which(wanted[0]) is None:
+            raise OSError(f"CXX={wanted[0]!r} is not on the path")
+        return wanted
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    raise OSError("no C++ compiler was found")
 
 
 def _library_path() -> Path:
@@ -64,43 +77,51 @@ def is_built() -> bool:
 def library() -> ctypes.CDLL | None:
     """The compiled engine, built if need be (about a second); None, with one warning, where it cannot be."""
     path = _library_path()
-    if not path.exists():
-        problem = _build(path)
-        if problem:
-            warnings.warn(
-                f"the compiled engine is not available ({problem}); tiled operators run in-place tiles instead, "
-                "about three times slower. Install a C++ compiler (g++ or clang++), or set CXX to one.",
-                stacklevel=2,
-            )
-            return None
-    return ctypes.CDLL(str(path))
+    try:
+        if not path.exists():
+            _build(path)
+        return _loaded(path)
+    except OSError as error:
+        warnings.warn(
+            f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
+            "about three times slower. Install a C++ compiler (g++ or clang++), or set CXX to one.",
+            stacklevel=2,
+        )
+        return None
 
 
-def _build(path: Path) -> str | None:
-    """Compiles to `path`; returns what went wrong, or None."""
+def _loaded(path: Path) -> ctypes.CDLL:
+    """The library at `path`, built once more if it is damaged."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        path.unlink(missing_ok=True)
+        _build(path)
+        return ctypes.CDLL(str(path))
+
+
+def _build(path: Path) -> None:
+    """Compiles to `path`; raises OSError with what went wrong."""
     cxx = compiler()
-    if cxx is None:
-        return "no C++ compiler was found"
     started = time.perf_counter()
-    log.info("compiling the CPU engine with %s (once on this machine)", cxx)
+    log.info("compiling the CPU engine with %s (once on this machine)", cxx[0])
     path.parent.mkdir(parents=True, exist_ok=True)
     error = ""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         built = Path(folder) / path.name
         for flags in FLAGS:
-            command = [cxx, "-std=c++17", *flags, "-shared", "-fPIC", "-o", str(built), str(SOURCE)]
+            command = [*cxx, *flags, "-o", str(built), str(SOURCE)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
                 built.replace(path)  # atomic: another process may build at the same time
                 log.info("compiled in %.1f s", time.perf_counter() - started)
-                return None
+                return
             error = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return f"{cxx} failed: {error}"
+    raise OSError(f"{cxx[0]} failed: {error}")
 
 
-@lru_cache(maxsize=1)
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="apviz-tiles")
+def _threads(entries: int) -> ctypes.c_int64:
+    return ctypes.c_int64(max(1, min(torch.get_num_threads(), entries // ENTRIES_PER_THREAD)))
 
 
 def _function(name: str, dtype: torch.dtype) -> ctypes._NamedFuncPointer:
@@ -118,57 +139,33 @@ def _transposed(z: Tensor) -> Tensor:
     return torch.nn.functional.pad(z.T, (0, -len(z) % lanes)).contiguous()
 
 
-def _in_row_ranges(n: int, columns: int, call: object) -> None:
-    """Calls `call(first, last)` over row ranges in parallel."""
-    count = max(1, min(torch.get_num_threads(), n * columns // ENTRIES_PER_THREAD))
-    if count == 1:
-        call(0, n)  # type: ignore[operator]
-        return
-    step = -(-n // (count * ROWS)) * ROWS
-    jobs = [
-        _threads(torch.get_num_threads()).submit(call, first, min(first + step, n))  # type: ignore[arg-type]
-        for first in range(0, n, step)
-    ]
-    for job in jobs:
-        job.result()
-
-
-def _pointer(tensor: Tensor, row: int = 0) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr() + row * tensor.stride(0) * tensor.element_size())
+def _pointer(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
 
 
 def columns_matmul_(out: Tensor, kind: str, x: Tensor, z: Tensor, u: Tensor) -> None:
-    """out += correlation(x, z) u; out: (n, p), x: (n, d), z: (m, d), u: (m, p), all contiguous, scaled inputs."""
+    """out += correlation(x, z) u; out: (n, p), x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
     function = _function("columns_matmul", x.dtype)
     (n, d), width = x.shape, u.shape[1]
     zt = _transposed(z)
+    m = zt.shape[1]
     lanes = VECTOR_BYTES // x.element_size()
-    padded = torch.nn.functional.pad(u, (0, -width % lanes, 0, zt.shape[1] - len(z))).contiguous()
-    sizes = [ctypes.c_int64(v) for v in (KINDS[kind], d, zt.shape[1], padded.shape[1], width)]
-
-    def call(first: int, last: int) -> None:
-        scratch = torch.empty(ROWS * d + width, dtype=x.dtype)
-        function(
-            sizes[0], _pointer(x, first), ctypes.c_int64(last - first), sizes[1], _pointer(zt), sizes[2],
-            _pointer(padded), sizes[3], sizes[4], _pointer(out, first), _pointer(scratch),
-        )  # fmt: skip
-
-    _in_row_ranges(n, zt.shape[1], call)
+    padded = torch.nn.functional.pad(u, (0, -width % lanes, 0, m - len(z))).contiguous()
+    i64 = ctypes.c_int64
+    function(
+        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),
+        i64(width), _pointer(out), _threads(n * m),
+    )  # fmt: skip
 
 
 def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
     """correlation(x, z); x: (n, d), z: (m, d) scaled inputs, to (n, m)."""
     function = _function("fill", x.dtype)
-    (n, d), m = x.shape, len(z)
-    zt, out = _transposed(z), torch.empty(n, m, dtype=x.dtype)
-    sizes = [ctypes.c_int64(v) for v in (KINDS[kind], d, zt.shape[1], m)]
-
-    def call(first: int, last: int) -> None:
-        scratch = torch.empty(ROWS * d, dtype=x.dtype)
-        function(
-            sizes[0], _pointer(x, first), ctypes.c_int64(last - first), sizes[1], _pointer(zt), sizes[2],
-            sizes[3], _pointer(out, first), _pointer(scratch),
-        )  # fmt: skip
-
-    _in_row_ranges(n, zt.shape[1], call)
+    (n, d), used = x.shape, len(z)
+    zt, out = _transposed(z), torch.empty(n, used, dtype=x.dtype)
+    m = zt.shape[1]
+    i64 = ctypes.c_int64
+    function(
+        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
+    )
     return out

@@ -42,9 +42,7 @@ class TiledOperator(Operator):
         """
         radius = (self.inputs - self.inputs.mean(0)).square().sum(1).max().item()
         error = torch.finfo(self.x.dtype).eps * radius * self.kernel.outputscale
-        return (
-            self.kernel.name == "matern12" or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
-        )
+        return self.kernel.name == "matern12" or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
 
     @property
     def engine(self) -> str:
@@ -52,11 +50,11 @@ class TiledOperator(Operator):
             return "compiled C++ tiles, direct differences"
         return f"in-place torch tiles, {'direct differences' if self._direct else 'matrix-product distances'}"
 
-    def prepare(self) -> None:
+    def prepare(self, columns: int = 1) -> None:
         if self._compiled is None:
             self._compiled = self.x.device.type == "cpu" and native.library() is not None
 
-    def settle(self, expected_entries: float) -> None:
+    def settle(self, expected_entries: float, columns: int) -> None:
         if native.is_built() or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
             self.prepare()
         self._compiled = bool(self._compiled)

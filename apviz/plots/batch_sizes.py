@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.curves import X_TITLES, Curves, log_axis
-from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.curves import RESIDUAL, Curves
+from apviz.plots.layout import as_traces, finish
 from apviz.plots.style import ThemeName, method_symbols, sequential_colors, theme_named
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
     """The residual of alternating projection for several batch sizes b (paper, Figure 3).
 
-    Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the smallest
-    to the largest; runs that share b but not the method share the colour and differ in the symbol.
+    Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the
+    smallest to the largest; runs that share b but not the method share the colour and differ in the symbol.
 
     Raises:
         ValueError: no trace; a trace without a batch size; an unknown theme.
@@ -32,8 +32,8 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     without = [trace.label for trace in several if "block_size" not in trace.attrs]
     if without:
         raise ValueError(
-            f"batch_sizes draws runs of AlternatingProjection, which have a block_size; {', '.join(without)} has none. "
-            "Leave it out, or draw it with apviz.plots.residuals"
+            f"batch_sizes draws runs of AlternatingProjection, which have a block_size; "
+            f"{', '.join(without)} has none. Leave it out, or draw it with apviz.plots.residuals"
         )
     several.sort(key=lambda trace: trace.attrs["block_size"])
     sizes = [trace.attrs["block_size"] for trace in several]
@@ -57,10 +57,9 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
                 x=unit,
                 showlegend=column == 1,
             )
-    for column, (unit, short) in enumerate(_PANELS, start=1):
-        figure.update_xaxes(title_text=short if unit == "seconds" else X_TITLES[unit].partition(" (")[0], col=column)
+    for column, (_, title) in enumerate(_PANELS, start=1):
+        figure.update_xaxes(title_text=title, col=column)
     figure.update_xaxes(rangemode="tozero", nticks=6)
-    figure.update_yaxes(log_axis(""))
-    figure.update_yaxes(title_text="residual ‖r‖/‖b‖, mean", col=1)
-    tolerance_lines(figure, several, colors, columns=2)
-    return finish(figure, several, colors, "Batch size b: by epochs (left), by time (right)", "batch_sizes")
+    curves.log_axis("", tolerances_of=several, columns=2)
+    figure.update_yaxes(title_text=RESIDUAL, col=1)
+    return finish(figure, several, colors, "Batch sizes by epochs (left), time (right)", "batch_sizes")

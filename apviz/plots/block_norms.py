@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.color_scale import color_axis, logarithm
+from apviz.plots.color_scale import add_color_bar, logarithm
 from apviz.plots.layout import finish
 from apviz.plots.panels import block_axis, block_runs, stacked
 from apviz.plots.style import ThemeName, theme_named
@@ -23,8 +23,8 @@ DRAWN_CELLS: Final = 200_000
 def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
     """A heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
 
-    Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite. Beyond
-    `DRAWN_CELLS` every k-th epoch is drawn, and the last, and the figure says so.
+    Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite.
+    Beyond `DRAWN_CELLS` every k-th epoch is drawn, and the last, and the figure says so.
 
     Raises:
         ValueError: no trace; a trace without blocks, or without norms; an unknown theme.
@@ -35,7 +35,7 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
     for row, run in enumerate(several, start=1):
         blocks = run["block"]
         if "residual_norm" not in blocks:
-            raise ValueError(f"the trace of {run.label} has no residual norms of blocks; record it with apviz.Recorder")
+            raise ValueError(f"the trace of {run.label} has no norms of blocks yet; it needs one epoch")
         norms = blocks["residual_norm"].transpose("block", "epoch").values
         drawn, step = _drawn(norms.shape, DRAWN_CELLS // len(several))
         if step > 1:
@@ -58,7 +58,10 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
         figure.update_yaxes(block_axis(run), showgrid=False, row=row)
     figure.update_xaxes(showgrid=False)
     figure.update_xaxes(title_text="epoch", row=len(several))
-    figure.update_layout(coloraxis=color_axis(scales, "norm ‖R<sub>I</sub>‖ of the residual on the block"))
+    # a block that was just projected onto holds rounding noise, which would take most of the colours
+    largest = [np.max(scale, axis=0, initial=-np.inf, where=np.isfinite(scale)) for scale in scales]
+    title = "norm ‖R<sub>I</sub>‖ of the residual on the block"
+    add_color_bar(figure, scales, title, floor=np.concatenate(largest).min() - 1)
     return finish(figure, several, colors, "Residual on each block, after each epoch", "block_norms", notes)
 
 

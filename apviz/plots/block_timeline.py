@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.color_scale import color_axis, logarithm
+from apviz.plots.color_scale import add_color_bar, logarithm
 from apviz.plots.layout import finish
 from apviz.plots.panels import block_axis, block_runs, stacked
 from apviz.plots.style import NOT_CONVERGED, ThemeName, theme_named
@@ -28,18 +28,24 @@ _HOVER: Final = (
 
 
 def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Every update as a mark at its number and its block, coloured by the energy h(W) it removed, logarithmically.
+    """Every update as a mark at its number and its block, coloured by the energy h(W) it removed (log).
 
-    Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn from each
-    of as many equal stretches of the run, and the figure says so. Updates that removed no energy are grey crosses.
+    Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn
+    from each of as many equal stretches of the run, and the figure says so. Updates that removed no energy
+    are grey crosses.
 
     Raises:
         ValueError: no trace; a trace without blocks; an unknown theme.
     """
     several, colors = block_runs(trace, "block_timeline"), theme_named(theme)
     figure = stacked(several)
-    scales, notes, any_without = [], [], False
+    scales: list[Any] = []
+    notes: list[str] = []
     for row, run in enumerate(several, start=1):
+        figure.update_yaxes(block_axis(run), row=row)
+        if "update" not in run:
+            notes.append(f"{run.label}: no update is recorded yet")
+            continue
         updates = run["update"]
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
@@ -49,29 +55,27 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         scale = logarithm(decrease)
         scales.append(scale)
         removed = np.isfinite(scale)
-        any_without |= bool((~removed).any())
         size = 9 if len(drawn) <= 500 else 6 if len(drawn) <= 4000 else 4
         marker = {"symbol": "square", "size": size, "color": scale[removed], "coloraxis": "coloraxis"}
         _add(figure, updates, drawn[removed], row, marker=marker, showlegend=False)
         marker = {"symbol": NOT_CONVERGED, "size": size, "color": colors.muted}
-        first = any_without and not any(each.showlegend for each in figure.data)
-        _add(
-            figure, updates, drawn[~removed], row,
-            marker=marker, name="removed no energy", legendgroup="none", showlegend=first,
-        )  # fmt: skip
-        figure.update_yaxes(block_axis(run), row=row)
+        if not removed.all():
+            # one legend entry for all panels
+            first = not any(each.showlegend for each in figure.data)
+            entry = {"name": "removed no energy", "legendgroup": "none", "showlegend": first}
+            _add(figure, updates, drawn[~removed], row, marker=marker, **entry)
     blocks = {run["block"].sizes["block"] for run in several}
     epoch = f" ({blocks.pop()} updates = 1 epoch)" if len(blocks) == 1 else ""
     figure.update_xaxes(title_text=f"update{epoch}", row=len(several))
-    figure.update_layout(coloraxis=color_axis(scales, "energy removed by the update, decrease of h(W)"))
+    add_color_bar(figure, scales, "energy removed by the update (decrease of h)")
     return finish(figure, several, colors, "Which block is projected onto, and when", "block_timeline", notes)
 
 
 def _drawn(total: int, most: int) -> Any:
     """Which updates to draw: all, or one from each of `most` equal stretches.
 
-    The place within a stretch is random (with a fixed seed): every k-th update would show only some of the blocks of
-    a cyclic rule.
+    The place within a stretch is random (with a fixed seed): every k-th update would show only some of the
+    blocks of a cyclic rule.
     """
     if total <= most:
         return np.arange(total)

@@ -14,7 +14,7 @@ KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern5
 
 #: characters of a caption line and a title line that fit a phone, 390 px wide
 CAPTION_WIDTH: Final = 52
-TITLE_WIDTH: Final = 40
+TITLE_WIDTH: Final = 43
 
 
 def statement(traces: Sequence[Trace]) -> list[str]:
@@ -51,7 +51,7 @@ def outcome(trace: Trace) -> str:
 
 
 def run_names(traces: Sequence[Trace]) -> list[str]:
-    """A name for each run: its method, and where two runs share a method, the setting in which they differ."""
+    """A name for each run: its method, and the setting that differs where two share a method."""
     labels = [trace.label for trace in traces]
     names = []
     for i, trace in enumerate(traces):
@@ -89,7 +89,7 @@ def _difference(trace: Trace, twins: Sequence[Trace]) -> str:
         for key, sign, form in shown
         if key in trace.attrs and len({form(twin.attrs[key]) for twin in twins if key in twin.attrs}) > 1
     ]
-    different = {tuple(form(twin.attrs[key]) for key, _, form in shown if key in twin.attrs) for twin in twins}
+    different = {tuple(form(t.attrs[key]) for key, _, form in shown if key in t.attrs) for t in twins}
     # settings that do not tell all the twins apart are of no use as names
     return ", " + ", ".join(texts) if texts and len(different) == len(twins) else ""
 

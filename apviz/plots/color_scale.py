@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.plots.curves import positive
@@ -13,6 +14,9 @@ from apviz.plots.style import CAPTION_SIZE
 
 #: perceptually even, and readable without red-green vision
 COLORSCALE: Final = "Viridis"
+
+#: pixels of the name of a panel, which stands between it and the bar
+PANEL_NAME: Final = 30
 
 #: powers of ten shown below the largest value; rounding noise further down would take all the colours
 DECADES: Final = 8.0
@@ -23,40 +27,48 @@ def logarithm(values: Any) -> NDArray[np.float64]:
     return np.log10(positive(values))
 
 
-def color_axis(logarithms: list[NDArray[np.float64]], title: str) -> dict[str, Any]:
-    """The scale for `logarithms`, labelled by the values themselves.
+def add_color_bar(
+    figure: go.Figure, logarithms: list[NDArray[np.float64]], title: str, floor: float = -math.inf
+) -> None:
+    """A colour axis for `logarithms`, its bar above the chart, labelled by the values themselves.
 
-    What lies more than `DECADES` below the largest takes the last colour, and the lowest label says so.
+    What lies below `floor`, or more than `DECADES` below the largest, takes the last colour, and the lowest
+    label says so.
     """
-    finite = np.concatenate([each[np.isfinite(each)].ravel() for each in logarithms])
+    finite = np.concatenate([np.empty(0), *(each[np.isfinite(each)].ravel() for each in logarithms)])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 0.0)
-    clipped = high - low > DECADES
+    floor = max(floor, high - DECADES)
+    clipped = low < floor < high
     if clipped:
-        low = high - DECADES
+        low = floor
     elif high == low:
         low, high = low - 0.5, high + 0.5
     step = max(1, math.ceil((high - low) / 6))
     places = [float(power) for power in range(math.ceil(low), math.floor(high) + 1, step)]
     if len(places) < 2:
         places = [low, high]
-    labels = [f"10<sup>{place:.0f}</sup>" if place == round(place) else f"{10**place:.2g}" for place in places]
+    labels = [f"10<sup>{p:.0f}</sup>" if p == round(p) else f"{10**p:.2g}" for p in places]
     if clipped:
         labels[0] = f"≤ {labels[0]}"
         low = places[0]
-    return {
+    axis = {
         "cmin": low,
         "cmax": high,
         "colorscale": COLORSCALE,
         "colorbar": {
             "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
             "orientation": "h",
-            "x": 0.5,
-            "y": 0,
-            "yref": "container",
+            "x": 0,
+            "xanchor": "left",
+            "xpad": 0,
+            # at exactly 1 plotly would make room by shifting every other title of the figure
+            "y": 0.9999,
             "yanchor": "bottom",
+            "ypad": PANEL_NAME,
             "thickness": 14,
-            "len": 0.9,
+            "len": 1,
             "tickvals": places,
             "ticktext": labels,
         },
     }
+    figure.update_layout(coloraxis=axis)

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.plots.captions import CAPTION_WIDTH, safe
+from apviz.plots.layout import tolerance_line
 from apviz.plots.style import CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
+from apviz.plots.x_switch import VARIABLES, Choice, X, add_x_buttons
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-X = Literal["work", "epochs", "seconds"]
 Floats = NDArray[np.float64]
 
-X_TITLES: Final[dict[str, str]] = {
-    "work": "work (kernel entries ÷ n²)",
-    "epochs": "epochs (of CG: iterations)",
-    "seconds": "time since the start (s)",
-}
-_VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
+#: the y axis title of a residual
+RESIDUAL: Final = "mean residual ‖r‖/‖b‖"
 
 #: markers drawn on a curve; hovering finds all its points
 _MARKERS: Final = 30
 
 
 def positive(values: Any) -> Floats:
-    """Values as a log axis can take them: NaN where they are zero, negative or not finite, so that a gap is drawn."""
+    """Values as a log axis can take them: NaN, a gap, where they are zero, negative or not finite."""
     values = np.asarray(values, dtype=float)
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
-
-
-def log_axis(title: str) -> dict[str, Any]:
-    """A log y axis."""
-    return {"type": "log", "title": {"text": title}, "exponentformat": "power"}
 
 
 class Curves:
@@ -47,7 +41,8 @@ class Curves:
         if x not in get_args(X):
             raise ValueError(f"x must be one of {', '.join(get_args(X))}, got {x!r}")
         self.figure, self.theme, self.x = figure, theme, x
-        self._choices: list[dict[str, list[float | None]]] = []
+        self._choices: list[Choice] = []
+        self._drawn: dict[int, list[Floats]] = {}
 
     def add(
         self,
@@ -66,8 +61,9 @@ class Curves:
         Hovering names the method and gives `what`, epoch, work and seconds in full.
         """
         epochs = trace["epoch"]
-        choices = {unit: np.asarray(epochs[name].values[rows], dtype=float) for unit, name in _VARIABLES.items()}
+        choices = {unit: np.asarray(epochs[name].values[rows], float) for unit, name in VARIABLES.items()}
         values = np.asarray(values, dtype=float)
+        self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
         hover = (
             f"<b>{safe(trace.label)}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
@@ -81,7 +77,7 @@ class Curves:
             row=row,
             col=column,
         )
-        self._choices.append({unit: [float(v) if np.isfinite(v) else None for v in c] for unit, c in choices.items()})
+        self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
     def add_line(
         self,
@@ -128,14 +124,13 @@ class Curves:
                 **place,
             )
 
-    def add_run(
-        self, trace: Trace, values: Any, what: str, color: str, symbol: str, name: str, **place: Any
-    ) -> None:
+    def add_run(self, trace: Trace, values: Any, what: str, color: str, symbol: str, name: str, **place: Any) -> None:
         """The curve of one run, and a marker where it ended."""
         self.add_line(trace, values, what, color, symbol, name, **place)
         drawn = positive(values)
-        end = np.flatnonzero(np.isfinite(drawn))[-1:]
-        if len(end):
+        # the last value there is; an exact zero has its own marker, and none before it is the end
+        end = np.flatnonzero(np.isfinite(drawn) | (np.asarray(values) == 0))[-1:]
+        if np.isfinite(drawn[end]).any():
             marker = self._end(trace, color, symbol)
             self._add_markers(trace, drawn[end], f"{_ending(trace)}<br>{what}", end, name, marker, **place)
 
@@ -158,47 +153,22 @@ class Curves:
     def add_key(self, name: str, **style: Any) -> None:
         """A legend entry that explains a symbol and draws nothing."""
         self.figure.add_scatter(x=[None], y=[None], name=name, hoverinfo="skip", row=1, col=1, **style)
-        self._choices.append({unit: [None] for unit in _VARIABLES})
+        self._choices.append({unit: [None] for unit in VARIABLES})
+
+    def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1, columns: int = 1) -> None:
+        """A log y axis with a line at each tolerance, labelled at powers of ten where the curves span some."""
+        tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
+        for tol in tolerances:
+            tolerance_line(self.figure, tol, self.theme, row, columns)
+        drawn = np.concatenate([tolerances, *self._drawn.get(row, [])])
+        drawn = drawn[np.isfinite(drawn)]
+        span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
+        ticks = {"dtick": math.ceil(span / 8)} if span > 1.2 else {}
+        self.figure.update_yaxes(type="log", title_text=title, exponentformat="power", **ticks, row=row)
 
     def buttons(self) -> None:
-        """Buttons that switch x; they work in exported HTML, without Python."""
-        last = self._last_x_axis()
-        self.figure.update_xaxes(title_text=X_TITLES[self.x], selector=lambda axis: axis.plotly_name == last)
-        self.figure.update_xaxes(rangemode="tozero")
-        axes = [name for name in self.figure.layout if name.startswith("xaxis")]
-        units = get_args(X)
-        self.figure.update_layout(
-            updatemenus=[
-                {
-                    "type": "buttons",
-                    "direction": "right",
-                    "active": units.index(self.x),
-                    "x": 0,
-                    "xanchor": "left",
-                    "y": 1,
-                    "yanchor": "bottom",
-                    "pad": {"b": 8, "t": 0, "l": 0, "r": 0},
-                    "bgcolor": self.theme.button,
-                    "bordercolor": self.theme.muted,
-                    "font": {"color": self.theme.button_text},
-                    "buttons": [
-                        {
-                            "label": unit,
-                            "method": "update",
-                            "args": [
-                                {"x": [choice[unit] for choice in self._choices]},
-                                {f"{last}.title.text": X_TITLES[unit]} | {f"{axis}.autorange": True for axis in axes},
-                            ],
-                        }
-                        for unit in units
-                    ],
-                }
-            ]
-        )
-
-    def _last_x_axis(self) -> str:
-        """The lowest panel carries the title."""
-        return sorted((name for name in self.figure.layout if name.startswith("xaxis")), key=lambda s: (len(s), s))[-1]
+        """Buttons that switch x, and the title of the x axis, which the lowest panel carries."""
+        add_x_buttons(self.figure, self._choices, self.x, self.theme, lowest_row=max(self._drawn, default=1))
 
     def _end(self, trace: Trace, color: str, symbol: str) -> dict[str, Any]:
         reason = trace.attrs.get("stop_reason")
@@ -209,7 +179,8 @@ class Curves:
                 "size": CONVERGED_SIZE,
                 "line": {"color": self.theme.ink, "width": 1.5},
             }
-        return {"color": color, "symbol": NOT_CONVERGED if reason else UNFINISHED, "size": 12, "line": {"width": 2}}
+        symbol = NOT_CONVERGED if reason else UNFINISHED
+        return {"color": color, "symbol": symbol, "size": 12, "line": {"color": color, "width": 2}}
 
 
 def _ending(trace: Trace) -> str:

@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.captions import legend_entry, run_names, safe
-from apviz.plots.curves import Curves, X, log_axis, positive
+from apviz.plots.curves import Curves, positive
 from apviz.plots.layout import as_traces, finish
 from apviz.plots.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
+from apviz.plots.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -21,12 +22,12 @@ _NOTES = ("The error lies inside the band; dashes are bounds",)
 
 
 def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: ThemeName = "light") -> go.Figure:
-    """The band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, with the bound of each method.
+    """The band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
 
-    W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the end, so a
-    band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper for alternating
-    projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are called estimates.
-    Buttons switch x.
+    W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
+    end, so a band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper
+    for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
+    called estimates. Buttons switch x.
 
     Raises:
         ValueError: no trace, or no error band for any; an unknown x or theme.
@@ -36,14 +37,14 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
     drawn = [_draw(curves, run, name, theme) for run, name in zip(several, run_names(several), strict=True)]
     if not any(drawn):
         raise ValueError(
-            "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are needed; "
-            "record the solve with apviz.Recorder and let it run for at least one epoch"
+            "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are "
+            "needed; record the solve with apviz.Recorder and let it run for at least one epoch"
         )
     notes = list(_NOTES)
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
         notes.append(f"no band is known for {', '.join(without)}")
-    curves.figure.update_yaxes(log_axis("‖W − W*‖²<sub>K</sub> ÷ its start"))
+    curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
     title = "Squared error in the K-norm, and its bound"
     return finish(curves.figure, several, colors, title, f"k_norm_error/{x}", notes)
@@ -58,8 +59,8 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
         return False
     start = upper[known[0]]
     color, entry = method_color(trace.label, theme), legend_entry(name, trace)
-    # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it is
-    # left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
+    # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it
+    # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
     low = np.flatnonzero(np.isfinite(lower))[::-1]
     curves.add(
         trace,
@@ -72,6 +73,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
         line={"width": 0},
         name=entry,
         legendgroup=entry,
+        showlegend=False,
         hoverinfo="skip",
         hovertemplate=None,
     )
@@ -83,10 +85,10 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
             f"error {word}",
             rows,
             mode="lines",
-            line={"color": color, "width": 1.5},
+            line={"color": color, "width": 2},
             name=entry,
             legendgroup=entry,
-            showlegend=False,
+            showlegend=edge is upper,
         )
     at = np.flatnonzero(np.isfinite(bound))
     if len(at):
@@ -96,7 +98,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
         curves.add(
             trace,
             bound[at] / start,
-            called,
+            f"{called}, {safe(str(error.attrs.get('how', '')))}<br>",
             at,
             mode="lines",
             line={"color": color, "width": 2, "dash": BOUND_DASH},

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import plotly.graph_objects as go
 
-from apviz.plots.captions import TITLE_WIDTH, safe, statement, wrapped
+from apviz.plots.captions import TITLE_WIDTH, statement, wrapped
 from apviz.plots.style import CAPTION_SIZE, TITLE_SIZE, Theme, template
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: pixels of a title line, a caption line, a row of buttons
-TITLE_LINE: Final = 24
-CAPTION_LINE: Final = 18
-BUTTONS: Final = 46
+#: pixels of a line of the title, which plotly makes 1.3 times as high as its font; of buttons; of a
+#: colour bar; of the ticks and the title of an x axis; of a legend
+LINE: Final = 20.0
+BUTTONS: Final = 44
+COLOR_BAR: Final = 60
+AXIS: Final = 64
+LEGEND: Final = 32
 
 
 def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
@@ -26,7 +29,7 @@ def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
     Raises:
         ValueError: there is none.
     """
-    several = list(traces) if isinstance(traces, (list, tuple)) or not hasattr(traces, "attrs") else [traces]
+    several = list(traces) if isinstance(traces, Iterable) else [traces]
     if not several:
         raise ValueError(
             "no trace to draw; pass one or several, such as `recorder.trace` after "
@@ -46,33 +49,32 @@ def finish(
     """Title, the settings of the traces, then `notes`, then the buttons if the figure has any."""
     heading = wrapped([title], TITLE_WIDTH)
     caption = wrapped(statement(traces)) + [line for note in notes for line in wrapped([note])]
+    large = f'<span style="font-size:{TITLE_SIZE}px">'
     small = f'<span style="font-size:{CAPTION_SIZE}px;color:{theme.muted}">'
-    text = "<br>".join([*heading, *(f"{small}{line}</span>" for line in caption)])
-    top = 14 + TITLE_LINE * len(heading) + CAPTION_LINE * len(caption) + 14
-    # plotly spaces every line of a title by the size of its first
-    top += (TITLE_LINE - CAPTION_LINE) * len(caption)
+    lines = [*(f"{large}{line}</span>" for line in heading), *(f"{small}{line}</span>" for line in caption)]
+    top = 26 + round(LINE * len(lines))
     if figure.layout.updatemenus:
         top += BUTTONS
     figure.update_layout(
         template=template(theme),
         title={
-            "text": text,
-            "font": {"size": TITLE_SIZE},
+            "text": "<br>".join(lines),
+            "font": {"size": LINE / 1.3},
             "x": 0,
             "xref": "container",
             "xanchor": "left",
             "y": 1,
             "yref": "container",
             "yanchor": "top",
-            "pad": {"t": 14, "l": 16},
+            "pad": {"t": 22, "l": 16},
         },
-        margin={"t": top, "l": 16, "r": 16, "b": 16, "autoexpand": True},
+        margin={"t": top, "l": 16, "r": 16, "b": 16},
         legend={
             "orientation": "h",
             "x": 0,
             "xref": "container",
             "xanchor": "left",
-            "y": 0,
+            "y": 0.01,
             "yref": "container",
             "yanchor": "bottom",
             "groupclick": "togglegroup",
@@ -81,35 +83,41 @@ def finish(
         hovermode="closest",
         uirevision=uirevision,
     )
+    bar = figure.layout.coloraxis.colorbar
+    if bar.thickness:
+        # what stands around these charts has a known size; room made by plotly would come on top of it
+        has_legend = any(each.showlegend for each in figure.data)
+        bottom = AXIS + (LEGEND if has_legend else 0)
+        margin = {"t": top + COLOR_BAR + bar.ypad, "b": bottom, "l": 70, "r": 20, "autoexpand": False}
+        figure.update_layout(margin=margin)
     return figure
 
 
-def tolerance_lines(figure: go.Figure, traces: Sequence[Trace], theme: Theme, row: int = 1, columns: int = 1) -> None:
-    """A thin solid line at each tolerance, in every column of one row; the label stands where curves begin, far above."""
-    for tol in sorted({trace.attrs["tol"] for trace in traces if trace.attrs.get("tol")}):
-        for column in range(1, columns + 1):
-            figure.add_shape(
-                type="line",
-                xref="x domain",
-                x0=0,
-                x1=1,
-                y0=tol,
-                y1=tol,
-                line={"color": theme.muted, "width": 1.5},
-                layer="below",
-                row=row,
-                col=column,
-            )
-        figure.add_annotation(
+def tolerance_line(figure: go.Figure, tol: float, theme: Theme, row: int, columns: int) -> None:
+    """A thin solid line at a tolerance, in every column of one row."""
+    for column in range(1, columns + 1):
+        figure.add_shape(
+            type="line",
             xref="x domain",
-            x=0.01,
-            # on a log axis shapes take values, annotations their logarithm
-            y=math.log10(tol),
-            text=safe(f"tolerance {tol:g}"),
-            showarrow=False,
-            xanchor="left",
-            yanchor="bottom",
-            font={"size": CAPTION_SIZE, "color": theme.muted},
+            x0=0,
+            x1=1,
+            y0=tol,
+            y1=tol,
+            line={"color": theme.muted, "width": 1.5},
+            layer="below",
             row=row,
-            col=1,
+            col=column,
         )
+    figure.add_annotation(
+        xref="x domain",
+        x=0.01,
+        # on a log axis shapes take values, annotations their logarithm
+        y=math.log10(tol),
+        text=f"tolerance {tol:g}",
+        showarrow=False,
+        xanchor="left",
+        yanchor="bottom",
+        font={"size": CAPTION_SIZE, "color": theme.muted},
+        row=row,
+        col=1,
+    )

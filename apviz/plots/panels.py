@@ -29,22 +29,22 @@ def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
     without = [trace.label for trace in several if "block" not in trace]
     if without:
         raise ValueError(
-            f"{figure} draws runs of AlternatingProjection, block by block; {', '.join(without)} has no blocks. "
-            "Leave it out"
+            f"{figure} draws runs of AlternatingProjection, block by block; "
+            f"{', '.join(without)} has no blocks. Leave it out"
         )
     return several
 
 
 def stacked(traces: Sequence[Trace]) -> go.Figure:
-    """An empty panel per run; several are headed by the names of the runs."""
+    """An empty panel per run, headed by its name and how it ended."""
     count = len(traces)
     entries = [legend_entry(name, trace) for name, trace in zip(run_names(traces), traces, strict=True)]
     figure = make_subplots(
         rows=count,
         cols=1,
         shared_xaxes=True,
-        subplot_titles=entries if count > 1 else None,
-        vertical_spacing=0.0 if count == 1 else min(0.12, 0.4 / count),
+        subplot_titles=entries,
+        vertical_spacing=min(0.12, 0.24 / count),
     )
     figure.update_annotations(font_size=TEXT_SIZE)
     if count > 2:
@@ -54,5 +54,5 @@ def stacked(traces: Sequence[Trace]) -> go.Figure:
 
 def block_axis(trace: Trace) -> dict[str, Any]:
     """The y axis of a panel: whole block numbers."""
-    few = trace["block"].sizes["block"] <= 12
+    few = trace["block"].sizes["block"] <= 8
     return {"title": {"text": "block"}, "tickformat": ",d", **({"dtick": 1} if few else {"nticks": 8})}

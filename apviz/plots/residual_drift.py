@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.captions import run_names
-from apviz.plots.curves import Curves, X, log_axis
-from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.curves import Curves
+from apviz.plots.layout import as_traces, finish
 from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
     """‖R − (B − KW)‖_F / ‖B‖_F at each check, R the residual of the recursion; and the tolerance.
 
-    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons switch x.
+    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons
+    switch x.
 
     Raises:
         ValueError: no trace, or none with a check; an unknown x or theme.
@@ -39,10 +41,10 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     if not any_check:
         raise ValueError(
             "no trace has a residual check, so no drift is known; a run checks when it converges and every "
-            "`check_every` epochs (AlternatingProjection) or iterations (ConjugateGradient): lower that setting"
+            "`check_every` epochs (AlternatingProjection) or iterations (ConjugateGradient): lower "
+            "that setting"
         )
-    curves.figure.update_yaxes(log_axis("drift ‖R − (B − KW)‖/‖B‖"))
-    tolerance_lines(curves.figure, several, colors)
+    curves.log_axis("drift ‖R − (B − KW)‖/‖B‖", tolerances_of=several)
     curves.buttons()
     title = "Drift of the recursive residual at checks"
     return finish(curves.figure, several, colors, title, f"residual_drift/{x}")

@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.curves import Curves, X, log_axis
-from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.curves import RESIDUAL, Curves
+from apviz.plots.layout import as_traces, finish
 from apviz.plots.style import CHECK, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
     """The mean relative residual of each run, and its tolerance (paper, Figure 1).
 
-    One point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B − KW; a
-    run that converged ends in a large filled marker, one that did not in a cross, an unfinished one in an open
-    circle. Buttons switch x.
+    One point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B −
+    KW; a run that converged ends in a large filled marker, one that did not in a cross, an unfinished one in
+    an open circle. Buttons switch x.
 
     Args:
         x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
@@ -40,9 +41,10 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         checked |= curves.add_checks(trace, color, entry)
     if checked:
         curves.add_key(
-            "recomputed from B − KW", mode="markers", marker={"symbol": CHECK, "color": colors.muted, "size": 12}
+            "recomputed from B − KW",
+            mode="markers",
+            marker={"symbol": CHECK, "color": colors.muted, "size": 12},
         )
-    curves.figure.update_yaxes(log_axis("residual ‖r‖/‖b‖, mean"))
-    tolerance_lines(curves.figure, several, colors)
+    curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
     return finish(curves.figure, several, colors, "Residual of each run, and its tolerance", f"residuals/{x}")

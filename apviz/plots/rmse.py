@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.curves import Curves, X, log_axis
-from apviz.plots.layout import as_traces, finish, tolerance_lines
+from apviz.plots.curves import Curves
+from apviz.plots.layout import as_traces, finish
 from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -31,7 +32,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     if not several:
         raise ValueError(
             "no trace has a test RMSE; record it by solving with "
-            "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
+            + "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
         )
     curves = Curves(make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06), colors, x)
     symbols = method_symbols([trace.label for trace in several])
@@ -44,8 +45,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
     units = several[0]["epoch"]["test_rmse"].attrs.get("units", "target unit")
     curves.figure.update_yaxes(title_text=f"test RMSE ({units})", row=1)
-    curves.figure.update_yaxes(log_axis("residual ‖r‖/‖b‖, mean"), row=2)
-    tolerance_lines(curves.figure, several, colors, row=2)
+    curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []

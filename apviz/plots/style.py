@@ -49,7 +49,11 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
 }
 
 #: for methods that none of the families covers
-OTHERS: Final[tuple[tuple[str, str], ...]] = (("#600C00", "#B98A7A"), ("#0089A8", "#4FD8EE"), ("#5A7A00", "#A6D94A"))
+OTHERS: Final[tuple[tuple[str, str], ...]] = (
+    ("#600C00", "#B98A7A"),
+    ("#0089A8", "#4FD8EE"),
+    ("#5A7A00", "#A6D94A"),
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,7 @@ def theme_named(name: str) -> Theme:
 
 
 def family(label: str) -> str:
-    """The family a method label such as "AP gauss-southwell b=1000" or "PCG r=500" belongs to: a key of `COLORS`,
-    or the label itself."""
+    """The family of a label such as "AP gauss-southwell b=1000": a key of `COLORS`, or the label itself."""
     words = label.split()
     if not words:
         return label
@@ -104,7 +107,8 @@ def family(label: str) -> str:
 def method_color(label: str, theme: ThemeName = "light") -> str:
     """The colour of a method: a function of its label alone, so it is the same in every figure.
 
-    All block sizes, ranks, partitions and overlaps of one method share it; `method_symbols` tells those apart.
+    All block sizes, ranks, partitions and overlaps of one method share it; `method_symbols` tells those
+    apart.
     """
     of_family = family(label)
     pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]
@@ -114,8 +118,8 @@ def method_color(label: str, theme: ThemeName = "light") -> str:
 def method_symbols(labels: Sequence[str]) -> list[str]:
     """The marker symbol of each run.
 
-    It follows from the label, except that of two runs with the same colour and symbol the later takes the next free
-    symbol (and, should all be taken, shares one).
+    It follows from the label, except that of two runs with the same colour and symbol the later takes the
+    next free symbol (and, should all be taken, shares one).
     """
     symbols: list[str] = []
     taken: dict[str, set[str]] = {}
@@ -132,8 +136,10 @@ def method_symbols(labels: Sequence[str]) -> list[str]:
 
 
 def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
-    """`count` ordered colours, for an ordered setting such as the batch size. The end of viridis that would vanish
-    in the background is left out."""
+    """`count` ordered colours, for an ordered setting such as the batch size.
+
+    The end of viridis that would vanish in the background is left out.
+    """
     low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.28, 1.0)
     places = [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
     return list(sample_colorscale("Viridis", places))

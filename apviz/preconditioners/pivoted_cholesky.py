@@ -38,18 +38,25 @@ class PivotedCholesky:
 
 
 class LowRankPlusNoise:
-    """r ↦ (LLᵀ + σ²I)⁻¹ r by Woodbury, with the columns of L made orthonormal against σ² for stability."""
+    """r ↦ (LLᵀ + σ²I)⁻¹ r through the eigenvectors Q of LLᵀ.
+
+    Woodbury's (r − Q̃Q̃ᵀr)/σ² cancels along the leading eigenvectors, and in float32 loses positive definiteness
+    once λmax/σ² passes about 1e6. Here the part outside Q is projected twice, so what is left of it is clean.
+    """
 
     def __init__(self, low_rank: Tensor, noise: float) -> None:
-        gram = (low_rank.T @ low_rank).double()
-        gram.diagonal().add_(noise)
-        chol = torch.linalg.cholesky(gram)
-        inverse = torch.linalg.solve_triangular(chol, torch.eye(len(chol)).to(chol), upper=False)
-        self.q = low_rank @ inverse.T.to(low_rank)
+        q, r = torch.linalg.qr(low_rank)
+        eigenvalues, vectors = torch.linalg.eigh(r.double() @ r.double().T)
+        self.q = q @ vectors.to(q)
+        self.inside = (1 / (eigenvalues.clamp_min(0) + noise)).to(q)[:, None]
         self.noise = noise
 
     def __call__(self, r: Tensor) -> Tensor:
-        return (r - self.q @ (self.q.T @ r)) / self.noise
+        c = self.q.T @ r
+        outside = r - self.q @ c
+        outside -= self.q @ (self.q.T @ outside)
+        result: Tensor = outside / self.noise + self.q @ (c * self.inside)
+        return result
 
 
 def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:

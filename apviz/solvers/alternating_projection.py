@@ -47,7 +47,9 @@ class AlternatingProjection(Solver):
     def __post_init__(self) -> None:
         whole = isinstance(self.block_size, int) and self.block_size >= 1
         require(whole, "block_size", self.block_size, "a whole number of rows, at least 1")
-        require(0 <= self.overlap < math.inf, "overlap", self.overlap, "a finite fraction of a block's rows, at least 0")
+        require(
+            0 <= self.overlap < math.inf, "overlap", self.overlap, "a finite fraction of a block's rows, at least 0"
+        )
         require(0 < self.tol < math.inf, "tol", self.tol, "a positive relative residual, such as 0.01")
         require(self.max_epochs >= 1, "max_epochs", self.max_epochs, "at least 1")
         require(0 <= self.min_epochs <= self.max_epochs, "min_epochs", self.min_epochs, "between 0 and max_epochs")

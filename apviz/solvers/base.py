@@ -169,16 +169,16 @@ class Clock:
         """A point in time, and how much of the time before it was paused."""
         if not self._on_gpu:
             return time.perf_counter(), self._paused
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event, self._paused
 
     def seconds(self, mark: tuple[Any, float]) -> float:
         at, paused = mark
         if not self._on_gpu:
-            return at - self._start - paused
+            return float(at - self._start - paused)
         at.synchronize()
-        return self._start.elapsed_time(at) / 1000 - paused
+        return float(self._start.elapsed_time(at) / 1000 - paused)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -257,7 +257,7 @@ class Run:
     # --- what a solver calls ------------------------------------------------------------------------------------
 
     def start(self, weights: Callable[[], Tensor], r: Tensor, block_norms: Tensor | None) -> None:
-        """Set-up is done. r: (n, l+1) the residual, updated in place from now on; block_norms: (m, l+1) squared, or None."""
+        """Set-up is done. r: (n, l+1), updated in place from now on; block_norms: (m, l+1) squared, or None."""
         self._weights, self._residual_vectors = weights, r
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         self.initial_energy = self._energy = -0.5 * float(
@@ -413,7 +413,7 @@ def solve(
         if not torch.isfinite(initial_weights).all():
             raise ValueError("initial_weights has NaN or infinite values; start from None (zeros) instead")
     # ten epochs is what the paper's training solves take at least
-    system.operator.settle(10.0 * system.n**2)
+    system.operator.settle(10.0 * system.n**2, system.b.shape[1])
     run = Run(system, solver, hooks, initial_weights)
     try:
         reason = solver.run(run)
@@ -424,7 +424,7 @@ def solve(
         raise
     for hook in run.hooks:
         hook.on_stop(solution)
-    log.info("%s: %s, residual %.2e after %.2f work", solver.label, reason, solution.residual, solution.work)
+    log.debug("%s: %s, residual %.2e after %.2f work", solver.label, reason, solution.residual, solution.work)
     return solution
 
 

@@ -16,7 +16,8 @@ from apviz.solvers.base import Run, Solver, StopReason, require
 class Preconditioner(Protocol):
     """Settings of a preconditioner; `build` does the expensive part for one system."""
 
-    label: str
+    @property
+    def label(self) -> str: ...
 
     def build(self, operator: CountingOperator) -> Apply: ...
 

@@ -75,7 +75,8 @@ class Recorder(Hook):
 
     def on_start(self, run: Run) -> None:
         self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
-        self._flush_seconds, self._warned, self._store = 0.0, False, None
+        self._flush_seconds, self._warned = 0.0, False
+        self._store: TraceStore | None = None
         found = spectrum(run.system, run.factors or (), self.spectrum)
         record = Record(_attributes(run))
         self._records.append(record)

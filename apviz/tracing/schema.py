@@ -39,9 +39,7 @@ UPDATE: Final[dict[str, Variable]] = {
     "guaranteed_decrease": Variable(
         ("update",), "float64", "decrease of h(W) that Theorem 1 guarantees gauss-southwell", "energy"
     ),
-    "residual": Variable(
-        ("update", "rhs"), "float64", "relative residual ‖r‖/‖b‖ after the update (recursive)", "1"
-    ),
+    "residual": Variable(("update", "rhs"), "float64", "relative residual ‖r‖/‖b‖ after the update (recursive)", "1"),
 }
 
 EPOCH: Final[dict[str, Variable]] = {

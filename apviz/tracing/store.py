@@ -1,4 +1,4 @@
-"""The Zarr v3 directory of a trace, appended to while the solve runs, so that a kill at any moment leaves one that opens.
+"""The Zarr v3 directory of a trace, appended to while the solve runs; a kill at any moment leaves one that opens.
 
 Readers take the shapes of all arrays from the consolidated metadata in the root's `zarr.json`, which is replaced
 in one atomic rename after the data of a flush are in place. Whatever a kill interrupts, that file describes the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import zarr
 
@@ -58,11 +59,11 @@ class TraceStore:
             warnings.filterwarnings("ignore", message="Consolidated metadata")
             zarr.consolidate_metadata(self._root.store)
 
-    def _array(self, key: tuple[str, str]) -> zarr.Array:
+    def _array(self, key: tuple[str, str]) -> Any:
         group, name = key
         parent = self._root.require_group(group)
         if name in parent:
-            return parent[name]  # type: ignore[return-value]
+            return parent[name]
         variable, value = variable_of(group, name), self.record.value(key)
         growing = grows(variable)
         return parent.create_array(

@@ -25,17 +25,17 @@ class Trace:
     @property
     def attrs(self) -> dict[str, Any]:
         """The root attributes: data, kernel, settings, machine, status."""
-        return self.tree.attrs
+        return self.tree.attrs  # type: ignore[return-value]
 
     @property
     def label(self) -> str:
         """The method in a few words."""
-        return self.attrs["method"]
+        return str(self.attrs["method"])
 
     @property
     def finished(self) -> bool:
         """Whether a stop reason was reached; if not, the solve was interrupted, or still runs."""
-        return self.attrs["status"] == FINISHED
+        return bool(self.attrs["status"] == FINISHED)
 
     @property
     def converged(self) -> bool:
@@ -44,7 +44,7 @@ class Trace:
     @property
     def outcome(self) -> str:
         """The stop reason, or the status where none was reached."""
-        return self.attrs.get("stop_reason", self.attrs["status"])
+        return str(self.attrs.get("stop_reason", self.attrs["status"]))
 
     def __contains__(self, group: str) -> bool:
         return group in self.tree.children
@@ -120,7 +120,9 @@ class Trace:
     def __repr__(self) -> str:
         a = self.attrs
         name = a["dataset"] or "unnamed data"
-        state = f"{self.outcome} after {a['epochs']} epochs, residual {a['residual']:.2e}" if self.finished else a["status"]
+        state = (
+            f"{self.outcome} after {a['epochs']} epochs, residual {a['residual']:.2e}" if self.finished else a["status"]
+        )
         return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"
 
 

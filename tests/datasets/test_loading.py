@@ -81,9 +81,7 @@ def test_a_table_of_the_wrong_size_is_refused_with_both_sizes(n, d):
     raw = RawTable(rng.normal(size=(n, d)), rng.normal(size=n), ("a", "b", "c")[:d], "y")
     with pytest.raises(ValueError, match=f"expected n = 12 and d = 2 .* found n = {n} and d = {d}"):
         check_size(raw, card, "here")
-    check_size(
-        RawTable(raw.inputs[:, :2], raw.target, ("a", "b"), "y"), dataclasses.replace(card, n=n), "here"
-    )
+    check_size(RawTable(raw.inputs[:, :2], raw.target, ("a", "b"), "y"), dataclasses.replace(card, n=n), "here")
 
 
 def test_diabetes_needs_no_file(empty_folders):
@@ -130,9 +128,7 @@ def test_real_data_have_the_right_size_and_scale(name, need_file):
     assert len(data.feature_names) == d
     assert data.train_x.shape == (int(0.8 * n), d) and data.test_x.shape == (n - int(0.8 * n), d)
     x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
-    assert torch.allclose(x.amin(0), -torch.ones(d).double()) and torch.allclose(
-        x.amax(0), torch.ones(d).double()
-    )
+    assert torch.allclose(x.amin(0), -torch.ones(d).double()) and torch.allclose(x.amax(0), torch.ones(d).double())
     assert abs(y.mean()) < 1e-10 and abs(y.std() - 1) < 1e-10
 
 

@@ -46,9 +46,7 @@ def test_rows_keep_their_targets_through_the_shuffle():
     raw = dataclasses.replace(table(60, 1), target=table(60, 1).inputs[:, 0] * 3 + 1)
     data = prepared(raw, seed=5)
     slope = data.train_y.std() / data.train_x[:, 0].std()
-    assert torch.allclose(
-        data.train_y - data.train_y.mean(), slope * (data.train_x - data.train_x.mean(0))[:, 0]
-    )
+    assert torch.allclose(data.train_y - data.train_y.mean(), slope * (data.train_x - data.train_x.mean(0))[:, 0])
 
 
 def test_n_keeps_the_first_training_rows_and_all_test_rows():

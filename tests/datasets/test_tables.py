@@ -67,9 +67,7 @@ def test_a_missing_column_gets_the_list_of_columns(tmp_path, frame):
 
 def test_columns_that_are_not_numbers_are_named(tmp_path, frame):
     path = save(frame.assign(city="Oslo", day=pd.Timestamp("2020-01-01")), tmp_path / "a.parquet")
-    with pytest.raises(
-        ValueError, match="not numeric: city, day. Encode these columns as numbers or drop them"
-    ):
+    with pytest.raises(ValueError, match="not numeric: city, day. Encode these columns as numbers or drop them"):
         load_table(path, "price")
 
 

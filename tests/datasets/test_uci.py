@@ -88,9 +88,7 @@ def test_song_takes_the_year_from_the_first_column(tmp_path):
 
 def test_buzz_reads_twitter_through_the_nested_tar(tmp_path):
     text = ",".join(str(v) for v in range(77)) + ",99.0\n"
-    tar = tar_bytes(
-        {"regression/TomsHardware/TomsHardware.data": "1,2\n", "regression/Twitter/Twitter.data": text}
-    )
+    tar = tar_bytes({"regression/TomsHardware/TomsHardware.data": "1,2\n", "regression/Twitter/Twitter.data": text})
     raw = uci.read_buzz(zipped(tmp_path / "a.zip", {"regression.tar.gz": tar}))
     assert raw.inputs.shape == (1, 77) and len(set(raw.feature_names)) == 77
     np.testing.assert_allclose(raw.target, np.log(100))
@@ -115,9 +113,7 @@ def test_gas_sensors_take_time_and_sixteen_sensors(tmp_path):
     text = "Time (seconds), Methane conc (ppm), Ethylene conc (ppm), sensor readings (16 channels)\n"
     text += "0.00  0.00  1.00  " + "   ".join(f"{v:.2f}" for v in range(16)) + "\n"
     text += "0.01\t5.50\t1.00\t" + "\t".join(f"{v:.2f}" for v in range(16)) + "\n"
-    raw = uci.read_gassensors(
-        zipped(tmp_path / "a.zip", {"ethylene_CO.txt": "x", "ethylene_methane.txt": text})
-    )
+    raw = uci.read_gassensors(zipped(tmp_path / "a.zip", {"ethylene_CO.txt": "x", "ethylene_methane.txt": text}))
     assert raw.inputs.shape == (2, 17) and raw.inputs[:, 0].tolist() == [0, 0.01]
     assert raw.target.tolist() == [0, 5.5]
 

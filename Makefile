@@ -1,0 +1,49 @@
+# apviz: make demo | test | test-slow | lint | bench
+PYTHON ?= python3
+VENV   ?= .venv
+# another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
+TORCH  ?= torch==2.13.0
+# without a GPU, PyTorch's CPU build, a tenth of the size
+TORCH_INDEX ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || echo https://download.pytorch.org/whl/cpu)
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+N      ?= 13696
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/apviz compare --dataset china --n $(N) --block-sizes 250,1000 --rank 100 --max-epochs 60 --out runs/demo
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks $(PARTS)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "apviz needs Python 3.11 or newer; say which with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/torch: $(VENV)/bin/python
+	$(PIP) "$(TORCH)" $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	@touch $@
+
+$(VENV)/installed: $(VENV)/torch pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/torch pyproject.toml
+	$(PIP) --editable ".[dev]"
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache

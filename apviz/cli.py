@@ -1,0 +1,212 @@
+"""The command line: `apviz compare`, `apviz datasets`, `apviz report`, `apviz show`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+from apviz import comparison, datasets
+from apviz.report import find_traces, terminal_table, write_report
+from apviz.tracing import ProgressHook, Trace, open_trace
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").split(":")[0] + " of apviz.")
+sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
+app.add_typer(sets, name="datasets")
+console = Console()
+errors = Console(stderr=True)
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@app.callback()
+def main() -> None:
+    """Solve large Gaussian-process systems by alternating projection, record every update, and look at it."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors)])
+    logging.getLogger("apviz").setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def _fail(error: Exception) -> NoReturn:
+    errors.print(f"[red]error:[/] {error}", highlight=False)
+    raise typer.Exit(2)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _integers(text: str, option: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError:
+        raise ValueError(f"{option} takes whole numbers separated by commas, such as 200,1000; got {text!r}") from None
+
+
+def _floats(text: str | None, option: str) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in _words(text)]
+    except ValueError:
+        raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
+
+
+def _load(name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype) -> datasets.Dataset:
+    """A registered data set, or a table of one's own."""
+    if name in datasets.registry:
+        return datasets.load(name, seed=seed, n=n, dtype=dtype)
+    if Path(name).suffix or Path(name).exists():
+        if target is None:
+            raise ValueError(f"{name} is a file: say which column to predict with --target NAME (or a position)")
+        column = int(target) if target.lstrip("-").isdigit() else target
+        return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype)
+    return datasets.load(name, seed=seed)  # raises, with the names there are
+
+
+@app.command()
+def compare(
+    dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a CSV or Parquet file.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
+    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
+    methods: Annotated[str, typer.Option(help="Among ap, cg, pcg, cholesky.")] = "ap,cg,pcg",
+    rules: Annotated[str, typer.Option(help="Among gauss-southwell, cyclic, random, shuffled.")] = (
+        "gauss-southwell,cyclic,random"
+    ),
+    block_sizes: Annotated[str, typer.Option(help="Rows a block owns.")] = "200,1000",
+    partition: Annotated[str, typer.Option(help="Among sequential, shuffled, kd-tree.")] = "sequential",
+    overlap: Annotated[float, typer.Option(help="Margin of a block, as a fraction of its own rows.")] = 0.0,
+    rank: Annotated[str, typer.Option(help="Ranks of the pivoted-Cholesky preconditioner of pcg.")] = "100",
+    kernel: Annotated[str | None, typer.Option(help="matern12, matern32, matern52 or rbf.")] = None,
+    lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
+    outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
+    noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
+    rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 16,
+    tol: Annotated[float, typer.Option(help="Mean relative residual to reach.")] = 1e-2,
+    max_epochs: Annotated[int, typer.Option(help="Cap on epochs, and on CG iterations.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    operator: Annotated[str, typer.Option(help="auto, dense, tiled or keops.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
+) -> None:
+    """Solve one system with many solvers: a table, a trace each, and a report."""
+    try:
+        if dtype not in DTYPES:
+            raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
+        scales = _floats(lengthscale, "--lengthscale")
+        solvers = comparison.choose_solvers(
+            _words(methods),
+            rules=_words(rules),
+            block_sizes=_integers(block_sizes, "--block-sizes"),
+            partitions=_words(partition),
+            overlap=overlap,
+            ranks=_integers(rank, "--rank"),
+            tol=tol,
+            max_epochs=max_epochs,
+        )
+        data = _load(dataset, target, n, seed, DTYPES[dtype])
+        chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
+        system = comparison.build_system(
+            data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
+        )
+    except (ValueError, OSError, ImportError) as error:
+        _fail(error)
+    size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
+    console.print(f"[bold]{data.card.title}[/]: {size}")
+    console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
+    traces, failures = list[Trace](), list[str]()
+    interrupted = False
+    try:
+        for outcome in comparison.compare(
+            system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)]
+        ):
+            if outcome.trace is not None:
+                traces.append(outcome.trace)
+            if outcome.error:
+                failures.append(f"{outcome.solver.label}: {outcome.error}")
+    except KeyboardInterrupt:
+        interrupted = True
+        errors.print("interrupted: the table so far")
+    if traces:
+        console.print(terminal_table(traces))
+        written = write_report(find_traces(out), out / "report.html")
+        console.print(f"{len(traces)} traces in {out}, report: {written}")
+    for failure in failures:
+        errors.print(f"[red]failed:[/] {failure}", highlight=False)
+    if interrupted:
+        raise typer.Exit(130)
+    if failures:
+        raise typer.Exit(1)
+
+
+@sets.callback()
+def list_datasets(context: typer.Context) -> None:
+    """List the data sets."""
+    if context.invoked_subcommand is not None:
+        return
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("name", "n", "d", "here", "licence", "citation"):
+        fixed = heading in ("name", "n", "d", "here")
+        table.add_column(heading, justify="right" if heading in ("n", "d") else "left", no_wrap=fixed)
+    for card in datasets.cards().values():
+        here = "yes" if datasets.is_here(card.name) else "no"
+        table.add_row(card.name, f"{card.n:,}", str(card.d), here, card.licence, card.citation)
+    console.print(table)
+    console.print("`apviz datasets fetch NAME` downloads one; files in the folder $APVIZ_DATA are found first.")
+
+
+@sets.command("fetch")
+def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`.")]) -> None:
+    """Download a data set: with progress, checked, and resumed where it was cut."""
+    try:
+        console.print(f"{name} is at {datasets.fetch(name)}")
+    except (ValueError, OSError) as error:
+        _fail(error)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A folder of traces.")]) -> None:
+    """Rebuild the report of a folder from its traces alone."""
+    try:
+        traces = find_traces(folder)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    console.print(terminal_table(traces))
+    console.print(f"report: {write_report(traces, folder / 'report.html')}")
+
+
+@app.command()
+def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zarr.")]) -> None:
+    """Print one trace: what was solved, how it ended, its spectrum and its last epochs."""
+    try:
+        trace = open_trace(path)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    a = trace.attrs
+    console.print(f"[bold]{trace.label}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, d = {a['d']}, "
+                  f"{a['right_hand_sides']} right-hand sides")  # fmt: skip
+    console.print(f"{a['kernel']}, σ² = {a['noise']:g}, {a['dtype']} on {a['device_name']}, {a['engine']}")
+    console.print(f"settings: {json.loads(a['solver_settings'])}", highlight=False)
+    console.print(f"{trace.outcome}: {a.get('stop_message', 'the solve was killed, or still runs')}", highlight=False)
+    console.print(terminal_table([trace]))
+    spectrum = Table("eigenvalues", "value", "how")
+    for name, value in trace["spectrum"].data_vars.items():
+        label = str(value.attrs["long_name"])
+        spectrum.add_row(f"{name}: {label}", f"{float(value):.4g}", str(value.attrs["how"]))
+    console.print(spectrum)
+    epochs = trace.to_dataframe("epoch").tail(10)
+    table = Table("epoch", *map(str, epochs.columns), title="last epochs", title_justify="left")
+    for number, values in epochs.iterrows():
+        table.add_row(str(number), *(f"{value:.4g}" for value in values))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,162 @@
+"""One system, many solvers: the job behind `apviz compare`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from apviz.datasets import Dataset, Hyperparameters
+from apviz.kernels import kernel_named
+from apviz.preconditioners import PivotedCholesky
+from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Hook, Solver, solve
+from apviz.system import KernelSystem
+from apviz.tracing import PredictionHook, Recorder, Trace
+
+METHODS = ("ap", "cg", "pcg", "cholesky")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One solver on the system: its trace, or what went wrong before there was one."""
+
+    solver: Solver
+    trace: Trace | None
+    error: str = ""
+
+
+def choose_hyperparameters(
+    data: Dataset,
+    kernel: str | None = None,
+    lengthscale: Sequence[float] | None = None,
+    outputscale: float | None = None,
+    noise: float | None = None,
+) -> Hyperparameters:
+    """Those of the data set's card, with what is given in their place; `provenance` says which is which.
+
+    Without a card's, inputs scaled to [−1, 1] and a standardised target suggest: the median distance of 1,000
+    training rows as the lengthscale, outputscale 1, noise 0.1. They are not fitted.
+    """
+    given = {"kernel": kernel, "lengthscale": lengthscale, "outputscale": outputscale, "noise": noise}
+    chosen = data.card.hyperparameters or _rough_guess(data)
+    changes = {name: value for name, value in given.items() if value is not None}
+    if "lengthscale" in changes:
+        changes["lengthscale"] = tuple(changes["lengthscale"])  # type: ignore[arg-type]
+    if changes:
+        changes["provenance"] = f"{chosen.provenance}; {', '.join(changes)} as given"
+    return replace(chosen, **changes)  # type: ignore[arg-type]
+
+
+def _rough_guess(data: Dataset) -> Hyperparameters:
+    rows = data.train_x[:1000].double()
+    median = float(torch.pdist(rows).median())
+    return Hyperparameters(
+        kernel="matern52",
+        lengthscale=(max(median, 1e-3),),
+        outputscale=1.0,
+        noise=0.1,
+        mean=float(data.train_y.mean()),
+        provenance="not fitted: median distance of 1,000 rows as lengthscale, outputscale 1, noise 0.1",
+    )
+
+
+def build_system(
+    data: Dataset,
+    hyperparameters: Hyperparameters,
+    *,
+    rhs: int = 16,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: str = "auto",
+    operator: str = "auto",
+) -> KernelSystem:
+    """K W = B of the training rows: the targets minus the mean, and rhs − 1 Rademacher probes (paper, section 5.1)."""
+    if rhs < 1:
+        raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
+    generator = torch.Generator().manual_seed(seed)
+    n = len(data.train_x)
+    probes = 2.0 * torch.randint(2, (n, rhs - 1), generator=generator) - 1.0
+    b = torch.cat([(data.train_y - hyperparameters.mean)[:, None], probes.to(data.train_y)], dim=1)
+    h = hyperparameters
+    kernel = kernel_named(h.kernel, h.lengthscale, h.outputscale)
+    return KernelSystem(data.train_x, b, kernel, h.noise, operator, dtype, device, dataset=data.card.name, seed=seed)
+
+
+def choose_solvers(
+    methods: Sequence[str],
+    *,
+    rules: Sequence[str] = ("gauss-southwell", "cyclic", "random"),
+    block_sizes: Sequence[int] = (200, 1000),
+    partitions: Sequence[str] = ("sequential",),
+    overlap: float = 0.0,
+    ranks: Sequence[int] = (100,),
+    tol: float = 1e-2,
+    max_epochs: int = 100,
+) -> list[Solver]:
+    """The solvers for the methods `ap`, `cg`, `pcg` and `cholesky`; the cap is one of epochs and of iterations.
+
+    Raises:
+        ValueError: an unknown method, or a setting the solver refuses.
+    """
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown:
+        raise ValueError(f"methods must be among {', '.join(METHODS)}, got {', '.join(unknown)}")
+    solvers: list[Solver] = []
+    if "ap" in methods:
+        solvers += [
+            AlternatingProjection(size, rule, partition, overlap, tol=tol, max_epochs=max_epochs)
+            for size in block_sizes
+            for partition in partitions
+            for rule in rules
+        ]
+    if "cg" in methods:
+        solvers.append(ConjugateGradient(tol=tol, max_iterations=max_epochs))
+    if "pcg" in methods:
+        solvers += [ConjugateGradient(PivotedCholesky(rank), tol=tol, max_iterations=max_epochs) for rank in ranks]
+    if "cholesky" in methods:
+        solvers.append(Cholesky(tol=tol))
+    return solvers
+
+
+def compare(
+    system: KernelSystem,
+    solvers: Iterable[Solver],
+    out: Path,
+    *,
+    data: Dataset | None = None,
+    mean: float = 0.0,
+    hooks: Sequence[Hook] = (),
+) -> Iterator[Outcome]:
+    """Runs one solver after another, each with a trace in `out`; a solver that fails does not end the others.
+
+    Args:
+        data: evaluate its test RMSE after every epoch.
+        mean: the prior mean that was subtracted from the targets.
+
+    Yields:
+        One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
+    """
+    system.operator.prepare()
+    prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
+    for solver in solvers:
+        recorder = Recorder(free_path(out, f"{system.dataset}-n{system.n} {solver.label}"))
+        try:
+            solve(system, solver, [*prediction, recorder, *hooks])
+        except KeyboardInterrupt:
+            if recorder.traces:
+                yield Outcome(solver, recorder.trace)
+            raise
+        except (ValueError, MemoryError, RuntimeError) as error:
+            yield Outcome(solver, recorder.trace if recorder.traces else None, str(error))
+        else:
+            yield Outcome(solver, recorder.trace)
+
+
+def free_path(folder: Path, name: str) -> Path:
+    """A path in `folder` that does not exist yet, named after a run."""
+    slug = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
+    paths = [folder / f"{slug}.zarr", *(folder / f"{slug}-run{k}.zarr" for k in range(2, 10_000))]
+    return next(path for path in paths if not path.exists())

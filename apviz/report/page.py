@@ -1,0 +1,174 @@
+"""The report: one self-contained HTML page, made from traces alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+
+import jinja2
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from apviz import plots
+from apviz.plots.style import ThemeName
+from apviz.report.table import HEADINGS, Row, row
+from apviz.tracing import Trace, open_trace
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One chart of a section: what to look at, and the plotly JSON in both themes."""
+
+    heading: str
+    text: str
+    light: str
+    dark: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """All runs of one system."""
+
+    title: str
+    facts: dict[str, str]
+    rows: list[Row]
+    figures: list[Figure]
+    earlier: int
+
+
+def find_traces(folder: Path) -> list[Trace]:
+    """The traces in a folder (`*.zarr`), oldest first.
+
+    Raises:
+        FileNotFoundError: no such folder, or no trace in it.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give the one that `apviz compare --out` wrote to")
+    paths = sorted(folder.glob("*.zarr"))
+    if not paths:
+        raise FileNotFoundError(f"there is no trace (*.zarr) in {folder}; `apviz compare --out {folder}` writes some")
+    return sorted(map(open_trace, paths), key=lambda trace: trace.attrs["created"])
+
+
+def write_report(traces: Sequence[Trace], path: Path) -> Path:
+    """Writes the page: a table and the charts of every system among the traces."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(resources.files("apviz.report").joinpath("page.html.jinja").read_text("utf-8"))
+    page = template.render(
+        sections=[_section(group) for group in _by_system(traces)],
+        headings=HEADINGS,
+        version=metadata.version("apviz"),
+        plotly=get_plotlyjs(),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, "utf-8")
+    return path
+
+
+def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:
+    groups: dict[str, list[Trace]] = {}
+    same = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "right_hand_sides", "seed")
+    for trace in traces:
+        groups.setdefault(json.dumps([trace.attrs.get(name) for name in same]), []).append(trace)
+    return list(groups.values())
+
+
+def _section(traces: Sequence[Trace]) -> Section:
+    # of runs with the same settings the latest is drawn
+    latest = {(t.label, t.attrs["solver_settings"], t.attrs["dtype"], t.attrs["device"]): t for t in traces}
+    drawn = list(latest.values())
+    a = drawn[-1].attrs
+    scales = ", ".join(f"{value:.3g}" for value in a["lengthscale"])
+    facts = {
+        "data": a["dataset"] or "unnamed",
+        "training rows n": f"{a['n']:,}",
+        "inputs d": str(a["d"]),
+        "right-hand sides": str(a["right_hand_sides"]),
+        "kernel": a["kernel"],
+        "lengthscale": scales,
+        "outputscale": f"{a['outputscale']:.4g}",
+        "noise σ²": f"{a['noise']:.4g}",
+        "κ of K": _estimate(drawn[-1], "kappa"),
+        "tolerance": f"{a['tol']:g}",
+        "precision": a["dtype"],
+        "operator": a["engine"],
+        "machine": f"{a['device_name']}, {a['threads']} threads",
+    }
+    title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
+    return Section(title, facts, [row(t) for t in drawn], _figures(drawn), len(traces) - len(drawn))
+
+
+def _estimate(trace: Trace, name: str) -> str:
+    value = trace["spectrum"][name]
+    return f"{float(value):.3g} ({value.attrs['how']})"
+
+
+def _figures(traces: Sequence[Trace]) -> list[Figure]:
+    blocks = [t for t in traces if "block" in t and len(t["epoch"]["epoch"]) > 1]
+    shown = [
+        _figure(
+            "Residual",
+            "Down is better; the dashed line is the tolerance. Work counts kernel entries and includes set-up, so it "
+            "is the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
+            lambda theme: plots.residuals(traces, theme=theme),
+        ),
+    ]
+    if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
+        shown.append(
+            _figure(
+                "Test error beside the residual",
+                "Where the upper curve has become flat, solving on no longer changes the predictions.",
+                lambda theme: plots.test_rmse(traces, theme=theme),
+            )
+        )
+    shown.append(
+        _figure(
+            "Error in the K-norm, and theory's bound",
+            "The error comes from recorded energies; the band is what the last residual leaves open. Dashed: theory.",
+            lambda theme: plots.k_norm_error(traces, theme=theme),
+        )
+    )
+    rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell"]
+    if len({t.attrs["block_size"] for t in rule}) > 1:
+        shown.append(
+            _figure(
+                "Block size",
+                "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
+                lambda theme: plots.batch_sizes(rule, theme=theme),
+            )
+        )
+    for trace in rule[:1] or blocks[:1]:
+        shown += [
+            _figure(
+                "Which block, when",
+                "One mark an update; the colour is the energy it removed.",
+                lambda theme, trace=trace: plots.block_timeline(trace, theme=theme),  # type: ignore[misc]
+            ),
+            _figure(
+                "Where the residual is",
+                "Residual norm of every block after every epoch.",
+                lambda theme, trace=trace: plots.block_norms(trace, theme=theme),  # type: ignore[misc]
+            ),
+        ]
+    if any(t["epoch"]["drift"].notnull().any() for t in traces):
+        shown.append(
+            _figure(
+                "Drift",
+                "How far rounding has moved the recursive residual from B − KW, at every recomputation.",
+                lambda theme: plots.residual_drift(traces, theme=theme),
+            )
+        )
+    return shown
+
+
+def _figure(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
+    return Figure(heading, text, _embeddable(draw("light")), _embeddable(draw("dark")))
+
+
+def _embeddable(figure: go.Figure) -> str:
+    """Plotly JSON that cannot end the script element it is put into."""
+    text: str = figure.to_json()
+    return text.replace("</", "<\\/")

@@ -1,0 +1,68 @@
+"""The table of runs: one row a trace, the same for the terminal and the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from apviz.tracing import Trace
+
+HEADINGS = (
+    "method", "block size", "epochs or iterations", "work", "set-up work", "seconds", "residual", "stop reason",
+    "test RMSE",
+)  # fmt: skip
+TERMINAL_HEADINGS = (
+    "method", "block\nsize", "epochs\nor its", "work", "set-up\nwork", "time\n[s]", "residual", "stop reason",
+    "test\nRMSE",
+)  # fmt: skip
+METHOD, STOP_REASON = HEADINGS.index("method"), HEADINGS.index("stop reason")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of a run, as text, in the order of `HEADINGS`, and whether it converged."""
+
+    cells: tuple[str, ...]
+    converged: bool
+
+
+def row(trace: Trace) -> Row:
+    """What the table says about a trace; an interrupted one is shown as far as it got."""
+    a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
+    rmse = float(last["test_rmse"])
+    residual = f"{float(last['residual']):.2e}"
+    reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
+    return Row(
+        (
+            trace.label.partition(" b=")[0],
+            f"{a['block_size']:,}" if "block_size" in a else "–",
+            f"{int(last['epoch']):,}",
+            f"{float(last['work']):.2f}",
+            f"{a['setup_work']:.2f}",
+            f"{float(last['seconds']):.2f}",
+            residual,
+            reason,
+            "–" if math.isnan(rmse) else f"{rmse:.4f}",
+        ),
+        trace.converged,
+    )
+
+
+def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
+    """The table for a terminal: runs that did not converge are marked in words and colour."""
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    rows = [row(trace) for trace in traces]
+    for index, heading in enumerate(TERMINAL_HEADINGS):
+        is_text = index in (METHOD, STOP_REASON)
+        # numbers are never cut; in a narrow terminal the words wrap
+        width = 14 if is_text else max((len(line.cells[index]) for line in rows), default=0)
+        table.add_column(heading, justify="left" if is_text else "right", min_width=width, overflow="fold")
+    for line in rows:
+        cells = list(line.cells)
+        cells[STOP_REASON] = f"[{'green' if line.converged else 'red'}]{cells[STOP_REASON]}"
+        table.add_row(*cells)
+    return table

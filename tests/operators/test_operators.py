@@ -1,0 +1,290 @@
+"""Every engine against K in float64. n straddles the tiles: 256 × 256 compiled, 768 × 512 in place."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apviz import KernelSystem, Matern32, Matern52
+from apviz.kernels import KERNELS
+from apviz.operators import CountingOperator, make_operator
+from apviz.operators.dense import DenseOperator
+from apviz.operators.tiled import TiledOperator
+
+NOISE = 0.05
+ENGINES = {
+    "dense": DenseOperator,
+    "in-place": lambda x, kernel, noise: TiledOperator(x, kernel, noise, compiled=False),
+    "compiled": lambda x, kernel, noise: _compiled(x, kernel, noise),
+}
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
+EVERY_KERNEL = pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
+SIZES = st.one_of(st.integers(1, 40), st.sampled_from([255, 256, 257, 511, 513, 769, 1031]))
+
+
+def _compiled(x, kernel, noise):
+    operator = TiledOperator(x, kernel, noise)
+    operator.prepare()
+    if not operator.engine.startswith("compiled"):
+        pytest.skip("no C++ compiler on this machine")
+    return operator
+
+
+@dataclass
+class Problem:
+    operator: object
+    kernel: object
+    x: torch.Tensor
+    exact: np.ndarray  # k(X, X), float64, no noise
+    rng: np.random.Generator
+
+    def random(self, *shape):
+        return torch.tensor(self.rng.standard_normal(shape), dtype=self.x.dtype)
+
+    @property
+    def exact_with_noise(self):
+        return self.exact + NOISE * np.eye(len(self.x))
+
+    def allowed(self, u=None):
+        """The rounding an entry of K may show, or an entry of a product of K with u.
+
+        Scaling rounds an input by eps, which moves distances by eps·ρ, ρ the largest norm; the product form of
+        the distance, taken in place for d > 4, errs by eps·ρ². |dk/dr| ≤ 2. A sum of m terms errs by m·eps·Σ|terms|.
+        """
+        eps, scale = torch.finfo(self.x.dtype).eps, self.kernel.outputscale + NOISE
+        radius = 1 + float(self.operator.inputs.norm(dim=1).max())
+        product_form = "matrix-product" in self.operator.engine
+        entry = eps * scale * (8 + 4 * radius ** (2 if product_form else 1))
+        return entry if u is None else (entry + len(u) * eps * scale) * (1 + float(u.abs().sum(0).max()))
+
+
+@st.composite
+def shapes(draw):
+    return {
+        "n": draw(SIZES), "d": draw(st.sampled_from([1, 2, 3, 4, 5, 13, 40])), "p": draw(st.sampled_from([1, 2, 9, 17])),
+        "ard": draw(st.booleans()), "dtype": draw(st.sampled_from([torch.float32, torch.float64])),
+        "duplicates": draw(st.booleans()), "as_slice": draw(st.booleans()), "seed": draw(st.integers(0, 2**31)),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def make_problem(exact_kernel):
+    def make(engine, kind, *, n, d, ard, dtype, duplicates=False, seed=0, **_):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, (n, d))
+        if duplicates:
+            x[n // 2 :] = x[: n - n // 2]
+        x = torch.tensor(x, dtype=dtype)
+        kernel = kind(rng.uniform(0.3, 2.0, d if ard else 1).tolist(), outputscale=rng.uniform(0.5, 2.0))
+        return Problem(ENGINES[engine](x, kernel, NOISE), kernel, x, exact_kernel(kernel, x), rng)
+
+    return make
+
+
+def some_rows(problem, as_slice):
+    """Rows as the operator takes them, and as NumPy does."""
+    n = len(problem.x)
+    if as_slice:
+        first, last = sorted(problem.rng.choice(n + 1, 2, replace=False).tolist())
+        return slice(first, last), np.arange(first, last)
+    indices = problem.rng.permutation(n)[: problem.rng.integers(1, n + 1)]
+    return torch.tensor(indices), indices
+
+
+def every_case(examples):
+    def decorate(test):
+        return EVERY_ENGINE(EVERY_KERNEL(settings(deadline=None, max_examples=examples)(given(shapes())(test))))
+
+    return decorate
+
+
+@every_case(examples=10)
+def test_matmul_equals_the_dense_matrix_times_v(make_problem, engine, kind, shape):
+    problem = make_problem(engine, kind, **shape)
+    v = problem.random(shape["n"], shape["p"])
+    expected = problem.exact_with_noise @ v.double().numpy()
+    np.testing.assert_allclose(problem.operator.matmul(v), expected, rtol=0, atol=problem.allowed(v))
+
+
+@every_case(examples=10)
+def test_columns_matmul_equals_the_dense_columns_times_u_and_subtracting_them_undoes_it(
+    make_problem, engine, kind, shape
+):
+    problem = make_problem(engine, kind, **shape)
+    rows, indices = some_rows(problem, shape["as_slice"])
+    u = problem.random(len(indices), shape["p"])
+    expected = problem.exact_with_noise[:, indices] @ u.double().numpy()
+    np.testing.assert_allclose(problem.operator.columns_matmul(rows, u), expected, rtol=0, atol=problem.allowed(u))
+    r = problem.random(shape["n"], shape["p"])
+    expected = r.double().numpy() - expected
+    problem.operator.subtract_columns_(r, rows, u)
+    np.testing.assert_allclose(r, expected, rtol=0, atol=problem.allowed(u) + 8 * torch.finfo(r.dtype).eps)
+
+
+@every_case(examples=10)
+def test_block_and_columns_are_the_parts_of_the_dense_matrix(make_problem, engine, kind, shape):
+    problem = make_problem(engine, kind, **shape)
+    rows, indices = some_rows(problem, shape["as_slice"])
+    block, columns = problem.operator.block(rows), problem.operator.columns(rows)
+    allowed = problem.allowed()
+    np.testing.assert_allclose(block, problem.exact_with_noise[np.ix_(indices, indices)], rtol=0, atol=allowed)
+    np.testing.assert_allclose(columns, problem.exact[:, indices], rtol=0, atol=allowed)
+
+
+@every_case(examples=6)
+def test_cross_matmul_equals_the_dense_cross_kernel_times_v_without_noise(
+    make_problem, exact_kernel, engine, kind, shape
+):
+    problem = make_problem(engine, kind, **shape)
+    z = torch.cat([problem.random(5, shape["d"]), problem.x[:3]])  # test points may be training points too
+    v = problem.random(shape["n"], shape["p"])
+    expected = exact_kernel(problem.kernel, z, problem.x) @ v.double().numpy()
+    allowed = problem.allowed(v) * (1 + float(problem.kernel.scale(z).norm(dim=1).max()))
+    np.testing.assert_allclose(problem.operator.cross_matmul(z, v), expected, rtol=0, atol=allowed)
+
+
+@every_case(examples=5)
+def test_a_reordered_operator_is_the_permuted_matrix_on_the_same_engine(make_problem, engine, kind, shape):
+    problem = make_problem(engine, kind, **shape)
+    order = problem.rng.permutation(shape["n"])
+    reordered = problem.operator.reordered(torch.tensor(order))
+    assert reordered.engine == problem.operator.engine and torch.equal(reordered.x, problem.x[order])
+    everything = slice(0, shape["n"])
+    permuted = problem.exact_with_noise[np.ix_(order, order)]
+    np.testing.assert_allclose(reordered.block(everything), permuted, rtol=0, atol=problem.allowed())
+    np.testing.assert_allclose(reordered.matmul(torch.eye(shape["n"], dtype=shape["dtype"])), permuted, rtol=0,
+                               atol=problem.allowed() * (1 + NOISE) + 1e-5 * (shape["dtype"] == torch.float32))  # fmt: skip
+
+
+@EVERY_ENGINE
+@EVERY_KERNEL
+def test_the_diagonal_is_outputscale_plus_noise_as_in_a_block(make_problem, engine, kind):
+    problem = make_problem(engine, kind, n=20, d=6, ard=True, dtype=torch.float32, duplicates=True)
+    diagonal = problem.operator.diagonal()
+    np.testing.assert_allclose(diagonal, np.diag(problem.exact_with_noise), rtol=1e-6)
+    assert torch.equal(problem.operator.block(slice(0, 20)).diagonal(), diagonal)
+
+
+@EVERY_ENGINE
+@EVERY_KERNEL
+def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
+    problem = make_problem(engine, kind, n=300, d=3, ard=False, dtype=torch.float32, duplicates=True)
+    block = problem.operator.block(torch.arange(0, 300, 2))
+    # the product form of a tile may round its two halves differently; d = 3 takes differences
+    assert torch.equal(block, block.T)
+    assert torch.linalg.cholesky(block).isfinite().all()
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("d", [3, 7])
+def test_arguments_need_not_be_contiguous(make_problem, engine, d):
+    wide = torch.rand(30, 2 * d, generator=torch.Generator().manual_seed(0))
+    kernel = Matern52(0.6, 1.3)
+    strided = ENGINES[engine](wide[:, ::2], kernel, NOISE)
+    plain = ENGINES[engine](wide[:, ::2].clone(memory_format=torch.contiguous_format), kernel, NOISE)
+    v = torch.rand(4, 30, generator=torch.Generator().manual_seed(1)).T
+    z = torch.rand(d, 6, generator=torch.Generator().manual_seed(2)).T
+    torch.testing.assert_close(strided.matmul(v), plain.matmul(v.contiguous()))
+    torch.testing.assert_close(strided.cross_matmul(z, v), plain.cross_matmul(z.contiguous(), v.contiguous()))
+    rows = torch.arange(30)[5:25:3]
+    r, u = torch.zeros(4, 30).T, v[rows]
+    strided.subtract_columns_(r, rows, u)
+    torch.testing.assert_close(r, -plain.columns_matmul(rows, u.contiguous()))
+
+
+@EVERY_ENGINE
+def test_block_and_columns_can_be_overwritten_without_harm(make_problem, engine):
+    problem = make_problem(engine, Matern52, n=12, d=2, ard=False, dtype=torch.float64)
+    for rows in (slice(0, 12), torch.arange(12)):
+        problem.operator.block(rows).zero_()
+        problem.operator.columns(rows).zero_()
+    np.testing.assert_allclose(problem.operator.block(slice(0, 12)), problem.exact_with_noise, atol=1e-13)
+
+
+@EVERY_ENGINE
+def test_arguments_are_left_as_they_were(make_problem, engine):
+    problem = make_problem(engine, Matern32, n=40, d=3, ard=False, dtype=torch.float32)
+    v, u, x = problem.random(40, 2), problem.random(4, 2), problem.x.clone()
+    kept = v.clone(), u.clone()
+    problem.operator.matmul(v)
+    problem.operator.cross_matmul(problem.x, v)
+    problem.operator.columns_matmul(slice(3, 7), u)
+    assert torch.equal(v, kept[0]) and torch.equal(u, kept[1]) and torch.equal(problem.operator.x, x)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda op: op.matmul(torch.ones(50, 2, dtype=torch.float64)),
+        lambda op: op.matmul(torch.ones(49, 2)),
+        lambda op: op.matmul(torch.ones(51, 2)),
+        lambda op: op.subtract_columns_(torch.zeros(50, 3), slice(0, 5), torch.ones(5, 2)),
+        lambda op: op.cross_matmul(torch.zeros(4, 3), torch.ones(60, 2)),
+        lambda op: op.cross_matmul(torch.zeros(4, 3), torch.ones(50, 2, dtype=torch.float64)),
+        lambda op: op.cross_matmul(torch.zeros(4, 2), torch.ones(50, 2)),
+    ],
+    ids=["dtype", "too few rows", "too many rows", "other width", "cross rows", "cross dtype", "cross inputs"],
+)
+def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of_bounds(make_problem, engine, call):
+    problem = make_problem(engine, Matern52, n=50, d=3, ard=False, dtype=torch.float32)
+    with pytest.raises((ValueError, RuntimeError)):
+        call(problem.operator)
+
+
+@pytest.mark.parametrize(("n", "name"), [(4_000, "dense"), (4_001, "tiled")])
+def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
+    operator = KernelSystem(torch.linspace(0, 1, n), torch.ones(n), Matern52(0.2), 0.1, device="cpu").operator
+    assert operator.name == name
+    assert operator.engine.startswith({"dense": "stored matrix", "tiled": "in-place torch tiles"}[name])
+
+
+def test_the_tiled_engine_changes_in_prepare_only_and_names_itself():
+    x = torch.rand(10, 6, generator=torch.Generator().manual_seed(0))
+    operator = TiledOperator(x, Matern52(1.0), 0.1)
+    assert operator.engine == "in-place torch tiles, matrix-product distances"
+    operator.matmul(torch.ones(10, 1))
+    assert operator.engine.startswith("in-place")
+    assert _compiled(x, Matern52(1.0), 0.1).engine == "compiled C++ tiles, direct differences"
+
+
+def test_a_settled_operator_stays_with_its_engine():
+    operator = TiledOperator(torch.rand(10, 2), Matern52(1.0), 0.1, compiled=False)
+    for change in (lambda: operator.settle(1e12), operator.prepare):
+        change()
+        assert operator.engine.startswith("in-place")
+
+
+@pytest.mark.parametrize(
+    ("kind", "d", "lengthscale", "direct"),
+    [("rbf", 4, 1.0, True), ("rbf", 5, 1.0, False), ("matern12", 5, 1.0, True), ("rbf", 5, 1e-3, True)],
+    ids=["few inputs", "many inputs", "a kink at zero", "many lengthscales across"],
+)
+def test_direct_differences_are_taken_where_the_product_form_would_cost_accuracy(kind, d, lengthscale, direct):
+    x = torch.rand(50, d, generator=torch.Generator().manual_seed(0))
+    engine = TiledOperator(x, KERNELS[kind](lengthscale), 0.1, compiled=False).engine
+    assert engine.endswith("direct differences" if direct else "matrix-product distances")
+
+
+def test_an_unknown_operator_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="operator must be auto, dense, tiled, keops, got 'sparse'"):
+        make_operator("sparse", torch.zeros(3, 1), Matern52(), 0.1)
+
+
+@EVERY_ENGINE
+def test_counting_adds_up_the_entries_asked_for_and_changes_no_number(make_problem, engine):
+    problem = make_problem(engine, Matern52, n=30, d=2, ard=False, dtype=torch.float64)
+    plain, counting = problem.operator, CountingOperator(problem.operator)
+    v, rows = problem.random(30, 2), torch.tensor([4, 1, 9])
+    assert counting.work == 0
+    assert torch.equal(counting.matmul(v), plain.matmul(v)) and counting.entries == 900
+    assert torch.equal(counting.block(rows), plain.block(rows)) and counting.entries == 909
+    assert torch.equal(counting.columns(slice(2, 6)), plain.columns(slice(2, 6))) and counting.entries == 1029
+    r, expected = v.clone(), v.clone()
+    counting.subtract_columns_(r, rows, v[:3])
+    plain.subtract_columns_(expected, rows, v[:3])
+    assert torch.equal(r, expected) and counting.entries == 1119
+    assert counting.work == 1119 / 900

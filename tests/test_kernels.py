@@ -1,0 +1,120 @@
+import math
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apviz import RBF, Matern12, Matern32, Matern52
+from apviz.kernels import KERNELS, kernel_named
+
+EVERY_KERNEL = pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
+
+
+def gpytorch_kernel(kernel, d):
+    smoothness = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
+    ard = d if isinstance(kernel.lengthscale, tuple) else None
+    if kernel.name == "rbf":
+        base = gpytorch.kernels.RBFKernel(ard_num_dims=ard)
+    else:
+        base = gpytorch.kernels.MaternKernel(nu=smoothness[kernel.name], ard_num_dims=ard)
+    theirs = gpytorch.kernels.ScaleKernel(base).double()
+    theirs.base_kernel.lengthscale = torch.as_tensor(kernel.lengthscale, dtype=torch.float64)
+    theirs.outputscale = torch.tensor(kernel.outputscale, dtype=torch.float64)
+    return theirs
+
+
+@EVERY_KERNEL
+@pytest.mark.parametrize("lengthscale", [0.7, (0.2, 0.5, 3.0)], ids=["one", "ard"])
+def test_kernel_equals_gpytorchs(kind, lengthscale):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(40, 3, generator=generator, dtype=torch.float64)
+    z = torch.rand(15, 3, generator=generator, dtype=torch.float64)
+    kernel = kind(lengthscale, outputscale=1.7)
+    theirs = gpytorch_kernel(kernel, 3)
+    # GPyTorch's distances are rounded sqrt(1e-15)-close at zero distance
+    torch.testing.assert_close(kernel(x, z), theirs(x, z).to_dense().detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(kernel(x), theirs(x).to_dense().detach(), rtol=1e-6, atol=1e-6)
+
+
+@EVERY_KERNEL
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(1, 30), m=st.integers(1, 30), d=st.integers(1, 40), ard=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64]), outputscale=st.floats(1e-3, 1e3), seed=st.integers(0, 2**31),
+)  # fmt: skip
+def test_kernel_equals_the_textbook_formula(exact_kernel, kind, n, m, d, ard, dtype, outputscale, seed):
+    rng = np.random.default_rng(seed)
+    x = torch.tensor(rng.uniform(-1, 1, (n, d)), dtype=dtype)
+    z = torch.tensor(rng.uniform(-1, 1, (m, d)), dtype=dtype)
+    kernel = kind(rng.uniform(0.05, 3.0, d if ard else 1).tolist(), outputscale)
+    # scaling rounds each input by eps, so r by eps times the largest norm ρ; |dk/dr| ≤ 2 for these kernels
+    radius = math.sqrt(d) / np.min(kernel.lengthscale)
+    allowed = torch.finfo(dtype).eps * (16 + 4 * radius) * outputscale
+    np.testing.assert_allclose(kernel(x, z), exact_kernel(kernel, x, z), rtol=0, atol=allowed)
+
+
+@EVERY_KERNEL
+def test_points_from_touching_to_a_billion_lengthscales_apart_stay_finite_and_decay(kind):
+    gaps = torch.tensor([0.0, 1e-30, 1e-12, 1e-6, 1.0, 1e2, 1e6, 1e9])[:, None]
+    k = kind(1.0)(gaps, torch.zeros(1, 1))[:, 0]
+    assert k.isfinite().all()
+    assert k[0] == 1 and (k[1:] <= k[:-1]).all() and k[-1] < 1e-6
+
+
+@EVERY_KERNEL
+def test_correlation_is_one_at_distance_zero_for_duplicate_points(kind):
+    x = torch.rand(1, 5, generator=torch.Generator().manual_seed(1)).repeat(4, 1)
+    assert torch.equal(kind(0.01, outputscale=2.5)(x), torch.full((4, 4), 2.5))
+
+
+@EVERY_KERNEL
+def test_calling_a_kernel_leaves_its_inputs_as_they_were(kind):
+    x = torch.rand(6, 2, generator=torch.Generator().manual_seed(2))
+    before = x.clone()
+    kind(1.0)(x, x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    "given_as", [(0.2, 0.5), [0.2, 0.5], torch.tensor([0.2, 0.5], dtype=torch.float64), np.array([0.2, 0.5])]
+)
+def test_lengthscales_are_kept_as_numbers_however_they_are_given(given_as):
+    assert Matern32(given_as) == Matern32((0.2, 0.5))
+    assert Matern32(given_as).lengthscale == (0.2, 0.5)
+
+
+def test_one_lengthscale_in_a_sequence_serves_any_number_of_inputs():
+    assert RBF([0.3]) == RBF(0.3)
+    assert RBF(torch.tensor([[0.5]])).lengthscale == 0.5
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, (0.1, 0.0), (0.1, math.nan)])
+def test_a_lengthscale_that_is_not_finite_and_positive_is_refused(bad):
+    worst = bad[1] if isinstance(bad, tuple) else bad
+    with pytest.raises(ValueError, match=f"lengthscale must be finite and positive, got {worst!r}"):
+        Matern52(bad)
+
+
+def test_an_empty_lengthscale_is_refused():
+    with pytest.raises(ValueError, match="lengthscale"):
+        Matern52([])
+
+
+@pytest.mark.parametrize("bad", [0.0, -2.0, math.nan, math.inf])
+def test_an_outputscale_that_is_not_finite_and_positive_is_refused(bad):
+    with pytest.raises(ValueError, match=f"outputscale must be finite and positive, got {bad!r}"):
+        Matern12(0.1, bad)
+
+
+def test_a_wrong_number_of_lengthscales_is_named_with_the_number_of_inputs():
+    with pytest.raises(ValueError, match="3 lengthscales were given for inputs with 2 columns"):
+        RBF((0.1, 0.2, 0.3))(torch.zeros(4, 2))
+
+
+def test_kernels_are_found_by_name_and_an_unknown_name_lists_them():
+    assert kernel_named("matern32", 0.2, 1.5) == Matern32(0.2, 1.5)
+    with pytest.raises(ValueError, match="one of matern12, matern32, matern52, rbf, got 'periodic'"):
+        kernel_named("periodic", 0.2, 1.0)
