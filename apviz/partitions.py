@@ -143,11 +143,13 @@ def partitioner_named(name: str | Partitioner) -> Partitioner:
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str) and callable(name):
         return name
     if name not in PARTITIONS:
-        raise ValueError(f"partition must be one of {', '.join(PARTITIONS)}, or an object, got {name!r}")
-    return PARTITIONS[name]
+        raise ValueError(
+            f"partition must be one of {', '.join(PARTITIONS)}, or a partitioner of apviz.partitions, got {name!r}"
+        )
+    return PARTITIONS[str(name)]
 
 
 def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float) -> Partition:

@@ -119,8 +119,8 @@ def rule_named(name: str | Rule) -> Rule:
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str) and hasattr(name, "begin"):
         return name
     if name not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, or an object, got {name!r}")
-    return RULES[name]
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, or a rule of apviz.rules, got {name!r}")
+    return RULES[str(name)]

@@ -61,7 +61,7 @@ def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -
     # a block that was just projected onto holds rounding noise, which would take most of the colours
     largest = [np.max(scale, axis=0, initial=-np.inf, where=np.isfinite(scale)) for scale in scales]
     title = "norm ‖R<sub>I</sub>‖ of the residual on the block"
-    add_color_bar(figure, scales, title, floor=np.concatenate(largest).min() - 1)
+    add_color_bar(figure, scales, title, theme, floor=np.concatenate(largest).min() - 1)
     return finish(figure, several, colors, "Residual on each block, after each epoch", "block_norms", notes)
 
 

@@ -67,7 +67,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
     blocks = {run["block"].sizes["block"] for run in several}
     epoch = f" ({blocks.pop()} updates = 1 epoch)" if len(blocks) == 1 else ""
     figure.update_xaxes(title_text=f"update{epoch}", row=len(several))
-    add_color_bar(figure, scales, "energy removed by the update (decrease of h)")
+    add_color_bar(figure, scales, "energy removed by the update (decrease of h)", theme)
     return finish(figure, several, colors, "Which block is projected onto, and when", "block_timeline", notes)
 
 

@@ -65,7 +65,7 @@ def run_names(traces: Sequence[Trace]) -> list[str]:
 
 def legend_entry(name: str, trace: Trace) -> str:
     """The name of a run and how it ended, on two lines where one would not fit a phone."""
-    separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 10 else " — "
+    separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 12 else " — "
     return f"{name}{separator}{outcome(trace)}"
 
 

@@ -10,13 +10,10 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.plots.curves import positive
-from apviz.plots.style import CAPTION_SIZE
+from apviz.plots.style import CAPTION_SIZE, ThemeName, sequential_colors
 
-#: perceptually even, and readable without red-green vision
-COLORSCALE: Final = "Viridis"
-
-#: pixels of the name of a panel, which stands between it and the bar
-PANEL_NAME: Final = 30
+#: pixels of the name of a panel, up to two lines between it and the bar
+PANEL_NAME: Final = 48
 
 #: powers of ten shown below the largest value; rounding noise further down would take all the colours
 DECADES: Final = 8.0
@@ -28,7 +25,11 @@ def logarithm(values: Any) -> NDArray[np.float64]:
 
 
 def add_color_bar(
-    figure: go.Figure, logarithms: list[NDArray[np.float64]], title: str, floor: float = -math.inf
+    figure: go.Figure,
+    logarithms: list[NDArray[np.float64]],
+    title: str,
+    theme: ThemeName,
+    floor: float = -math.inf,
 ) -> None:
     """A colour axis for `logarithms`, its bar above the chart, labelled by the values themselves.
 
@@ -54,7 +55,7 @@ def add_color_bar(
     axis = {
         "cmin": low,
         "cmax": high,
-        "colorscale": COLORSCALE,
+        "colorscale": sequential_colors(16, theme),
         "colorbar": {
             "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
             "orientation": "h",

@@ -156,7 +156,7 @@ class Curves:
         self._choices.append({unit: [None] for unit in VARIABLES})
 
     def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1, columns: int = 1) -> None:
-        """A log y axis with a line at each tolerance, labelled at powers of ten where the curves span some."""
+        """A log y axis with a line at each tolerance, labelled at powers of ten where it spans some."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
             tolerance_line(self.figure, tol, self.theme, row, columns)

@@ -18,8 +18,8 @@ from plotly.colors import sample_colorscale
 ThemeName = Literal["light", "dark"]
 
 FONT: Final = "Open Sans, Segoe UI, Helvetica, Arial, sans-serif"
-TITLE_SIZE: Final = 18
-TEXT_SIZE: Final = 14
+TITLE_SIZE: Final = 19
+TEXT_SIZE: Final = 15
 CAPTION_SIZE: Final = 13
 
 #: the dash of a bound

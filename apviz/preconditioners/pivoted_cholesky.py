@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.base import require
+from apviz.solvers.base import require_whole
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PivotedCholesky:
     rank: int = 500
 
     def __post_init__(self) -> None:
-        require(self.rank >= 1, "rank", self.rank, "at least 1 (no preconditioner: preconditioner=None)")
+        require_whole("rank", self.rank, 1)
 
     @property
     def label(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,15 @@ from torch import Tensor
 
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named
-from apviz.solvers.base import Run, Solver, StopReason, frobenius_inner, require
+from apviz.solvers.base import (
+    Run,
+    Solver,
+    StopReason,
+    frobenius_inner,
+    require_number,
+    require_tolerance,
+    require_whole,
+)
 from apviz.solvers.factors import BlockFactors
 
 
@@ -45,15 +52,12 @@ class AlternatingProjection(Solver):
     name: ClassVar[str] = "AlternatingProjection"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.block_size, int) and self.block_size >= 1
-        require(whole, "block_size", self.block_size, "a whole number of rows, at least 1")
-        require(
-            0 <= self.overlap < math.inf, "overlap", self.overlap, "a finite fraction of a block's rows, at least 0"
-        )
-        require(0 < self.tol < math.inf, "tol", self.tol, "a positive relative residual, such as 0.01")
-        require(self.max_epochs >= 1, "max_epochs", self.max_epochs, "at least 1")
-        require(0 <= self.min_epochs <= self.max_epochs, "min_epochs", self.min_epochs, "between 0 and max_epochs")
-        require(self.check_every >= 1, "check_every", self.check_every, "at least 1 epoch")
+        require_whole("block_size", self.block_size, 1)
+        require_number("overlap", self.overlap, 0, "a finite fraction of a block's rows, at least 0")
+        require_tolerance(self.tol)
+        require_whole("max_epochs", self.max_epochs, 1)
+        require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
+        require_whole("check_every", self.check_every, 1)
         rule_named(self.rule)
         partitioner_named(self.partition)
 

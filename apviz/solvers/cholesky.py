@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from apviz.solvers.base import Run, Solver, StopReason, frobenius_inner
+from apviz.solvers.base import Run, Solver, StopReason, frobenius_inner, require_tolerance
 from apviz.solvers.factors import cholesky_with_jitter
 
 
@@ -29,6 +30,9 @@ class Cholesky(Solver):
     tol: float = 1e-2
     name: ClassVar[str] = "Cholesky"
 
+    def __post_init__(self) -> None:
+        require_tolerance(self.tol)
+
     @property
     def label(self) -> str:
         return "Cholesky"
@@ -43,7 +47,11 @@ class Cholesky(Solver):
             )
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, system.n)), "the matrix")
         if jitter:
-            run.stop_message = f"converged with a jitter of {jitter:.1e} on the diagonal"
+            warnings.warn(
+                f"the matrix needed a jitter of {jitter:.1e} on its diagonal to be factored; float64 or more noise "
+                "avoids it",
+                stacklevel=2,
+            )
         w = torch.zeros_like(system.b) if run.initial_weights is None else run.initial_weights.clone()
         r = system.b.clone() if run.initial_weights is None else system.b - operator.matmul(w)
         run.start(lambda: w, r, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.base import Run, Solver, StopReason, require
+from apviz.solvers.base import Run, Solver, StopReason, require_tolerance, require_whole
 
 
 class Preconditioner(Protocol):
@@ -55,11 +54,10 @@ class ConjugateGradient(Solver):
     name: ClassVar[str] = "ConjugateGradient"
 
     def __post_init__(self) -> None:
-        require(0 < self.tol < math.inf, "tol", self.tol, "a positive relative residual, such as 0.01")
-        require(self.max_iterations >= 1, "max_iterations", self.max_iterations, "at least 1")
-        fits = 0 <= self.min_iterations <= self.max_iterations
-        require(fits, "min_iterations", self.min_iterations, "between 0 and max_iterations")
-        require(self.check_every >= 1, "check_every", self.check_every, "at least 1 iteration")
+        require_tolerance(self.tol)
+        require_whole("max_iterations", self.max_iterations, 1)
+        require_whole("min_iterations", self.min_iterations, 0, self.max_iterations)
+        require_whole("check_every", self.check_every, 1)
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from apviz.solvers.base import Epoch, Hook, Run, Solution
+from apviz.solvers.base import Epoch, Hook, Run, Solution, require_whole
 
 
 class ProgressHook(Hook):
@@ -145,6 +145,7 @@ class PredictionHook(Hook):
             raise ValueError(
                 f"test_x must be (m, d) and test_y (m,), got {tuple(test_x.shape)} and {tuple(test_y.shape)}"
             )
+        require_whole("every", every, 1)
         self.test_x, self.test_y, self.mean, self.every = test_x, test_y, mean, every
 
     def on_start(self, run: Run) -> None:

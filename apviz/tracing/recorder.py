@@ -56,6 +56,7 @@ class Recorder(Hook):
         self.path = None if path is None else Path(path)
         self.spectrum, self.rows, self.snapshots = spectrum, rows, frozenset(snapshots)
         self._records: list[Record] = []
+        self._recording = False
 
     @property
     def traces(self) -> list[Trace]:
@@ -74,7 +75,11 @@ class Recorder(Hook):
         return self._records[-1].to_trace()
 
     def on_start(self, run: Run) -> None:
+        self._path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
+        if self._path is not None and self._path.exists():
+            raise FileExistsError(f"{self._path} exists; choose another path, for a trace is never overwritten")
         self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
+        self._recording = True
         self._flush_seconds, self._warned = 0.0, False
         self._store: TraceStore | None = None
         found = spectrum(run.system, run.factors or (), self.spectrum)
@@ -127,11 +132,13 @@ class Recorder(Hook):
 
     def on_stop(self, solution: Solution) -> None:
         record = self._records[-1]
+        self._recording = False
         record.attrs |= {
             "status": FINISHED,
             "stop_reason": str(solution.stop_reason),
             "stop_message": solution.stop_message,
-            "residual": solution.residual,
+            # JSON has no NaN
+            "residual": solution.residual if math.isfinite(solution.residual) else str(solution.residual),
             "epochs": solution.epochs,
             "work": solution.work,
             "seconds": solution.seconds,
@@ -139,8 +146,9 @@ class Recorder(Hook):
         self._flush(record)
 
     def on_abandon(self, error: BaseException) -> None:
-        if not self._records or self._records[-1].attrs["status"] == FINISHED:
+        if not self._recording:
             return
+        self._recording = False
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
         self._drain(record)
@@ -175,20 +183,18 @@ class Recorder(Hook):
         self._records[-1].put("snapshot", update=[number], residual=values[None])
 
     def _flush(self, record: Record) -> None:
-        if self.path is None:
+        if self._path is None:
             return
         started = time.perf_counter()
         try:
             if self._store is None:
-                self._store = TraceStore(_numbered(self.path, len(self._records)), record)
+                self._store = TraceStore(self._path, record)
             else:
                 self._store.flush()
-        except FileExistsError:
-            raise
         except OSError as error:
             if not self._warned:
                 warnings.warn(
-                    f"the trace could not be written to {self.path} ({error}); it is kept in memory, and every later "
+                    f"the trace could not be written to {self._path} ({error}); it is kept in memory, and every later "
                     "flush tries again: free some space, or save it elsewhere with recorder.trace.save(path)",
                     stacklevel=2,
                 )
@@ -270,11 +276,13 @@ def _put_spectrum(record: Record, found: Spectrum) -> None:
         eigenvalue = getattr(found, name)
         record.put("spectrum", **{name: eigenvalue.value})
         record.variable_attrs["spectrum", name] = {"how": eigenvalue.how, "is_estimate": eigenvalue.is_estimate}
-    record.group_attrs["spectrum"] = {
+    bounds = {
         "lambda_max_bound": found.lambda_max.bound,
         "lambda_min_bound": found.lambda_min.bound,
         "lambda_max_block_bound": found.lambda_max_block.bound,
     }
+    # a method without blocks has no λ′max, and JSON has no NaN
+    record.group_attrs["spectrum"] = {name: value for name, value in bounds.items() if math.isfinite(value)}
 
 
 def _put_rows(record: Record, run: Run) -> None:

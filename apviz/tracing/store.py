@@ -8,6 +8,7 @@ last complete flush.
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,13 @@ class TraceStore:
         # built beside its place and moved there whole: a half-made trace is never seen
         path.parent.mkdir(parents=True, exist_ok=True)
         making = path.with_name(f".{path.name}.{os.getpid()}")
-        self._root = zarr.create_group(str(making), zarr_format=3)
-        self.flush()
-        making.rename(path)
+        try:
+            self._root = zarr.create_group(str(making), zarr_format=3, overwrite=True)
+            self.flush()
+            making.rename(path)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
         self._root = zarr.open_group(str(path), mode="r+", use_consolidated=False)
 
     def flush(self) -> None:

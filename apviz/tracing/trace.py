@@ -107,6 +107,9 @@ class Trace:
         rule = str(self.attrs.get("rule", ""))
         if rule in ("gauss-southwell", "random"):
             kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
+            # by updates done, for a solve that was stopped inside an epoch
+            done = np.searchsorted(self["update"]["epoch_of_update"].values, epochs, side="right")
+            epochs = done / self["block"].sizes["block"]
             name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
             how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
             return theorem_1(epochs, kappa_prime), name, False, how
@@ -120,9 +123,8 @@ class Trace:
     def __repr__(self) -> str:
         a = self.attrs
         name = a["dataset"] or "unnamed data"
-        state = (
-            f"{self.outcome} after {a['epochs']} epochs, residual {a['residual']:.2e}" if self.finished else a["status"]
-        )
+        last = self["epoch"].isel(epoch=-1)
+        state = f"{self.outcome} after {int(last['epoch'])} epochs, residual {float(last['residual']):.2e}"
         return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"
 
 

@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_oracle import Watch, problem
 
 import apviz
 from apviz.rules import GaussSouthwell
@@ -47,24 +48,24 @@ greedy = st.builds(
 few = settings(max_examples=40, deadline=None)
 
 
-def watched(problem, solver, watch, **start):
-    seen = watch()
-    seen.solution = apviz.solve(problem.system, solver, hooks=[seen], **start)
+def watched(p, solver, **start):
+    seen = Watch()
+    seen.solution = apviz.solve(p.system, solver, hooks=[seen], **start)
     return seen
 
 
-def guess(problem, seed=1):
+def guess(p, seed=1):
     """Initial weights of the shape of b."""
-    b = problem.system.b
+    b = p.system.b
     w = torch.as_tensor(np.random.default_rng(seed).standard_normal(tuple(b.shape)))
-    return w[:, 0] if problem.system.single_column else w
+    return w[:, 0] if p.system.single_column else w
 
 
 @few
 @given(system=systems, solver=solvers, warm=st.booleans())
-def test_the_residual_is_b_minus_kw_after_every_update(problem, watch, system, solver, warm):
+def test_the_residual_is_b_minus_kw_after_every_update(system, solver, warm):
     p = problem(**system)
-    seen = watched(p, solver, watch, initial_weights=guess(p) if warm else None)
+    seen = watched(p, solver, initial_weights=guess(p) if warm else None)
     assert len(seen.W) == len(seen.updates) + 1 > 1
     for w, r in zip(seen.W, seen.R, strict=True):
         np.testing.assert_allclose(r, p.B - p.K @ w, atol=1e-10 * (1 + np.abs(w).max()))
@@ -72,11 +73,9 @@ def test_the_residual_is_b_minus_kw_after_every_update(problem, watch, system, s
 
 @few
 @given(system=systems, solver=solvers)
-def test_an_update_clears_the_residual_on_the_rows_it_solved_and_moves_only_their_weights(
-    problem, watch, system, solver
-):
+def test_an_update_clears_the_residual_on_the_rows_it_solved_and_moves_only_their_weights(system, solver):
     p = problem(**system)
-    seen = watched(p, solver, watch)
+    seen = watched(p, solver)
     for k, update in enumerate(seen.updates):
         rows = seen.solved_rows(update.block)
         others = np.setdiff1d(np.arange(len(p.B)), rows)
@@ -86,9 +85,9 @@ def test_an_update_clears_the_residual_on_the_rows_it_solved_and_moves_only_thei
 
 @few
 @given(system=systems, solver=solvers, warm=st.booleans())
-def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(problem, watch, system, solver, warm):
+def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(system, solver, warm):
     p = problem(**system)
-    seen = watched(p, solver, watch, initial_weights=guess(p) if warm else None)
+    seen = watched(p, solver, initial_weights=guess(p) if warm else None)
     energies = [p.h(w) for w in seen.W]
     scale = 1e-11 * max(1, *map(abs, energies))
     decreases = [float(u.energy_decrease) for u in seen.updates]
@@ -99,11 +98,11 @@ def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(pr
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
-def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(problem, watch, rule, overlap):
+def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(rule, overlap):
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-7, kernel="RBF", dtype=torch.float32)
     with pytest.warns(UserWarning, match="needed jitter"):
-        seen = watched(p, apviz.AlternatingProjection(20, rule, overlap=overlap, max_epochs=2), watch)
+        seen = watched(p, apviz.AlternatingProjection(20, rule, overlap=overlap, max_epochs=2))
     assert seen.run.factors.jitter.max() > 0
     for update, before, after in zip(seen.updates, seen.W, seen.W[1:], strict=False):
         # K as float32 rounds it, but summed in float64
@@ -116,25 +115,25 @@ def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(problem, watc
 
 @few
 @given(system=systems, solver=solvers)
-def test_the_error_in_the_k_norm_never_rises(problem, watch, system, solver):
+def test_the_error_in_the_k_norm_never_rises(system, solver):
     p = problem(**system)
-    errors = np.array([p.squared_error(w) for w in watched(p, solver, watch).W])
+    errors = np.array([p.squared_error(w) for w in watched(p, solver).W])
     assert (np.diff(errors) <= 1e-11 * errors[0]).all()
 
 
-def test_the_euclidean_residual_may_rise(problem, watch):
+def test_the_euclidean_residual_may_rise():
     # solving row 1 exactly moves the residual of its two neighbours from 0 to more than it removes
     p = problem(x=np.array([[0.0], [0.01], [0.02]]), b=np.array([0.0, 1.0, 0.0]), noise=0.01, kernel="RBF")
-    seen = watched(p, apviz.AlternatingProjection(1, tol=NEVER, max_epochs=1), watch)
+    seen = watched(p, apviz.AlternatingProjection(1, tol=NEVER, max_epochs=1))
     assert np.linalg.norm(seen.R[1]) > 1.3 * np.linalg.norm(seen.R[0])
     assert p.squared_error(seen.W[1]) < p.squared_error(seen.W[0])
 
 
 @few
 @given(system=systems, solver=greedy)
-def test_theorem_1_holds_at_every_epoch_of_gauss_southwell(problem, watch, system, solver):
+def test_theorem_1_holds_at_every_epoch_of_gauss_southwell(system, solver):
     p = problem(**system)
-    seen = watched(p, solver, watch)
+    seen = watched(p, solver)
     blocks = [seen.solved_rows(j) for j in range(len(seen.run.partition))]
     largest = max(scipy.linalg.eigvalsh(p.K[np.ix_(rows, rows)])[-1] for rows in blocks)
     kappa_prime = largest / scipy.linalg.eigvalsh(p.K)[0]
@@ -145,9 +144,9 @@ def test_theorem_1_holds_at_every_epoch_of_gauss_southwell(problem, watch, syste
 
 @few
 @given(system=systems, solver=greedy)
-def test_every_gauss_southwell_update_decreases_h_by_what_the_proof_guarantees(problem, watch, system, solver):
+def test_every_gauss_southwell_update_decreases_h_by_what_the_proof_guarantees(system, solver):
     p = problem(**system)
-    seen, recorder = watch(), apviz.Recorder()
+    seen, recorder = Watch(), apviz.Recorder()
     apviz.solve(p.system, solver, hooks=[seen, recorder])
     blocks = [seen.solved_rows(j) for j in range(len(seen.run.partition))]
     largest = max(scipy.linalg.eigvalsh(p.K[np.ix_(rows, rows)])[-1] for rows in blocks)
@@ -190,9 +189,9 @@ def block_gauss_seidel(K, B, block_size, epochs):
 
 @few
 @given(system=systems, block_size=st.integers(1, 40))
-def test_cyclic_updates_are_those_of_block_gauss_seidel(problem, watch, system, block_size):
+def test_cyclic_updates_are_those_of_block_gauss_seidel(system, block_size):
     p = problem(**system)
-    seen = watched(p, apviz.AlternatingProjection(block_size, "cyclic", tol=NEVER, max_epochs=3), watch)
+    seen = watched(p, apviz.AlternatingProjection(block_size, "cyclic", tol=NEVER, max_epochs=3))
     expected = block_gauss_seidel(p.K, p.B, block_size, 3)
     for w, textbook in zip(seen.W[1:], expected, strict=False):
         np.testing.assert_allclose(w, textbook, atol=1e-9 * (1 + np.abs(textbook).max()))
@@ -200,20 +199,18 @@ def test_cyclic_updates_are_those_of_block_gauss_seidel(problem, watch, system, 
 
 @few
 @given(system=systems, block_size=st.integers(1, 40))
-def test_gauss_southwell_projects_onto_the_block_with_the_largest_residual_short_or_not(
-    problem, watch, system, block_size
-):
+def test_gauss_southwell_projects_onto_the_block_with_the_largest_residual_short_or_not(system, block_size):
     p = problem(**system)
     largest = lambda number, R, blocks: int(np.argmax([np.sum(R[I] ** 2) for I in blocks]))  # noqa: E731, E741
     # one epoch: later the residuals of solved systems are rounding errors, whose largest is anybody's
-    seen = watched(p, apviz.AlternatingProjection(block_size, tol=NEVER, max_epochs=1), watch)
+    seen = watched(p, apviz.AlternatingProjection(block_size, tol=NEVER, max_epochs=1))
     for w, expected in zip(seen.W[1:], algorithm_1(p.K, p.B, block_size, 1, largest), strict=True):
         np.testing.assert_allclose(w, expected, atol=1e-9 * (1 + np.abs(expected).max()))
 
 
 @pytest.mark.parametrize(("n", "block_size"), [(30, 10), (31, 10), (39, 10), (23, 4), (5, 2)])
 @pytest.mark.parametrize("rhs", [1, 4])
-def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementation(problem, n, block_size, rhs):
+def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementation(n, block_size, rhs):
     p = problem(n=n, rhs=rhs, noise=0.02, lengthscale=1.0)
     full = n // block_size
 
@@ -231,7 +228,7 @@ def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementati
     np.testing.assert_allclose(recorder.trace["epoch"]["residual"].values[1:], expected, rtol=1e-8)
 
 
-def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_short(problem):
+def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_short():
     p = problem(n=31, lengthscale=1.0)
     one = {"block_size": 10, "tol": NEVER, "max_epochs": 1}
     paper = apviz.solve(p.system, apviz.AlternatingProjection(**one))
@@ -241,24 +238,24 @@ def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_sh
 
 @few
 @given(system=systems, more=st.integers(0, 5), rule=st.sampled_from(RULES), partition=st.sampled_from(PARTITIONS))
-def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(problem, watch, system, more, rule, partition):
+def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, rule, partition):
     p = problem(**system)
     solver = apviz.AlternatingProjection(system["n"] + more, rule, partition, overlap=0.5, tol=1e-9)
-    seen = watched(p, solver, watch)
+    seen = watched(p, solver)
     assert len(seen.updates) == 1 and seen.solution.converged
     np.testing.assert_allclose(seen.W[-1], p.W, atol=1e-9 * (1 + np.abs(p.W).max()))
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
-def test_weights_have_the_shape_b_was_given_in(problem, rule, shape):
+def test_weights_have_the_shape_b_was_given_in(rule, shape):
     p = problem(b=np.random.default_rng(0).standard_normal(shape))
     solution = apviz.solve(p.system, apviz.AlternatingProjection(7, rule, "kd-tree", tol=1e-8))
     assert solution.weights.shape == shape
     np.testing.assert_allclose(solution.weights.numpy().reshape(p.W.shape), p.W, atol=1e-6)
 
 
-def test_right_hand_sides_stored_column_by_column_are_solved_and_left_alone(problem):
+def test_right_hand_sides_stored_column_by_column_are_solved_and_left_alone():
     b = np.asfortranarray(np.random.default_rng(0).standard_normal((30, 3)))
     p = problem(b=b)
     kept = b.copy()
@@ -272,7 +269,7 @@ def test_right_hand_sides_stored_column_by_column_are_solved_and_left_alone(prob
     system=systems, block_size=st.integers(1, 40), partition=st.sampled_from(PARTITIONS),
     overlap=st.sampled_from((0.0, 0.7)), k=st.integers(1, 4),
 )  # fmt: skip
-def test_a_cyclic_solve_restarted_from_its_weights_continues_it(problem, system, block_size, partition, overlap, k):
+def test_a_cyclic_solve_restarted_from_its_weights_continues_it(system, block_size, partition, overlap, k):
     p = problem(**system)
 
     def epochs(count, start=None):
@@ -289,7 +286,7 @@ def test_a_cyclic_solve_restarted_from_its_weights_continues_it(problem, system,
 
 @pytest.mark.parametrize("rule", (*RULES, GaussSouthwell("end-of-epoch")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_same_seed_gives_the_same_trace_bit_for_bit(problem, rule, dtype):
+def test_the_same_seed_gives_the_same_trace_bit_for_bit(rule, dtype):
     p = problem(n=47, dtype=dtype)
     recorder = apviz.Recorder()
     for _ in range(2):
@@ -305,7 +302,7 @@ def test_the_same_seed_gives_the_same_trace_bit_for_bit(problem, rule, dtype):
 
 
 @pytest.mark.parametrize("kind", ["Random", "Shuffled"])
-def test_another_seed_gives_another_order_of_blocks(problem, kind):
+def test_another_seed_gives_another_order_of_blocks(kind):
     import apviz.rules
 
     recorder = apviz.Recorder()
@@ -316,7 +313,7 @@ def test_another_seed_gives_another_order_of_blocks(problem, kind):
     assert (first != second).any()
 
 
-def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not(problem):
+def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not():
     recorder = apviz.Recorder()
     for rule in ("shuffled", "random"):
         apviz.solve(problem().system, apviz.AlternatingProjection(3, rule, tol=NEVER, max_epochs=6), [recorder])
@@ -329,7 +326,7 @@ def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not(problem):
 # --- blocks without a Cholesky factor ------------------------------------------------------------------------------
 
 
-def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it(problem):
+def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it():
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-9, kernel="RBF", dtype=torch.float32)
     recorder = apviz.Recorder()
@@ -339,7 +336,7 @@ def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it(
     assert (jitter >= 1e-6).all() and (jitter <= 1.1e-3).all()
 
 
-def test_no_jitter_is_added_where_none_is_needed(problem):
+def test_no_jitter_is_added_where_none_is_needed():
     recorder = apviz.Recorder()
     apviz.solve(problem().system, apviz.AlternatingProjection(7, max_epochs=1), [recorder])
     np.testing.assert_array_equal(recorder.trace["block"]["jitter"].values, 0)
@@ -409,7 +406,7 @@ def test_a_setting_out_of_range_is_named_with_its_value_and_what_is_accepted(set
         apviz.AlternatingProjection(**{setting: value})
 
 
-def test_a_whole_number_of_numpy_is_a_whole_number(problem):
+def test_a_whole_number_of_numpy_is_a_whole_number():
     assert apviz.solve(problem().system, apviz.AlternatingProjection(np.int64(10))).converged
 
 

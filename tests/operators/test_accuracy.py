@@ -1,0 +1,91 @@
+"""Float32 keeps K positive definite at hyperparameters where near pairs are lost by a careless distance."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from apviz import RBF, Matern52, datasets
+from apviz.kernels import kernel_named
+from apviz.operators.dense import DenseOperator
+from apviz.operators.tiled import TiledOperator
+from apviz.partitions import KDTree
+
+EPS = torch.finfo(torch.float32).eps
+EVERY_ENGINE = pytest.mark.parametrize("engine", ["dense", "in-place", "compiled"])
+
+
+def road_like_points(n):
+    """Points along 30 smooth random curves in [-1, 1]³, with short steps, in random order, as in 3droad."""
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 1, n // 30)[:, None, None]
+    frequency, phase = rng.uniform(0.2, 1.5, (1, 30, 3)), rng.uniform(0, 2 * np.pi, (1, 30, 3))
+    curves = 0.9 * np.sin(2 * np.pi * frequency * t * 0.3 + phase) + 0.002 * rng.standard_normal((n // 30, 30, 3))
+    return torch.tensor(rng.permutation(curves.reshape(-1, 3)), dtype=torch.float32).clamp(-1, 1)
+
+
+def make(engine, x, kernel, noise):
+    if engine == "dense":
+        return DenseOperator(x, kernel, noise)
+    operator = TiledOperator(x, kernel, noise, compiled=None if engine == "compiled" else False)
+    operator.prepare()
+    if engine == "compiled" and not operator.engine.startswith("compiled"):
+        pytest.skip("no C++ compiler on this machine")
+    return operator
+
+
+def smallest_eigenvalue(k):
+    return scipy.linalg.eigvalsh((k + k.T) / 2, subset_by_index=[0, 0])[0]
+
+
+@pytest.fixture(scope="module")
+def road():
+    published = datasets.card("3droad").hyperparameters
+    return road_like_points(3000), kernel_named("matern52", published.lengthscale, published.outputscale), published.noise
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("order", ["random", "kd-tree"])
+def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(
+    exact_kernel, road, engine, order
+):
+    x, kernel, noise = road
+    if order == "kd-tree":
+        x = x[KDTree()(kernel.scale(x), 200, 0.0).order]
+    operator = make(engine, x, kernel, noise)
+    k = operator.columns(slice(0, len(x))).double().numpy()
+    # Rounding n² entries of a few neighbours each by eps moves an eigenvalue by some 1e-6; a distance that cancels
+    # moves it by 0.03. A hundredth of the noise lies far from both.
+    assert smallest_eigenvalue(k) > -0.01 * noise
+    # scaling rounds inputs by eps/2, hence r by eps·ρ; |dk/dr| ≤ 0.28 for Matérn-5/2 in r = √5‖(x−z)/ℓ‖
+    radius = float(np.linalg.norm(np.sqrt(5) * x.numpy() / np.array(kernel.lengthscale), axis=1).max())
+    allowed = EPS * (0.4 * radius + 8) * kernel.outputscale
+    np.testing.assert_allclose(k, exact_kernel(kernel, x), rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("engine", ["in-place", "compiled"])
+def test_products_with_k_see_the_same_positive_definite_matrix(road, engine):
+    x, kernel, noise = road
+    x = x[:1000]
+    operator = make(engine, x, kernel, noise)
+    assert smallest_eigenvalue(operator.matmul(torch.eye(1000)).double().numpy()) > 0.99 * noise
+
+
+@EVERY_ENGINE
+def test_inputs_beyond_three_do_not_bring_cancellation_back(road, engine):
+    x, kernel, noise = road
+    x = torch.cat([x[:1500], torch.linspace(-1, 1, 1500)[:, None].expand(-1, 3)], dim=1)
+    operator = make(engine, x, Matern52((*kernel.lengthscale, 2.0, 3.0, 4.0), kernel.outputscale), noise)
+    assert smallest_eigenvalue(operator.columns(slice(0, 1500)).double().numpy()) > -0.01 * noise
+
+
+@pytest.mark.parametrize("kind", [RBF, Matern52])
+def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with_a_wide_margin(kind):
+    # all points within a lengthscale: every pair is near, k has hardly any rank, and all errors add up
+    x = torch.rand(1500, 6, generator=torch.Generator().manual_seed(0)) - 0.5
+    kernel = kind(3.0)
+    radius = kernel.scale(x - x.mean(0)).square().sum(1).max().item()
+    noise = 1.05e4 * EPS * radius  # just above the noise at which direct differences take over
+    operator = TiledOperator(x, kernel, noise, compiled=False)
+    assert operator.engine.endswith("matrix-product distances")
+    assert smallest_eigenvalue(operator.columns(slice(0, 1500)).double().numpy()) > -0.1 * noise

@@ -1,0 +1,66 @@
+"""KeOps compiles a module per kernel, per number of inputs and per number of columns: d = 3, p = 2 throughout."""
+
+import pytest
+import torch
+
+from apviz import RBF, KernelSystem, Matern12, Matern32, Matern52
+
+pytest.importorskip("pykeops", reason="pykeops is not installed: apviz[keops]")
+
+slow = pytest.mark.slow
+KINDS = [RBF, *(pytest.param(kind, marks=slow) for kind in (Matern12, Matern32, Matern52))]
+
+
+@pytest.fixture
+def system():
+    def make(kind):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.rand(45, 3, generator=generator)
+        x[30:] = x[:15]  # duplicates: KeOps takes sqrt(0)
+        b = torch.rand(45, 2, generator=generator)
+        return KernelSystem(x, b, kind((0.3, 0.5, 2.0), 1.4), 0.1, operator="keops", device="cpu")
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keops_products_equal_the_dense_ones(exact_kernel, system, kind):
+    system = system(kind)
+    operator, b = system.operator, system.b
+    k = torch.tensor(exact_kernel(system.kernel, system.x))
+    noise = 0.1 * torch.eye(45, dtype=torch.float64)
+    rows = torch.tensor([3, 44, 17, 5])
+    close = {"rtol": 1e-5, "atol": 1e-4}
+    torch.testing.assert_close(operator.matmul(b).double(), (k + noise) @ b.double(), **close)
+    torch.testing.assert_close(operator.columns_matmul(rows, b[:4]).double(), (k + noise)[:, rows] @ b[:4].double(), **close)
+    torch.testing.assert_close(operator.block(rows).double(), (k + noise)[rows][:, rows], **close)
+    torch.testing.assert_close(operator.columns(slice(2, 7)).double(), k[:, 2:7], **close)
+    z = system.x[:4] + 0.05
+    expected = torch.tensor(exact_kernel(system.kernel, z, system.x)) @ b.double()
+    torch.testing.assert_close(operator.cross_matmul(z, b).double(), expected, **close)
+    order = torch.arange(44, -1, -1)
+    expected = (k + noise)[order][:, order] @ b.double()
+    torch.testing.assert_close(operator.reordered(order).matmul(b).double(), expected, **close)
+
+
+@slow
+def test_a_block_of_one_row_and_one_test_point_work_too(exact_kernel, system):
+    system = system(RBF)
+    k = torch.tensor(exact_kernel(system.kernel, system.x), dtype=torch.float32)
+    u = system.b[:1]
+    expected = k[:, 7:8] @ u
+    expected[7] += 0.1 * u[0]
+    torch.testing.assert_close(system.operator.columns_matmul(slice(7, 8), u), expected)
+    torch.testing.assert_close(system.operator.cross_matmul(system.x[7:8], system.b), k[7:8] @ system.b)
+
+
+def test_the_engine_names_keops_and_its_version(system):
+    import pykeops
+
+    operator = system(RBF).operator
+    assert operator.name == "keops" and operator.engine == f"KeOps {pykeops.__version__}"
+
+
+def test_keops_refuses_arguments_it_would_read_out_of_bounds(system):
+    with pytest.raises(ValueError, match=r"must be \(45, p\)"):
+        system(RBF).operator.matmul(torch.ones(44, 2))

@@ -1,0 +1,160 @@
+"""The compiled engine is optional: whatever goes wrong in building it, tiled operators still solve."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from apviz import Matern32
+from apviz.operators import native
+from apviz.operators.dense import DenseOperator
+from apviz.operators.tiled import TiledOperator
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="XDG_CACHE_HOME moves the cache on Linux only")
+
+SOLVE = """
+import warnings, torch, apviz
+x = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
+b = torch.rand(300, 2, generator=torch.Generator().manual_seed(1))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    systems = [apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, operator=name) for name in ("tiled", "tiled", "dense")]
+    for system in systems:
+        system.operator.prepare()
+    weights = [apviz.solve(system, apviz.AlternatingProjection(block_size=50, tol=1e-5)).weights for system in systems]
+    error = (systems[0].operator.matmul(b) - systems[2].operator.matmul(b)).abs().max().item()
+about_the_engine = [str(w.message) for w in caught if "compiled engine" in str(w.message)]
+print("ENGINE", systems[0].operator.engine)
+print("WARNINGS", len(about_the_engine), *about_the_engine)
+print("SAME", error < 1e-3 and (weights[0] - weights[2]).abs().max().item() < 1e-2)
+"""
+
+
+def start(cache: Path, **environment: str) -> subprocess.Popen:
+    kept = {name: value for name, value in os.environ.items() if name != "CXX"}
+    return subprocess.Popen([sys.executable, "-c", SOLVE], env={**kept, "XDG_CACHE_HOME": str(cache), **environment},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def report(process: subprocess.Popen) -> dict[str, str]:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return dict(line.split(" ", 1) for line in out.splitlines())
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """An empty cache and a forgotten engine; the folder the cache is in."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    native.library.cache_clear()
+    yield tmp_path
+    native.library.cache_clear()
+
+
+def prepared():
+    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    operators = [TiledOperator(x, Matern32(0.5), 0.1) for _ in range(2)]
+    for operator in operators:
+        operator.prepare()
+    v = torch.rand(60, 2, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(operators[0].matmul(v), DenseOperator(x, Matern32(0.5), 0.1).matmul(v))
+    return operators[1].engine
+
+
+def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(tmp_path):
+    empty = tmp_path / "nothing"
+    empty.mkdir()
+    told = report(start(tmp_path, PATH=str(empty), CXX=str(empty / "c++")))
+    assert told["ENGINE"].startswith("in-place torch tiles")
+    assert told["WARNINGS"].startswith("1 the compiled engine is not available")
+    assert "Install a C++ compiler" in told["WARNINGS"] and told["SAME"] == "True"
+
+
+def test_two_processes_that_build_at_the_same_time_both_run_compiled(tmp_path):
+    if not has_compiler():
+        pytest.skip("no C++ compiler on this machine")
+    for told in map(report, [start(tmp_path), start(tmp_path)]):
+        assert told["ENGINE"].startswith("compiled") and told["WARNINGS"] == "0" and told["SAME"] == "True"
+    built = [path.name for path in (tmp_path / "apviz" / "native").iterdir()]
+    assert len(built) == 1 and built[0].endswith(".so")  # nothing half-built is left
+
+
+def has_compiler():
+    try:
+        return bool(native.compiler())
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("cxx", "reason"),
+    [("/bin/false", "/bin/false failed"), ("no-such-compiler", "CXX='no-such-compiler'")],
+    ids=["broken", "absent"],
+)
+def test_a_compiler_that_does_not_work_is_named_in_one_warning_and_tiles_run_in_place(fresh, monkeypatch, cxx, reason):
+    monkeypatch.setenv("CXX", cxx)
+    with pytest.warns(UserWarning, match="the compiled engine is not available") as caught:
+        engine = prepared()
+    assert len(caught) == 1 and reason in str(caught[0].message)
+    assert engine.startswith("in-place torch tiles")
+    assert not native.is_built()
+
+
+def test_a_cache_that_cannot_be_written_is_named_in_a_warning_and_tiles_run_in_place(fresh, monkeypatch):
+    (fresh / "a-file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(fresh / "a-file"))
+    with pytest.warns(UserWarning, match=r"the compiled engine is not available .*a-file"):
+        assert prepared().startswith("in-place torch tiles")
+
+
+@pytest.mark.skipif(not has_compiler(), reason="no C++ compiler on this machine")
+class TestWithACompiler:
+    def test_a_damaged_library_is_built_again(self, fresh):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert native.library() is not None
+            (built,) = (fresh / "apviz" / "native").iterdir()
+            built.unlink()
+            built.write_bytes(b"half a library")
+            native.library.cache_clear()
+            assert prepared().startswith("compiled")
+
+    def test_cxx_may_carry_arguments(self, fresh, monkeypatch):
+        monkeypatch.setenv("CXX", f"{native.compiler()[0]} -DUNUSED=1")
+        assert prepared().startswith("compiled") and native.is_built()
+
+    def test_the_engine_is_built_at_prepare_and_found_again_without_a_compiler(self, fresh, monkeypatch):
+        assert not native.is_built()
+        assert prepared().startswith("compiled") and native.is_built()
+        native.library.cache_clear()
+        monkeypatch.setenv("CXX", "/bin/false")
+        assert prepared().startswith("compiled")
+
+    def test_a_short_solve_does_not_compile_and_a_long_one_does(self, fresh):
+        x = torch.rand(20, 2, generator=torch.Generator().manual_seed(0))
+        short, long = (TiledOperator(x, Matern32(0.5), 0.1) for _ in range(2))
+        short.settle(1e4, 1)
+        assert not native.is_built() and short.engine.startswith("in-place")
+        long.settle(1e12, 1)
+        assert native.is_built() and long.engine.startswith("compiled")
+        assert short.engine.startswith("in-place")  # a running solve keeps its engine
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_number_of_threads_changes_no_bit(threads):
+    if native.library() is None:
+        pytest.skip("no C++ compiler on this machine")
+    generator = torch.Generator().manual_seed(0)
+    x, v = torch.rand(1001, 3, generator=generator), torch.rand(1001, 5, generator=generator)
+    operator = TiledOperator(x, Matern32(0.5), 0.1, compiled=True)
+    before, expected = torch.get_num_threads(), operator.matmul(v)
+    try:
+        torch.set_num_threads(threads)
+        assert torch.equal(operator.matmul(v), expected)
+    finally:
+        torch.set_num_threads(before)
