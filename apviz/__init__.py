@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apviz import datasets
+from apviz import datasets, plots
 from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import (

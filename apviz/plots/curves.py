@@ -65,8 +65,11 @@ class Curves:
         values = np.asarray(values, dtype=float)
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
+        # the legend entry tells runs of one method apart; where it leaves the method out, the method comes instead
+        method = safe(trace.label)
+        head = "%{fullData.name}" if method in scatter["name"] else method
         hover = (
-            f"<b>{safe(trace.label)}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
+            f"<b>{head}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
             " · work %{customdata[1]:.6g} · %{customdata[2]:.4g} s<extra></extra>"
         )
         self.figure.add_scatter(

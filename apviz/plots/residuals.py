@@ -37,8 +37,9 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     checked = False
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
         color, entry = method_color(trace.label, theme), legend_entry(name, trace)
-        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry)
+        # checks first, so that the end of a run, which is one, is on top and answers to the pointer
         checked |= curves.add_checks(trace, color, entry)
+        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry)
     if checked:
         curves.add_key(
             "recomputed from B − KW",

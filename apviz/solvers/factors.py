@@ -13,8 +13,8 @@ from apviz.partitions import Partition
 
 # relative to the mean of the diagonal, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
-# blocks factored in one call hold at most this much beside the cache
-BATCH_BYTES = 256 * 2**20
+# blocks factored in one call hold at most this much beside the cache, or are one block
+BATCH_BYTES = 64 * 2**20
 
 
 class NotPositiveDefinite(ValueError):
@@ -53,7 +53,12 @@ class BlockFactors:
             )
 
     def _factor(self, operator: CountingOperator, blocks: range) -> list[Tensor]:
-        matrices = torch.stack([operator.block(self.partition.solved(j)) for j in blocks])
+        first = operator.block(self.partition.solved(blocks[0]))
+        matrices = first[None] if len(blocks) == 1 else first.new_empty(len(blocks), *first.shape)
+        for k, block in enumerate(blocks[1:], 1):
+            matrices[k] = operator.block(self.partition.solved(block))
+        if len(blocks) > 1:
+            matrices[0] = first
         factors, info = torch.linalg.cholesky_ex(matrices)
         for k in info.nonzero().flatten().tolist():
             factors[k], self.jitter[blocks[k]] = cholesky_with_jitter(matrices[k], f"block {blocks[k]}")
@@ -68,7 +73,9 @@ class BlockFactors:
 
     def solve(self, block: int, r: Tensor) -> Tensor:
         """U = K[I, I]⁻¹ r, for r: (|I|, l+1)."""
-        return torch.cholesky_solve(r, self._factors[block])
+        factor = self._factors[block]  # not torch.cholesky_solve, which copies the factor at every call
+        half = torch.linalg.solve_triangular(factor, r, upper=False)
+        return torch.linalg.solve_triangular(factor.mT, half, upper=True)
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str) -> tuple[Tensor, float]:

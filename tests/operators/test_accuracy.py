@@ -41,14 +41,16 @@ def smallest_eigenvalue(k):
 @pytest.fixture(scope="module")
 def road():
     published = datasets.card("3droad").hyperparameters
-    return road_like_points(3000), kernel_named("matern52", published.lengthscale, published.outputscale), published.noise
+    return (
+        road_like_points(3000),
+        kernel_named("matern52", published.lengthscale, published.outputscale),
+        published.noise,
+    )
 
 
 @EVERY_ENGINE
 @pytest.mark.parametrize("order", ["random", "kd-tree"])
-def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(
-    exact_kernel, road, engine, order
-):
+def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(exact_kernel, road, engine, order):
     x, kernel, noise = road
     if order == "kd-tree":
         x = x[KDTree()(kernel.scale(x), 200, 0.0).order]

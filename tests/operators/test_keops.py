@@ -32,7 +32,9 @@ def test_keops_products_equal_the_dense_ones(exact_kernel, system, kind):
     rows = torch.tensor([3, 44, 17, 5])
     close = {"rtol": 1e-5, "atol": 1e-4}
     torch.testing.assert_close(operator.matmul(b).double(), (k + noise) @ b.double(), **close)
-    torch.testing.assert_close(operator.columns_matmul(rows, b[:4]).double(), (k + noise)[:, rows] @ b[:4].double(), **close)
+    torch.testing.assert_close(
+        operator.columns_matmul(rows, b[:4]).double(), (k + noise)[:, rows] @ b[:4].double(), **close
+    )
     torch.testing.assert_close(operator.block(rows).double(), (k + noise)[rows][:, rows], **close)
     torch.testing.assert_close(operator.columns(slice(2, 7)).double(), k[:, 2:7], **close)
     z = system.x[:4] + 0.05

@@ -25,19 +25,20 @@ with warnings.catch_warnings(record=True) as caught:
     systems = [apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, operator=name) for name in ("tiled", "tiled", "dense")]
     for system in systems:
         system.operator.prepare()
-    weights = [apviz.solve(system, apviz.AlternatingProjection(block_size=50, tol=1e-5)).weights for system in systems]
+    solver = apviz.AlternatingProjection(block_size=50, rule="cyclic", max_epochs=3)
+    weights = [apviz.solve(system, solver).weights for system in systems]
     error = (systems[0].operator.matmul(b) - systems[2].operator.matmul(b)).abs().max().item()
 about_the_engine = [str(w.message) for w in caught if "compiled engine" in str(w.message)]
 print("ENGINE", systems[0].operator.engine)
 print("WARNINGS", len(about_the_engine), *about_the_engine)
-print("SAME", error < 1e-3 and (weights[0] - weights[2]).abs().max().item() < 1e-2)
+print("SAME", error < 1e-3 and (weights[0] - weights[2]).abs().max().item() < 1e-3)
 """
 
 
 def start(cache: Path, **environment: str) -> subprocess.Popen:
     kept = {name: value for name, value in os.environ.items() if name != "CXX"}
-    return subprocess.Popen([sys.executable, "-c", SOLVE], env={**kept, "XDG_CACHE_HOME": str(cache), **environment},
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    return subprocess.Popen([sys.executable, "-c", SOLVE], text=True,
+                            env={**kept, "XDG_CACHE_HOME": str(cache), **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 
 def report(process: subprocess.Popen) -> dict[str, str]:

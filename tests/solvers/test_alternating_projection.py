@@ -162,7 +162,7 @@ def test_every_gauss_southwell_update_decreases_h_by_what_the_proof_guarantees(s
 
 
 def algorithm_1(K, B, block_size, epochs, choose):
-    """The paper's Algorithm 1 over sequential blocks; `choose(number, R, blocks)` says which is next. W after each update."""
+    """The paper's Algorithm 1 over sequential blocks; `choose(number, R, blocks)` is the next. All W."""
     W, R, history = np.zeros_like(B), B.copy(), []
     blocks = [np.arange(i, min(i + block_size, len(B))) for i in range(0, len(B), block_size)]
     for number in range(epochs * len(blocks)):
@@ -381,24 +381,26 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("block_size", 0, "block_size must be a whole number of rows, at least 1, got 0"),
-        ("block_size", 2.5, "block_size must be a whole number .* got 2.5"),
-        ("block_size", "10", "block_size must be a whole number .* got '10'"),
-        ("block_size", True, "block_size must be a whole number .* got True"),
+        ("block_size", 0, "block_size must be a whole number, at least 1, got 0"),
+        ("block_size", 2.5, "block_size must be a whole number.* got 2.5"),
+        ("block_size", "10", "block_size must be a whole number.* got '10'"),
+        ("block_size", True, "block_size must be a whole number.* got True"),
         ("overlap", -0.1, "overlap must be .* at least 0, got -0.1"),
         ("overlap", np.inf, "overlap must be a finite fraction .* got inf"),
         ("overlap", np.nan, "overlap must be a finite fraction .* got nan"),
         ("tol", 0, "tol must be a positive relative residual.* got 0"),
         ("tol", -1e-3, "tol must be a positive relative residual.* got -0.001"),
         ("tol", np.nan, "tol must be a positive relative residual.* got nan"),
-        ("max_epochs", 0, "max_epochs must be at least 1, got 0"),
-        ("max_epochs", 2.5, "max_epochs must be .*got 2.5"),
-        ("min_epochs", -1, "min_epochs must be between 0 and max_epochs, got -1"),
-        ("min_epochs", 1001, "min_epochs must be between 0 and max_epochs, got 1001"),
-        ("check_every", 0, "check_every must be at least 1 epoch, got 0"),
-        ("rule", "greedy", "rule must be one of gauss-southwell, cyclic, random, shuffled, or an object, got 'greedy'"),
+        ("tol", "small", "tol must be a positive relative residual.* got 'small'"),
+        ("max_epochs", 0, "max_epochs must be a whole number, at least 1, got 0"),
+        ("max_epochs", 2.5, "max_epochs must be a whole number.* got 2.5"),
+        ("min_epochs", -1, "min_epochs must be a whole number, at least 0, at most 1000, got -1"),
+        ("min_epochs", 1001, "min_epochs must be .* at most 1000, got 1001"),
+        ("check_every", 0, "check_every must be a whole number, at least 1, got 0"),
+        ("rule", "greedy", "rule must be one of gauss-southwell, cyclic, random, shuffled, or .* got 'greedy'"),
         ("rule", 3, "rule must be .* got 3"),
-        ("partition", "grid", "partition must be one of sequential, shuffled, kd-tree, or an object, got 'grid'"),
+        ("partition", "grid", "partition must be one of sequential, shuffled, kd-tree, or .* got 'grid'"),
+        ("partition", 3, "partition must be .* got 3"),
     ],
 )
 def test_a_setting_out_of_range_is_named_with_its_value_and_what_is_accepted(setting, value, message):

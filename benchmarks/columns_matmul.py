@@ -1,0 +1,47 @@
+"""Kernel entries a second of `columns_matmul`: the engines of the tiled operator against KeOps, in one run.
+
+n = 100,000 rows, 2,000 columns, 16 right-hand sides, Matérn-5/2, float32. Goal: 10 times KeOps at d = 3 and 13,
+40 times at d = 90.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+import apviz
+from apviz.operators.keops import KeOpsOperator
+from apviz.operators.tiled import TiledOperator
+from benchmarks.machine import keep, median_seconds
+
+N, COLUMNS, RHS = 100_000, 2_000, 16
+GOALS = {3: 10, 13: 10, 90: 40}
+
+
+def main() -> None:
+    results = []
+    for d, goal in GOALS.items():
+        generator = torch.Generator().manual_seed(0)
+        x = 2 * torch.rand(N, d, generator=generator) - 1
+        u = torch.randn(COLUMNS, RHS, generator=generator)
+        kernel = apviz.Matern52(0.3 * d**0.5)
+        in_place, compiled = TiledOperator(x, kernel, 0.1, False), TiledOperator(x, kernel, 0.1)
+        compiled.prepare()
+        operators = {"keops": KeOpsOperator(x, kernel, 0.1), "in-place tiles": in_place, "compiled": compiled}
+        row: dict[str, object] = {"d": d}
+        rates = {}
+        for name, operator in operators.items():
+            product = partial(operator.columns_matmul, slice(0, COLUMNS), u)
+            seconds = median_seconds(product, 2 if name == "keops" else 5)
+            rates[name] = N * COLUMNS / seconds / 1e6
+            row[f"{name}, million entries a second"] = round(rates[name])
+        row["compiled over keops"] = round(rates["compiled"] / rates["keops"], 1)
+        row["in-place tiles over keops"] = round(rates["in-place tiles"] / rates["keops"], 1)
+        row["goal"] = goal
+        results.append(row)
+    keep("columns_matmul", results)
+
+
+if __name__ == "__main__":
+    main()

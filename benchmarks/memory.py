@@ -1,0 +1,56 @@
+"""Peak memory of a solve beyond inputs, right-hand sides and cached factors: at most 8 n×(l+1) arrays and 200 MB.
+
+Read from the kernel's high-water mark, which is reset before the solve (Linux).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+import apviz
+from benchmarks.machine import keep
+
+ARRAYS, FIXED_MB = 8, 200
+CASES = (
+    (100_000, apviz.AlternatingProjection(1000, tol=1e-12, max_epochs=1)),
+    (60_000, apviz.AlternatingProjection(6000, tol=1e-12, max_epochs=1, check_every=1)),
+    (60_000, apviz.AlternatingProjection(500, partition="kd-tree", overlap=1.0, tol=1e-12, max_epochs=1)),
+    (100_000, apviz.ConjugateGradient(tol=1e-12, max_iterations=2)),
+)
+
+
+def memory_mb(field: str) -> float:
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith(field)).split()[1]) / 1024
+
+
+def main() -> None:
+    results = []
+    for n, solver in CASES:
+        generator = torch.Generator().manual_seed(0)
+        x = 2 * torch.rand(n, 13, generator=generator) - 1
+        system = apviz.KernelSystem(
+            x, torch.randn(n, 16, generator=generator), apviz.Matern52(0.7), 0.1, operator="tiled"
+        )
+        system.operator.prepare()
+        recorder = apviz.Recorder()
+        Path("/proc/self/clear_refs").write_text("5")
+        before = memory_mb("VmRSS")
+        apviz.solve(system, solver, [recorder])
+        trace = recorder.trace
+        factors = float((trace["block"]["solved_size"] ** 2).sum()) * 4 / 2**20 if "block" in trace else 0.0
+        beyond = memory_mb("VmHWM") - before - factors
+        array = n * 16 * 4 / 2**20
+        results.append(
+            {
+                "method": solver.label, "n": n, "factors, MB": round(factors), "beyond, MB": round(beyond),
+                "allowed, MB": round(ARRAYS * array + FIXED_MB), "one n×(l+1) array, MB": round(array, 1),
+            }
+        )  # fmt: skip
+    keep("memory", results)
+
+
+if __name__ == "__main__":
+    main()

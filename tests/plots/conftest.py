@@ -1,0 +1,88 @@
+"""Real traces of small solves; every plot is drawn from these."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+
+N = 400
+
+
+class Interrupt(apviz.Hook):
+    """Ctrl-C after two epochs."""
+
+    def on_epoch(self, epoch):
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="session")
+def runs():
+    """Traces by name; `cut` did not converge, `interrupted` has no stop reason."""
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(np.cumsum(rng.normal(size=(N + 50, 3)), axis=0) / 20, dtype=torch.float32)
+    y = torch.sin(3 * x[:, 0]) + 0.1 * torch.as_tensor(rng.normal(size=N + 50), dtype=torch.float32)
+    targets = torch.cat([y[:N, None], torch.as_tensor(rng.normal(size=(N, 3)), dtype=torch.float32)], 1)
+    kernel = apviz.Matern52(lengthscale=0.5)
+    test = (x[N:], y[N:])
+
+    def run(solver, *hooks, noise=0.05):
+        system = apviz.KernelSystem(x[:N], targets, kernel, noise=noise, operator="dense")
+        recorder = apviz.Recorder()
+        with contextlib.suppress(KeyboardInterrupt):
+            apviz.solve(system, solver, hooks=[*hooks, recorder])
+        return recorder.trace
+
+    # systems this small gain nothing from threads, and on a busy machine threads wait for each other
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    projection, gradient = apviz.AlternatingProjection, apviz.ConjugateGradient
+    traces = {
+        "ap": run(projection(block_size=50, max_epochs=300, check_every=5), apviz.PredictionHook(*test)),
+        "ap100": run(projection(block_size=100, max_epochs=300)),
+        "cyclic": run(projection(block_size=50, rule="cyclic", max_epochs=300)),
+        "cut": run(projection(block_size=50, rule="random", max_epochs=2)),
+        "interrupted": run(projection(block_size=50, rule="shuffled", tol=1e-4), Interrupt()),
+        "noisy": run(projection(block_size=50, max_epochs=300), noise=0.5),
+        "cg": run(gradient(), apviz.PredictionHook(*test)),
+        "pcg": run(gradient(preconditioner=apviz.PivotedCholesky(rank=20))),
+        "cholesky": run(apviz.Cholesky()),
+    }
+    torch.set_num_threads(threads)
+    return traces
+
+
+@pytest.fixture
+def edited():
+    """A copy of a trace with values of its epochs, or root attributes, replaced."""
+
+    def edit(trace, attrs=None, **values):
+        tree = trace.tree.copy(deep=True)
+        tree.attrs.update(attrs or {})
+        epochs = tree["epoch"].to_dataset()
+        for name, new in values.items():
+            epochs[name] = epochs[name].copy(data=new)
+        tree["epoch"].dataset = epochs
+        return apviz.Trace(tree)
+
+    return edit
+
+
+@pytest.fixture
+def curve():
+    """The drawn curve of a run: the first scatter with lines named after its method."""
+
+    def find(figure, trace, row=1):
+        axis = "y" if row == 1 else f"y{row}"
+        return next(
+            each
+            for each in figure.data
+            if trace.label in each.name and "lines" in each.mode and (each.yaxis or "y") == axis
+        )
+
+    return find

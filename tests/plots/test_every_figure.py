@@ -1,0 +1,116 @@
+"""What holds for all figures."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from apviz import plots
+from apviz.plots.style import THEMES
+
+FIGURES = {
+    plots.residuals: ["ap", "ap100", "cyclic", "cut", "interrupted", "cg", "pcg", "cholesky"],
+    plots.k_norm_error: ["ap", "cyclic", "cg"],
+    plots.test_rmse: ["ap", "cg"],
+    plots.residual_drift: ["ap", "cg"],
+    plots.batch_sizes: ["ap", "ap100"],
+    plots.block_timeline: ["ap", "cyclic"],
+    plots.block_norms: ["ap", "cyclic"],
+}
+
+
+@pytest.fixture(params=FIGURES, ids=lambda plot: plot.__name__)
+def plot(request):
+    return request.param
+
+
+@pytest.fixture
+def traces(plot, runs):
+    return [runs[name] for name in FIGURES[plot]]
+
+
+def axes(figure):
+    return [figure.layout[name] for name in figure.layout.to_plotly_json() if name[1:].startswith("axis")]
+
+
+def test_one_trace_is_as_good_as_a_sequence_of_one(plot, traces):
+    assert plot(traces[0]).to_json() == plot([traces[0]]).to_json() == plot((traces[0],)).to_json()
+
+
+def test_nothing_to_draw_is_an_error_that_says_what_to_pass(plot):
+    with pytest.raises(ValueError, match=r"no trace to draw; pass one or several"):
+        plot([])
+
+
+def test_an_unknown_theme_is_an_error_that_names_both(plot, traces):
+    with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
+        plot(traces, theme="blue")
+
+
+def test_every_axis_with_labels_has_a_title(plot, traces):
+    for axis in axes(plot(traces)):
+        assert axis.title.text or axis.showticklabels is False or axis.matches
+
+
+def test_both_themes_colour_the_whole_figure(plot, traces):
+    for name, theme in THEMES.items():
+        figure = plot(traces, theme=name)
+        assert figure.layout.template.layout.paper_bgcolor == theme.paper
+        assert figure.layout.template.layout.font.color == theme.ink
+
+
+def test_the_settings_of_the_solve_are_stated_under_the_title(plot, traces):
+    title = plot(traces[:1]).layout.title.text
+    for stated in ("n = 400", "d = 3", "b = 50", "Matérn-5/2", "σ² = 0.05", "float32"):
+        assert stated in title
+
+
+def test_zoom_survives_an_update_because_uirevision_stays(plot, traces):
+    assert plot(traces).layout.uirevision == plot(traces[:1]).layout.uirevision
+    assert isinstance(plot(traces).layout.uirevision, str)
+
+
+def test_no_figure_takes_a_webgl_context(plot, traces):
+    assert {each.type for each in plot(traces).data} <= {"scatter", "heatmap"}
+
+
+def test_legend_and_colour_bar_leave_the_width_to_the_chart(plot, traces):
+    layout = plot(traces).layout
+    assert layout.legend.orientation == "h"
+    assert layout.coloraxis.colorbar.orientation in (None, "h")
+
+
+def test_every_line_of_the_title_fits_a_phone(plot, traces):
+    lines = [line.partition(">")[2].partition("<")[0] for line in plot(traces).layout.title.text.split("<br>")]
+    assert all(len(line) <= 52 for line in lines)
+    assert len(lines[0]) <= 43
+
+
+def test_dashes_are_kept_for_bounds(plot, traces):
+    dashed = [each.name for each in plot(traces).data if each.type == "scatter" and each.line.dash]
+    assert all("Theorem 1" in name or "bound" in name for name in dashed)
+    assert bool(dashed) == (plot is plots.k_norm_error)
+
+
+def test_a_figure_is_valid_json_for_any_browser(plot, traces):
+    json.loads(plot(traces).to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_nothing_drawn_on_a_log_axis_is_zero_or_negative(plot, traces):
+    figure = plot(traces)
+    for each in figure.data:
+        if each.type == "scatter" and figure.layout[(each.yaxis or "y").replace("y", "yaxis")].type == "log":
+            values = np.asarray(each.y, dtype=float)
+            assert (values[np.isfinite(values)] > 0).all()
+
+
+def test_one_method_has_one_colour_in_every_figure(runs):
+    by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.residual_drift)
+    for theme in THEMES:
+        for run in (runs["ap"], runs["cg"]):
+            expected = plots.method_color(run.label, theme)
+            for figure in [each([runs["ap"], runs["cg"]], theme=theme) for each in by_method]:
+                used = {d.line.color for d in figure.data if run.label in d.name and d.line.color}
+                assert used == {expected}

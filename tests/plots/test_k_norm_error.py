@@ -1,0 +1,79 @@
+"""The band of the K-norm error and its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apviz import plots
+
+
+def edges(figure):
+    """Upper and lower edge of the only band, and its bounds."""
+    lines = [each for each in figure.data if each.fill is None and not each.line.dash]
+    return lines[0], lines[1], [each for each in figure.data if each.line.dash]
+
+
+def test_the_edges_are_the_recorded_band_relative_to_its_start(runs):
+    error = runs["ap"].k_norm_error()
+    start = error["upper"].values[0]
+    upper, lower, _ = edges(plots.k_norm_error(runs["ap"]))
+    np.testing.assert_allclose(upper.y, error["upper"] / start, rtol=1e-14)
+    np.testing.assert_allclose(lower.y, error["lower"] / start, rtol=1e-14)
+    assert upper.y[0] == 1.0
+
+
+def test_the_band_is_filled_and_never_reaches_zero(runs):
+    figure = plots.k_norm_error([runs["ap"], runs["cg"]])
+    for band in (each for each in figure.data if each.fill == "toself"):
+        assert np.isfinite(band.y).all()
+        assert (band.y > 0).all()
+
+
+def test_where_the_lower_edge_is_zero_the_band_just_ends(runs):
+    run = runs["cg"]
+    error = run.k_norm_error()
+    error["lower"][-1] = 0.0
+
+    class Known(type(run)):
+        def k_norm_error(self):
+            return error
+
+    figure = plots.k_norm_error(Known(run.tree))
+    upper, lower, _ = edges(figure)
+    assert len(lower.y) == len(upper.y) - 1
+    assert lower.y.min() > 0
+
+
+def test_the_bound_of_theorem_1_is_dashed_in_the_colour_of_the_method(runs):
+    error = runs["ap"].k_norm_error()
+    upper, _, (bound,) = edges(plots.k_norm_error(runs["ap"]))
+    np.testing.assert_allclose(bound.y, error["bound"] / error["upper"][0], rtol=1e-14)
+    assert bound.line.color == upper.line.color == plots.method_color(runs["ap"].label)
+    assert "Theorem 1" in bound.name
+
+
+@pytest.mark.parametrize("name", ["ap", "cg"])
+def test_a_bound_from_estimated_eigenvalues_is_called_an_estimate(runs, name):
+    error = runs[name].k_norm_error()
+    for is_estimate in (True, False):
+
+        class Known(type(runs[name])):
+            def k_norm_error(self, is_estimate=is_estimate):
+                return error.assign_attrs(bound_is_estimate=is_estimate)
+
+        (bound,) = edges(plots.k_norm_error(Known(runs[name].tree)))[2]
+        assert ("(estimate)" in bound.name) == is_estimate
+
+
+def test_a_rule_without_a_bound_gets_a_band_and_no_dashes(runs):
+    upper, _, bounds = edges(plots.k_norm_error(runs["cyclic"]))
+    assert len(upper.y) == runs["cyclic"]["epoch"].sizes["epoch"]
+    assert bounds == []
+
+
+def test_runs_without_an_energy_are_named_and_alone_are_an_error(runs, edited):
+    unknown = edited(runs["cg"], energy=np.full(runs["cg"]["epoch"].sizes["epoch"], np.nan))
+    assert "no band is known for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
+    with pytest.raises(ValueError, match=r"no trace has a K-norm error band"):
+        plots.k_norm_error(unknown)

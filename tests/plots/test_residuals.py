@@ -1,0 +1,133 @@
+"""The residual of runs against work, epochs and seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apviz import plots
+
+
+def entries(figure):
+    return [each.name for each in figure.data if each.showlegend is not False]
+
+
+def test_the_curve_is_the_recorded_residual_at_the_recorded_work(runs, curve):
+    for run in runs.values():
+        drawn = curve(plots.residuals(run), run)
+        np.testing.assert_array_equal(drawn.y, run["epoch"]["residual"].values)
+        np.testing.assert_array_equal(drawn.x, run["epoch"]["work"].values)
+
+
+@pytest.mark.parametrize(("x", "variable"), [("work", "work"), ("epochs", "epoch"), ("seconds", "seconds")])
+def test_x_is_what_was_asked_for(runs, curve, x, variable):
+    drawn = curve(plots.residuals(runs["ap"], x=x), runs["ap"])
+    np.testing.assert_array_equal(drawn.x, runs["ap"]["epoch"][variable].values)
+
+
+def test_an_unknown_x_is_an_error_that_lists_the_choices(runs):
+    with pytest.raises(ValueError, match=r"x must be one of work, epochs, seconds, got 'minutes'"):
+        plots.residuals(runs["ap"], x="minutes")
+
+
+def test_buttons_exchange_the_x_of_every_curve_and_the_title_of_the_axis(runs):
+    several = [runs[name] for name in ("ap", "cut", "cg", "cholesky")]
+    shown = plots.residuals(several)
+    for button in shown.layout.updatemenus[0].buttons:
+        data, layout = button.args
+        asked = plots.residuals(several, x=button.label)
+        assert len(data["x"]) == len(shown.data)
+        for switched, expected in zip(data["x"], asked.data, strict=True):
+            np.testing.assert_array_equal(np.asarray(switched, float), np.asarray(expected.x, float))
+        assert layout["xaxis.title.text"] == asked.layout.xaxis.title.text
+
+
+def test_hovering_gives_epoch_work_seconds_and_residual_in_full(runs, curve):
+    epochs = runs["cg"]["epoch"]
+    drawn = curve(plots.residuals(runs["cg"], x="seconds"), runs["cg"])
+    columns = [epochs[name].values for name in ("epoch", "work", "seconds", "residual")]
+    np.testing.assert_array_equal(drawn.customdata, np.column_stack(columns))
+    assert "%{fullData.name}" in drawn.hovertemplate
+    assert drawn.name.startswith("CG")
+
+
+def test_a_run_that_did_not_converge_says_so_in_the_legend(runs):
+    assert entries(plots.residuals(runs["cut"])) == [f"{runs['cut'].label} — not converged (max_epochs)"]
+
+
+def test_a_run_that_converged_says_so_in_the_legend(runs):
+    assert entries(plots.residuals(runs["cg"]))[0] == "CG — converged"
+
+
+def test_an_interrupted_run_says_that_it_is_unfinished(runs):
+    (entry,) = entries(plots.residuals(runs["interrupted"]))
+    assert "unfinished" in entry
+    assert "— converged" not in entry
+
+
+def end_marker(figure, trace):
+    """Drawn last of all that belongs to the run."""
+    return [each for each in figure.data if trace.label in each.name and each.mode == "markers"][-1]
+
+
+def test_ends_differ_for_converged_not_converged_and_unfinished_runs(runs):
+    converged, cut, open_end = (
+        end_marker(plots.residuals(runs[name]), runs[name]) for name in ("cholesky", "cut", "interrupted")
+    )
+    assert cut.marker.symbol == "x"
+    assert open_end.marker.symbol == "circle-open"
+    assert not converged.marker.symbol.startswith(("x", "circle-open"))
+    assert "open" not in converged.marker.symbol
+
+
+def test_the_end_marker_stands_at_the_last_epoch_and_tells_why_the_run_ended(runs):
+    end = end_marker(plots.residuals(runs["cut"]), runs["cut"])
+    assert end.y[0] == runs["cut"]["epoch"]["residual"].values[-1]
+    assert "max_epochs" in end.hovertemplate
+
+
+def test_recomputed_residuals_are_open_diamonds_apart_from_the_curve(runs):
+    checked = runs["ap"]["epoch"]["checked_residual"].values
+    figure = plots.residuals(runs["ap"])
+    (drawn,) = [each for each in figure.data if each.marker.symbol == "diamond-open" and each.x[0] is not None]
+    np.testing.assert_array_equal(drawn.y, checked[np.isfinite(checked)])
+    assert drawn.mode == "markers"
+    assert "recomputed from B − KW" in entries(figure)
+
+
+def test_the_tolerance_is_a_line_at_its_value_and_labelled(runs):
+    layout = plots.residuals(runs["ap"]).layout
+    (line,) = layout.shapes
+    assert line.y0 == line.y1 == 0.01
+    (label,) = layout.annotations
+    assert label.text == "tolerance 0.01"
+    assert label.y == pytest.approx(-2)  # annotations on a log axis take the logarithm
+
+
+def test_each_of_several_tolerances_has_its_line(runs):
+    layout = plots.residuals([runs["ap"], runs["interrupted"]]).layout
+    assert [line.y0 for line in layout.shapes] == [1e-4, 1e-2]
+
+
+def test_an_exact_zero_is_marked_as_one_and_never_left_out(runs, edited):
+    values = runs["cg"]["epoch"]["residual"].values.copy()
+    values[-1] = 0.0
+    figure = plots.residuals(edited(runs["cg"], residual=values))
+    (zero,) = [each for each in figure.data if each.marker.symbol == "triangle-down"]
+    assert zero.y[0] < values[:-1].min()
+    assert zero.customdata[0][3] == 0.0
+    assert "exactly zero" in zero.hovertemplate
+
+
+def test_a_diverged_run_ends_in_a_cross_at_its_last_finite_residual(runs, edited):
+    values = runs["cut"]["epoch"]["residual"].values.copy()
+    values[-1] = np.inf
+    figure = plots.residuals(edited(runs["cut"], attrs={"stop_reason": "diverged"}, residual=values))
+    end = next(each for each in figure.data if each.marker.symbol == "x")
+    assert end.y[0] == values[-2]
+    assert any("not converged (diverged)" in name for name in entries(figure))
+
+
+def test_a_direct_solver_is_drawn_as_a_step(runs, curve):
+    assert curve(plots.residuals(runs["cholesky"]), runs["cholesky"]).line.shape == "hv"
+    assert curve(plots.residuals(runs["cg"]), runs["cg"]).line.shape == "linear"

@@ -1,0 +1,339 @@
+"""Every stop reason reached by a real system, honest claims of convergence, work, and the hook calls."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_oracle import Watch, problem
+
+import apviz
+from apviz import StopReason
+
+NEVER = 1e-300
+SOLVERS = (
+    apviz.AlternatingProjection(9, tol=1e-9),
+    apviz.AlternatingProjection(9, "cyclic", "kd-tree", 0.5, tol=1e-9),
+    apviz.AlternatingProjection(9, "random", "shuffled", tol=1e-9),
+    apviz.ConjugateGradient(tol=1e-9),
+    apviz.ConjugateGradient(apviz.PivotedCholesky(5), tol=1e-9),
+    apviz.Cholesky(tol=1e-9),
+)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+
+
+def easy32():
+    return problem(n=60, noise=1.0, lengthscale=0.3, dtype=torch.float32)
+
+
+def indefinite32():
+    """Float32 rounds this K to an indefinite matrix: smooth kernel, dense points, noise below rounding."""
+    x = np.random.default_rng(0).uniform(-1, 1, (200, 1))
+    return problem(n=200, x=x, kernel="RBF", noise=1e-7, rhs=1, dtype=torch.float32)
+
+
+# --- stop reasons --------------------------------------------------------------------------------------------------
+
+
+@EVERY_SOLVER
+def test_all_solvers_return_the_same_fields_and_at_a_tight_tolerance_the_same_weights(solver):
+    p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
+    solution = apviz.solve(p.system, solver)
+    assert solution.stop_reason is StopReason.CONVERGED and solution.converged
+    np.testing.assert_allclose(solution.weights, p.W, atol=1e-7)
+    assert solution.residual == pytest.approx(float(solution.residual_per_rhs.mean()))
+    assert solution.residual_per_rhs.shape == (3,) and solution.residual_per_rhs.dtype == torch.float64
+    assert 0 <= solution.setup_work < solution.work and 0 < solution.setup_seconds <= solution.seconds
+    assert solution.energy == pytest.approx(p.h(p.W), rel=1e-8)
+    assert [f.name for f in dataclasses.fields(solution)] == [f.name for f in dataclasses.fields(apviz.Solution)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    solver=st.sampled_from(SOLVERS), tol=st.sampled_from((0.3, 1e-2, 1e-4, 1e-6, 1e-8)), seed=st.integers(0, 99),
+    noise=st.sampled_from((1e-3, 0.05, 1.0)), dtype=st.sampled_from((torch.float32, torch.float64)),
+)  # fmt: skip
+def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, seed, noise, dtype):
+    p = problem(n=40, seed=seed, noise=noise, dtype=dtype)
+    caps = {"max_epochs": 60, "max_iterations": 60}
+    known = {f.name for f in dataclasses.fields(solver)}
+    solver = dataclasses.replace(solver, tol=tol, **{k: v for k, v in caps.items() if k in known})
+    solution = apviz.solve(p.system, solver)
+    # K in float32 differs from K by rounding, and so does B − KW
+    w = np.abs(solution.weights.double().numpy())
+    rounding = 8 * torch.finfo(dtype).eps * np.linalg.norm(p.K @ w) / np.linalg.norm(p.B, axis=0).min()
+    if solution.converged:
+        assert solution.residual < tol
+        assert p.residual(solution.weights) < tol + rounding
+        assert solution.residual == pytest.approx(p.residual(solution.weights), rel=1e-6, abs=rounding)
+    else:
+        assert solution.residual >= tol
+        assert "converged" not in solution.stop_message.replace("not converged", "")
+
+
+def test_max_epochs_is_said_where_the_cap_comes_first():
+    for solver in (
+        apviz.AlternatingProjection(5, tol=1e-12, max_epochs=2),
+        apviz.ConjugateGradient(tol=1e-12, max_iterations=2),
+    ):
+        solution = apviz.solve(problem().system, solver)
+        assert solution.stop_reason is StopReason.MAX_EPOCHS and solution.epochs == 2
+        assert "not converged" in solution.stop_message and "raise it" in solution.stop_reason.advice
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        apviz.AlternatingProjection(10, tol=1e-12),
+        apviz.AlternatingProjection(10, "cyclic", tol=1e-12),
+        apviz.ConjugateGradient(tol=1e-12),
+        apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-12),
+        apviz.Cholesky(tol=1e-12),
+    ],
+    ids=lambda s: s.label,
+)
+def test_a_tolerance_far_below_float32s_floor_stagnates_at_that_floor(solver):
+    p = easy32()
+    solution = apviz.solve(p.system, solver)
+    assert solution.stop_reason is StopReason.STAGNATED and not solution.converged
+    assert 1e-12 < p.residual(solution.weights) < 1e-5
+    assert "float64" in solution.stop_message and "converged" not in solution.stop_message
+
+
+def test_a_solve_that_has_converged_and_waits_for_its_minimum_is_not_called_stagnated():
+    for solver in (
+        apviz.AlternatingProjection(10, min_epochs=300, max_epochs=400),
+        apviz.ConjugateGradient(min_iterations=300),
+    ):
+        solution = apviz.solve(easy32().system, solver)
+        assert solution.converged and solution.epochs == 300
+
+
+@pytest.mark.filterwarnings("ignore:.*needed jitter")
+@pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic"])
+def test_a_matrix_that_float32_makes_indefinite_diverges(rule):
+    p = indefinite32()
+    assert np.linalg.eigvalsh(p.system.operator.matrix.double().numpy())[0] < 0 < np.linalg.eigvalsh(p.K)[0]
+    solution = apviz.solve(p.system, apviz.AlternatingProjection(10, rule, tol=1e-3, max_epochs=500))
+    assert solution.stop_reason is StopReason.DIVERGED and solution.residual > 1e4
+    assert "float64" in solution.stop_message
+
+
+@pytest.mark.filterwarnings("ignore:.*jitter")
+def test_a_direct_solve_that_missed_its_tolerance_does_not_say_converged():
+    solution = apviz.solve(indefinite32().system, apviz.Cholesky(tol=1e-3))
+    assert solution.stop_reason is StopReason.STAGNATED
+    assert "converged" not in solution.stop_message
+
+
+class StopAt(apviz.Hook):
+    def __init__(self, number):
+        self.number = number
+
+    def on_start(self, run):
+        self.run = run
+
+    def on_update(self, update):
+        if update.number == self.number:
+            self.run.request_stop("enough")
+
+
+@pytest.mark.parametrize("number", [1, 4, 6, 7, 12])
+def test_a_hook_stops_the_solve_after_the_update_it_asked_at(number):
+    p, seen = problem(), Watch()
+    solution = apviz.solve(p.system, apviz.AlternatingProjection(5, tol=NEVER), hooks=[StopAt(number), seen])
+    assert solution.stop_reason is StopReason.STOPPED and solution.stop_message == "stopped: enough"
+    assert len(seen.updates) == number and solution.epochs == -(-number // 6)
+    np.testing.assert_array_equal(solution.weights, seen.W[-1])
+    assert solution.residual == pytest.approx(p.residual(solution.weights), rel=1e-8)
+
+
+@EVERY_SOLVER
+def test_a_stop_at_the_first_update_ends_every_solver_after_one(solver):
+    seen = Watch()
+    solution = apviz.solve(problem().system, solver, hooks=[StopAt(1), seen])
+    assert len(seen.updates) == 1
+    # the direct solve is done by then, and says what it is
+    assert solution.stop_reason is (StopReason.CONVERGED if solver.name == "Cholesky" else StopReason.STOPPED)
+
+
+def test_a_work_limit_stops_after_the_update_that_passes_it():
+    solution = apviz.solve(problem().system, apviz.AlternatingProjection(5, tol=NEVER), [apviz.StopHook(max_work=1.5)])
+    assert solution.stop_reason is StopReason.STOPPED and "work limit of 1.5" in solution.stop_message
+    assert 1.5 < solution.work <= 1.5 + 1 / 6 + 1e-12
+
+
+def test_a_time_limit_stops():
+    solver = apviz.AlternatingProjection(1, "cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
+    solution = apviz.solve(problem().system, solver, [apviz.StopHook(max_seconds=0.05)])
+    assert solution.stop_reason is StopReason.STOPPED and "time limit of 0.05 s" in solution.stop_message
+    assert solution.seconds > 0.05
+
+
+def test_a_condition_on_the_epoch_stops_with_its_sentence():
+    hook = apviz.StopHook(when=lambda epoch: "far enough" if epoch.number == 3 else None)
+    solution = apviz.solve(problem().system, apviz.AlternatingProjection(5, tol=NEVER), [hook])
+    assert (solution.stop_reason, solution.epochs, solution.stop_message) == (
+        StopReason.STOPPED,
+        3,
+        "stopped: far enough",
+    )
+
+
+def test_another_thread_stops_the_solve():
+    hook, going = apviz.StopHook(), threading.Event()
+
+    class Say(apviz.Hook):
+        def on_epoch(self, epoch):
+            going.set()
+
+    threading.Thread(target=lambda: going.wait() and hook.request("pressed stop"), daemon=True).start()
+    solver = apviz.AlternatingProjection(1, "cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
+    solution = apviz.solve(problem().system, solver, [hook, Say()])
+    assert solution.stop_reason is StopReason.STOPPED and solution.stop_message == "stopped: pressed stop"
+
+
+def test_a_stop_hook_can_be_used_again_after_a_stop():
+    hook = apviz.StopHook()
+    hook.request("once")
+    first = apviz.solve(problem().system, apviz.AlternatingProjection(5), [hook])
+    second = apviz.solve(problem().system, apviz.AlternatingProjection(5), [hook])
+    assert first.stop_reason is StopReason.STOPPED and second.converged
+
+
+# --- initial weights -----------------------------------------------------------------------------------------------
+
+
+@EVERY_SOLVER
+def test_starting_from_the_solution_converges_at_once(solver):
+    p = problem()
+    start = torch.tensor(p.W)
+    kept = start.clone()
+    solution = apviz.solve(p.system, solver, initial_weights=start)
+    assert solution.converged and solution.epochs == 1 and torch.equal(start, kept)
+    np.testing.assert_allclose(solution.weights, p.W, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(29, 2), (30, 3), (30,), (2, 30)])
+def test_initial_weights_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"initial_weights must have the shape of b, \(30, 2\), got"):
+        apviz.solve(problem().system, apviz.ConjugateGradient(), initial_weights=torch.zeros(shape))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_initial_weights_that_are_not_finite_are_refused(value):
+    start = torch.zeros(30, 2)
+    start[3, 1] = value
+    with pytest.raises(ValueError, match="initial_weights has NaN or infinite values; start from None"):
+        apviz.solve(problem().system, apviz.ConjugateGradient(), initial_weights=start)
+
+
+# --- work ----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(2, 40), b=st.integers(1, 45), partition=st.sampled_from(("sequential", "shuffled", "kd-tree")),
+    overlap=st.sampled_from((0.0, 0.4, 1.5)), warm=st.booleans(), epochs=st.integers(1, 4),
+)  # fmt: skip
+def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_residual(
+    n, b, partition, overlap, warm, epochs
+):
+    p, seen = problem(n=n), Watch()
+    solver = apviz.AlternatingProjection(b, "cyclic", partition, overlap, tol=NEVER, max_epochs=epochs, check_every=2)
+    start = torch.ones_like(p.system.b) if warm else None
+    solution = apviz.solve(p.system, solver, [seen], initial_weights=start)
+    owned = [min(b, n - i) for i in range(0, n, b)]
+    solved = [size + min(int(overlap * size), n - size) for size in owned]
+    setup = sum(s**2 for s in solved) + n**2 * warm
+    checks = epochs // 2
+    entries = setup + epochs * n * sum(solved) + checks * n**2
+    assert round(solution.setup_work * n**2) == setup
+    assert round(solution.work * n**2) == entries
+    if overlap == 0:
+        steps = np.diff([e.work for e in seen.epochs])
+        np.testing.assert_allclose(steps, [1.0 + (k % 2 == 0) for k in range(1, epochs + 1)], atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 6])
+def test_an_iteration_of_cg_is_one_work_and_so_is_its_check(rank):
+    p = problem()
+    solver = apviz.ConjugateGradient(apviz.PivotedCholesky(rank) if rank else None, tol=1e-6)
+    solution = apviz.solve(p.system, solver)
+    assert solution.setup_work == pytest.approx(rank / 30)
+    assert solution.work == pytest.approx(rank / 30 + solution.epochs + 1)
+
+
+def test_cholesky_reads_k_once_and_checks_once():
+    solution = apviz.solve(problem().system, apviz.Cholesky())
+    assert (solution.setup_work, solution.work) == (1.0, 2.0)
+
+
+# --- hooks ---------------------------------------------------------------------------------------------------------
+
+
+class Diary(apviz.Hook):
+    def __init__(self):
+        self.calls = []
+
+    def on_start(self, run):
+        self.calls.append("start")
+
+    def on_update(self, update):
+        self.calls.append(f"update {update.number} of epoch {update.epoch}")
+
+    def measure(self, run):
+        self.calls.append("measure")
+        return {}
+
+    def on_epoch(self, epoch):
+        self.calls.append(f"epoch {epoch.number}")
+
+    def on_stop(self, solution):
+        self.calls.append("stop")
+
+    def on_abandon(self, error):
+        self.calls.append(f"abandon {type(error).__name__}")
+
+
+def test_hooks_are_called_in_the_order_things_happen():
+    diary = Diary()
+    apviz.solve(problem().system, apviz.AlternatingProjection(15, tol=NEVER, max_epochs=2), [diary])
+    assert diary.calls == [
+        "start", "measure", "epoch 0",
+        "update 1 of epoch 1", "update 2 of epoch 1", "measure", "epoch 1",
+        "update 3 of epoch 2", "update 4 of epoch 2", "measure", "epoch 2",
+        "stop",
+    ]  # fmt: skip
+
+
+def test_an_error_is_told_to_every_hook_and_passed_on():
+    class Broken(apviz.Hook):
+        def on_update(self, update):
+            raise ZeroDivisionError("mine")
+
+    before, after = Diary(), Diary()
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        apviz.solve(problem().system, apviz.AlternatingProjection(15), [before, Broken(), after])
+    assert before.calls[-1] == after.calls[-1] == "abandon ZeroDivisionError"
+    assert "stop" not in before.calls
+
+
+@EVERY_SOLVER
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hooks_never_change_the_numbers(solver, dtype):
+    p = problem(n=50, dtype=dtype, rhs=3, noise=1.0, lengthscale=0.3)
+    test = torch.rand(7, 2), torch.rand(7)
+    hooks = [
+        Watch(),
+        apviz.Recorder(rows=True, snapshots=(0, 3)),
+        apviz.PredictionHook(*test),
+        apviz.StopHook(max_work=1e9),
+    ]
+    bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, hooks)
+    assert torch.equal(bare.weights, hooked.weights)
+    same = ("residual", "epochs", "work", "setup_work", "energy", "stop_reason", "stop_message")
+    assert all(getattr(bare, name) == getattr(hooked, name) for name in same)

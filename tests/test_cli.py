@@ -1,0 +1,136 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import apviz
+
+
+def apviz_command(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "apviz.cli", *words],
+        cwd=folder, env={**os.environ, "COLUMNS": "150", **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("cli")
+    done = apviz_command(
+        "compare", "--dataset", "diabetes", "--block-sizes", "30,100", "--rhs", "3", "--max-epochs", "4",
+        "--methods", "ap,cg,pcg,cholesky", "--rank", "20", folder=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, folder
+
+
+def test_compare_prints_one_row_a_run_and_writes_one_trace_each_and_a_report(compared):
+    printed, folder = compared
+    assert len(list((folder / "runs").glob("*.zarr"))) == 3 * 2 + 3
+    assert (folder / "runs/report.html").exists()
+    for heading in ("method", "block", "epochs", "work", "residual", "stop reason", "RMSE"):
+        assert heading in printed
+
+
+def test_a_run_that_hits_its_cap_is_shown_as_not_converged(compared):
+    printed, folder = compared
+    traces = [apviz.open_trace(path) for path in (folder / "runs").glob("*.zarr")]
+    capped = sum(trace.outcome == "max_epochs" for trace in traces)
+    assert capped > 0
+    assert printed.count("not converged") == capped
+
+
+def test_report_and_table_are_rebuilt_from_traces_alone(compared):
+    _, folder = compared
+    (folder / "runs/report.html").unlink()
+    done = apviz_command("report", "runs", folder=folder)
+    assert done.returncode == 0 and (folder / "runs/report.html").exists()
+    assert "Cholesky" in done.stdout
+
+
+def test_show_prints_settings_spectrum_and_last_epochs(compared):
+    _, folder = compared
+    done = apviz_command("show", "runs/diabetes-n353-ap-cyclic-b=30.zarr", folder=folder)
+    assert done.returncode == 0, done.stderr
+    for word in ("AP cyclic b=30", "kappa_prime", "max_epochs", "last epochs", "'overlap': 0.0"):
+        assert word in done.stdout
+
+
+def test_a_csv_of_ones_own_needs_a_target(compared):
+    _, folder = compared
+    (folder / "own.csv").write_text("a,b\n" + "\n".join(f"{i},{i % 7}" for i in range(50)))
+    done = apviz_command("compare", "--dataset", "own.csv", folder=folder)
+    assert done.returncode == 2 and "--target" in done.stderr
+    options = ("--block-sizes", "20", "--rules", "cyclic", "--methods", "ap", "--out", "own")
+    done = apviz_command("compare", "--dataset", "own.csv", "--target", "b", *options, folder=folder)
+    assert done.returncode == 0 and "not fitted" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--dataset", "chinna"), "Did you mean china"),
+        (("--dataset", "diabetes", "--rules", "greedy"), "rule must be one of gauss-southwell"),
+        (("--dataset", "diabetes", "--block-sizes", "ten"), "--block-sizes takes whole numbers"),
+        (("--dataset", "diabetes", "--methods", "sor"), "methods must be among"),
+        (("--dataset", "diabetes", "--noise", "0"), "noise is the variance"),
+        (("--dataset", "diabetes", "--lengthscale", "a"), "--lengthscale takes numbers"),
+        (("--dataset", "diabetes", "--lengthscale", "1,2,3"), "3 lengthscales were given"),
+        (("--dataset", "diabetes", "--kernel", "cosine"), "kernel must be one of"),
+        (("--dataset", "diabetes", "--n", "100000"), "353"),
+        (("--dataset", "diabetes", "--dtype", "float16"), "--dtype must be float32 or float64"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(tmp_path, options, message):
+    done = apviz_command("compare", *options, folder=tmp_path)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_report_on_a_folder_without_traces_says_what_writes_them(tmp_path):
+    done = apviz_command("report", ".", folder=tmp_path)
+    assert done.returncode == 2 and "apviz compare --out" in " ".join(done.stderr.split())
+
+
+def test_show_of_something_else_than_a_trace_says_so(tmp_path):
+    (tmp_path / "x.zarr").mkdir()
+    done = apviz_command("show", "x.zarr", folder=tmp_path)
+    assert done.returncode == 2 and "does not open as a Zarr trace" in " ".join(done.stderr.split())
+
+
+def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_path):
+    done = apviz_command("datasets", folder=tmp_path, APVIZ_DATA=str(tmp_path), APVIZ_CACHE=str(tmp_path))
+    assert done.returncode == 0
+    for card in apviz.datasets.cards().values():
+        line = next(line for line in done.stdout.splitlines() if line.strip().startswith(card.name))
+        assert f"{card.n:,}" in line
+        assert ("yes" if card.name in ("china", "diabetes") else "no") in line
+
+
+def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apviz.cli", "compare", "--dataset", "china", "--n", "8000", "--rules", "cyclic",
+         "--block-sizes", "100", "--methods", "ap", "--max-epochs", "100000", "--tol", "1e-12"],
+        cwd=tmp_path, env={**os.environ, "COLUMNS": "150"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    trace = tmp_path / "runs/china-n8000-ap-cyclic-b=100.zarr"
+    deadline = time.monotonic() + 120
+    while not trace.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted, not converged" in printed
+    opened = apviz.open_trace(trace)
+    assert opened.outcome == "interrupted" and "KeyboardInterrupt" in opened.attrs["stop_message"]
+    assert (tmp_path / "runs/report.html").exists()

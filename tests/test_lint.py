@@ -1,0 +1,50 @@
+"""`make lint`: style, format and types."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("check", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=" ".join)
+def test_lint_passes(check):
+    done = subprocess.run([sys.executable, "-m", *check], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_repository_speaks_of_apviz_alone():
+    """No registry hosts and no machine paths in what git tracks."""
+    banned = ["pypi" + ".org", "pythonhosted" + ".org", "registry.npmjs" + ".org", "deb.debian" + ".org", "/wo" + "rk/"]
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    for name in tracked.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in {".png", ".gz"} or not path.is_file():
+            continue
+        text = path.read_text("utf-8", errors="replace")
+        assert not [word for word in banned if word in text], name
+
+
+def test_arrows_between_rooms_point_one_way():
+    """kernels → operators → preconditioners and solvers; no solver imports tracing; plots know only traces."""
+    forbidden = {
+        "kernels.py": ("operators", "solvers", "tracing", "plots"),
+        "operators": ("solvers", "preconditioners", "tracing", "plots", "datasets", "partitions", "rules"),
+        "solvers": ("tracing", "plots", "report", "datasets", "preconditioners"),
+        "preconditioners": ("tracing", "plots", "report", "datasets"),
+        "tracing": ("plots", "report", "datasets", "comparison"),
+        "plots": ("solvers", "operators", "kernels", "spectrum", "report", "datasets"),
+        "datasets": ("solvers", "operators", "tracing", "plots", "report"),
+    }
+    for room, others in forbidden.items():
+        place = ROOT / "apviz" / room
+        for path in [place] if place.is_file() else place.rglob("*.py"):
+            for line in path.read_text("utf-8").splitlines():
+                if line.startswith(("from apviz", "import apviz")):
+                    assert not any(f"apviz.{other}" in line for other in others), f"{path}: {line}"

@@ -1,0 +1,85 @@
+"""Every command and snippet of the README runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.strip().splitlines()]
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "160"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_python_snippet_runs_and_leaves_a_trace(tmp_path):
+    (snippet,) = blocks("python")
+    done = run([sys.executable, "-c", snippet], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "converged" in done.stdout
+    assert (tmp_path / "runs/ap.zarr/zarr.json").exists()
+
+
+def test_the_python_snippet_is_ten_lines():
+    (snippet,) = blocks("python")
+    lines = [line for line in snippet.splitlines() if line and not line.startswith("import")]
+    assert len(lines) == 10
+
+
+def test_the_apviz_commands_run_in_their_order(tmp_path):
+    houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
+    houses.to_csv(tmp_path / "houses.csv", index=False)
+    wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
+    assert len(wanted) == 5
+    for command in wanted:
+        done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert (tmp_path / "runs/diabetes/report.html").stat().st_size > 1_000_000
+
+
+def test_the_make_commands_are_targets_of_the_makefile():
+    made = [line.split()[1] for line in commands() if line.startswith("make")]
+    assert made == ["demo", "test"]
+    for target in made:
+        done = run(["make", "--dry-run", target], ROOT)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> tuple[str, Path]:
+    """What `make demo` runs after the install, here and into a folder of its own."""
+    printed = run(["make", "--dry-run", "demo"], ROOT).stdout
+    (line,) = [line for line in printed.splitlines() if " compare " in line]
+    out = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "apviz.cli", *shlex.split(line)[1:]]
+    command[command.index("--out") + 1] = str(out)
+    done = run(command, ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, out
+
+
+@pytest.mark.slow
+def test_make_demo_compares_three_rules_at_two_block_sizes_with_cg_and_pcg(demo):
+    table, out = demo
+    assert len(list(out.glob("*.zarr"))) == 3 * 2 + 2
+    for method in ("AP gauss-southwell", "AP cyclic", "AP random", "CG", "PCG r=100"):
+        assert method in table
+    assert (out / "report.html").exists()

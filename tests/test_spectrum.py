@@ -1,0 +1,176 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apviz import RBF, KernelSystem, Matern52
+from apviz.kernels import KERNELS
+from apviz.spectrum import conjugate_gradient_bound, lanczos, largest_eigenvalue_of_factor, spectrum, theorem_1
+
+
+def make(n=200, d=2, kernel=None, noise=0.1, dtype=torch.float32, seed=0, **settings):
+    x = np.random.default_rng(seed).uniform(0, 1, (n, d))
+    kernel = kernel or Matern52(0.3)
+    return KernelSystem(x, np.ones(n), kernel, noise, dtype=dtype, device="cpu", operator="dense", **settings)
+
+
+def eigenvalues(system):
+    """All eigenvalues of K, from SciPy, smallest first; the entries in float64 are tested in test_kernels."""
+    x = system.x.double()
+    return scipy.linalg.eigvalsh(system.kernel(x).numpy() + system.noise * np.eye(len(x)))
+
+
+def factors_of(system, size):
+    blocks = [system.operator.block(slice(i, min(i + size, system.n))) for i in range(0, system.n, size)]
+    return blocks, [torch.linalg.cholesky(block) for block in blocks]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_exact_spectrum_is_scipys(dtype):
+    system = make(dtype=dtype)
+    found, expected = spectrum(system, method="exact"), eigenvalues(system)
+    assert found.lambda_max.value == pytest.approx(expected[-1], rel=1e-12)
+    assert found.lambda_min.value == pytest.approx(expected[0], rel=1e-9)
+    assert not found.lambda_max.is_estimate and not found.lambda_min.is_estimate
+    assert found.kappa.value == pytest.approx(expected[-1] / expected[0], rel=1e-9) and not found.kappa.is_estimate
+    assert spectrum(system) == found or spectrum(system).lambda_max == found.lambda_max  # the default for small n
+
+
+def test_kappa_prime_is_the_largest_block_eigenvalue_over_lambda_min():
+    system = make(dtype=torch.float64)
+    blocks, factors = factors_of(system, 60)
+    found = spectrum(system, factors)
+    largest = [scipy.linalg.eigvalsh(block.numpy())[-1] for block in blocks]
+    np.testing.assert_allclose(found.blocks, largest, rtol=1e-2)
+    assert found.lambda_max_block.value == found.blocks.max()
+    assert found.kappa_prime.value == found.lambda_max_block.value / found.lambda_min.value
+    assert found.kappa_prime.is_estimate and found.kappa_prime.bound >= max(largest) / eigenvalues(system)[0] * (1 - 1e-9)
+    assert found.kappa_prime.value < found.kappa.value  # blocks are better conditioned than the whole
+
+
+def test_without_blocks_kappa_prime_is_not_a_number():
+    found = spectrum(make(n=20))
+    assert math.isnan(found.kappa_prime.value) and math.isnan(found.lambda_max_block.bound) and len(found.blocks) == 0
+
+
+@pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
+@pytest.mark.parametrize("lengthscale", [1e-4, 0.05, 1.0, 1e4])
+def test_lanczos_bounds_hold_on_both_sides_in_float32(kind, lengthscale):
+    system = make(kernel=kind(lengthscale), n=150)
+    found, expected = spectrum(system, method="lanczos", steps=8), eigenvalues(system)
+    # the products are in float32: Ritz values and row sums err by n·eps·λmax at most, in fact by far less
+    rounding = 10 * torch.finfo(torch.float32).eps * expected[-1]
+    assert found.lambda_max.value <= expected[-1] + rounding
+    assert found.lambda_max.bound >= expected[-1] * (1 - 1e-6)
+    assert found.lambda_min.value >= expected[0] - rounding
+    assert found.lambda_min.bound <= expected[0] + 1e-12
+    assert found.lambda_max.is_estimate and found.lambda_min.is_estimate
+
+
+@settings(deadline=None, max_examples=30)
+@given(n=st.integers(1, 60), seed=st.integers(0, 999))
+def test_ritz_values_lie_inside_the_spectrum_tighten_and_converge(n, seed):
+    rng = np.random.default_rng(seed)
+    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    exact = np.sort(rng.uniform(0.1, 10, n))
+    a = torch.tensor(q * exact @ q.T)
+    previous = (-math.inf, math.inf)
+    for steps in (1, 3, 10, n):
+        high, low = lanczos(lambda v: a @ v, n, steps)
+        assert exact[0] - 1e-9 <= low <= high <= exact[-1] + 1e-9
+        if steps >= min(previous[0], n):
+            continue
+    assert high == pytest.approx(exact[-1], rel=1e-9) and low == pytest.approx(exact[0], rel=1e-7)
+
+
+def test_more_lanczos_steps_bring_both_ends_closer():
+    k = make(kernel=Matern52(0.2), dtype=torch.float64).operator.matrix
+    highs, lows = zip(*(lanczos(lambda v: k @ v, len(k), steps) for steps in (1, 2, 4, 8, 16, 32)), strict=True)
+    assert list(highs) == sorted(highs) and list(lows) == sorted(lows, reverse=True)
+    assert highs[-1] == pytest.approx(scipy.linalg.eigvalsh(k.numpy())[-1], rel=1e-6)
+
+
+def test_lanczos_stops_where_the_krylov_space_is_exhausted():
+    assert lanczos(lambda v: 3.0 * v, 50, 20) == (pytest.approx(3.0), pytest.approx(3.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@settings(deadline=None, max_examples=60)
+@given(
+    kind=st.sampled_from(list(KERNELS.values())), b=st.integers(1, 120), d=st.integers(1, 8),
+    lengthscale=st.floats(1e-3, 1e3), noise=st.floats(1e-3, 10), outputscale=st.floats(0.1, 10),
+    duplicates=st.booleans(), outlier=st.booleans(), seed=st.integers(0, 999),
+)  # fmt: skip
+def test_power_iteration_lies_below_lambda_max_of_a_block_and_its_bound_above(
+    dtype, kind, b, d, lengthscale, noise, outputscale, duplicates, outlier, seed
+):
+    x = torch.tensor(np.random.default_rng(seed).uniform(0, 1, (b, d)), dtype=dtype)
+    if duplicates:
+        x[b // 2 :] = x[: b - b // 2].clone()
+    if outlier:
+        x[-1] = 50.0
+    k = kind(lengthscale, outputscale)(x)
+    k.diagonal().add_(noise)
+    factor, failed = torch.linalg.cholesky_ex(k)
+    if failed:
+        return  # noise at the rounding of float32: no factor, nothing to bound
+    value, bound = largest_eigenvalue_of_factor(factor)
+    exact = scipy.linalg.eigvalsh(factor.double().numpy() @ factor.double().numpy().T)[-1]
+    rounding = 8 * torch.finfo(dtype).eps * math.sqrt(b)
+    assert value <= exact * (1 + rounding)
+    assert bound >= exact * (1 - 1e-12)
+    # and of the block itself, which the factor reproduces to rounding
+    assert bound >= scipy.linalg.eigvalsh(k.double().numpy())[-1] * (1 - rounding)
+    assert value >= float(k.double().sum()) / b * (1 - rounding)  # never worse than the Rayleigh quotient of ones
+
+
+def test_power_iteration_is_close_for_a_smooth_block():
+    factor = torch.linalg.cholesky(make(kernel=RBF(0.5), dtype=torch.float64).operator.matrix)
+    exact = scipy.linalg.eigvalsh((factor @ factor.T).numpy())[-1]
+    value, bound = largest_eigenvalue_of_factor(factor)
+    assert value == pytest.approx(exact, rel=1e-6) and exact <= bound <= 1.01 * exact
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.5), Matern52(0.3, 2.0)], ids=["rbf", "matern52"])
+def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(kernel):
+    # λmax/n is a mean over pairs of points; 1,000 of 2,500 rows give it to about 1/√1000 = 3 %
+    system = make(n=2500, kernel=kernel)
+    found = spectrum(system)
+    x = system.x.double()
+    k = system.kernel(x).numpy() + system.noise * np.eye(2500)
+    exact = scipy.sparse.linalg.eigsh(k, k=1, return_eigenvectors=False)[0]
+    assert found.lambda_max.value == pytest.approx(exact, rel=0.1)
+    assert found.lambda_max.is_estimate and "1,000 random rows" in found.lambda_max.how
+    assert found.lambda_max.bound == pytest.approx(2500 * (kernel.outputscale + 0.1)) and found.lambda_max.bound > exact
+    assert found.lambda_min.value == found.lambda_min.bound == system.noise
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="method must be exact, lanczos or subsample, got 'guess'"):
+        spectrum(make(n=5), method="guess")
+
+
+def test_the_curves_of_theory_start_at_their_constants_and_decay_at_their_rates():
+    t = np.arange(4)
+    np.testing.assert_allclose(theorem_1(t, 2.0), [1, math.e**-0.5, math.e**-1, math.e**-1.5])
+    # κ = 9: (√κ − 1)/(√κ + 1) = 1/2, so a factor 1/4 an iteration on the squared norm
+    np.testing.assert_allclose(conjugate_gradient_bound(t, 9.0), [4, 1, 1 / 4, 1 / 16])
+    np.testing.assert_allclose(conjugate_gradient_bound(t, 1.0), [4, 0, 0, 0])
+
+
+def test_textbook_conjugate_gradient_stays_below_its_bound():
+    rng = np.random.default_rng(0)
+    eigenvalues = np.geomspace(1, 400, 60)
+    b, w = rng.standard_normal(60), np.zeros(60)
+    r = p = b
+    errors = [b @ (b / eigenvalues)]
+    for _ in range(30):
+        step = (r @ r) / (p @ (eigenvalues * p))
+        w, r_next = w + step * p, r - step * eigenvalues * p
+        p, r = r_next + (r_next @ r_next) / (r @ r) * p, r_next
+        errors.append((w - b / eigenvalues) @ (eigenvalues * (w - b / eigenvalues)))
+    assert (np.array(errors) <= errors[0] * conjugate_gradient_bound(np.arange(31), 400.0)).all()

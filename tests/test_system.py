@@ -1,0 +1,111 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from apviz import RBF, KernelSystem, Matern52
+from apviz.operators import make_operator
+
+X = torch.linspace(0, 1, 12).reshape(6, 2)
+B = torch.arange(6.0)
+
+
+def with_value(tensor, value, *places):
+    tensor = tensor.clone().double()
+    for place in places:
+        tensor[place] = value
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": with_value(X, math.nan, (0, 1), (4, 1))}, "x has 2 NaN or infinite values in column 1;"),
+        ({"x": with_value(X, math.inf, (0, 0), (4, 1))}, "1 NaN or infinite values in column 0, and 1 other columns"),
+        ({"b": with_value(B, -math.inf, 3)}, "b has 1 NaN or infinite values in column 0"),
+        ({"b": with_value(torch.zeros(6, 3), math.nan, (2, 2), (3, 2))}, "b has 2 NaN or infinite values in column 2"),
+        ({"b": with_value(B, 1e39, 3)}, "b has 1 .* in column 0"),
+        ({"x": with_value(X, 1e39, (3, 1))}, r"x has 1 .* in column 1|inputs span"),
+        ({"b": B[:5]}, r"b must have shape \(n,\) or \(n, l\+1\) with n = 6 as x has, got \(5,\)"),
+        ({"b": torch.zeros(6, 2, 2)}, r"b must have shape .* got \(6, 2, 2\)"),
+        ({"b": torch.zeros(6, 0)}, r"b must have shape .* got \(6, 0\)"),
+        ({"b": torch.tensor(1.0)}, r"b must have shape .* got \(\)"),
+        ({"x": X[:1], "b": B[:1]}, "a system needs at least 2 rows, x has 1"),
+        ({"x": X[None]}, r"x must have shape \(n, d\) with d ≥ 1, got \(1, 6, 2\)"),
+        ({"x": X[:, :0]}, r"x must have shape \(n, d\) with d ≥ 1, got \(6, 0\)"),
+        ({"noise": 0.0}, "noise is the variance σ² and must be finite and positive, got 0.0"),
+        ({"noise": -1e-3}, "noise is .* finite and positive, got -0.001"),
+        ({"noise": math.nan}, "noise is .* finite and positive, got nan"),
+        ({"noise": math.inf}, "noise is .* finite and positive, got inf"),
+        ({"kernel": RBF((0.1, 0.2, 0.3))}, "3 lengthscales were given for inputs with 2 columns"),
+        ({"operator": "sparse"}, "operator must be auto, dense, tiled, keops, got 'sparse'"),
+        ({"operator": make_operator("dense", X[:5], RBF(0.3), 0.1)}, "the operator is of 5 points, x has 6"),
+        ({"operator": make_operator("dense", X, RBF(0.4), 0.1)}, "another kernel or noise"),
+        ({"operator": make_operator("dense", X.double(), RBF(0.3), 0.1)}, "the operator is in torch.float64"),
+        ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64, got torch.float16"),
+        ({"dtype": "float32"}, "dtype must be torch.float32 or torch.float64, got float32"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_input_is_refused_with_a_message_that_names_it(changes, message):
+    good = {"x": X, "b": B, "kernel": RBF(0.3), "noise": 0.1}
+    with pytest.raises(ValueError, match=message):
+        KernelSystem(**good | changes)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", RBF, lambda x, z: x @ z.T])
+def test_a_kernel_that_is_not_an_apviz_kernel_is_refused(kernel):
+    with pytest.raises(TypeError, match="kernel must be an apviz kernel such as"):
+        KernelSystem(X, B, kernel, 0.1)
+
+
+def test_an_operator_that_is_not_one_is_refused():
+    with pytest.raises(TypeError, match="operator must be a name or an apviz operator, got NoneType"):
+        KernelSystem(X, B, RBF(0.3), 0.1, operator=None)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
+def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu(device):
+    with pytest.raises(ValueError, match=r"device 'cuda.*' was asked for, but torch sees no GPU; use device='cpu'"):
+        KernelSystem(X, B, RBF(0.3), 0.1, device=device)
+    assert KernelSystem(X, B, RBF(0.3), 0.1).device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "convert", [torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.double], ids=["numpy", "list", "float64"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_inputs_of_any_array_kind_are_converted_to_the_dtype_asked_for(convert, dtype):
+    system = KernelSystem(convert(X), convert(B), RBF(0.3), 0.1, dtype=dtype, device="cpu")
+    assert system.x.dtype == system.b.dtype == system.operator.x.dtype == dtype
+    np.testing.assert_allclose(system.x, X, rtol=1e-6)
+    assert (system.n, system.d) == (6, 2)
+
+
+def test_integers_are_numbers_too():
+    system = KernelSystem([[0, 1], [2, 3]], [1, -1], RBF(1.0), 1)
+    assert system.x.tolist() == [[0, 1], [2, 3]] and system.b.tolist() == [[1], [-1]] and system.noise == 1.0
+
+
+def test_a_vector_of_targets_is_one_column_and_a_vector_of_inputs_one_input():
+    system = KernelSystem(torch.rand(5), torch.rand(5), RBF(0.3), 0.1)
+    assert system.x.shape == system.b.shape == (5, 1) and system.single_column
+    assert not KernelSystem(X, B[:, None], RBF(0.3), 0.1).single_column
+
+
+def test_tensors_that_require_a_gradient_are_taken_as_numbers():
+    system = KernelSystem(X.clone().requires_grad_(), B.clone().requires_grad_(), Matern52(0.3), 0.1, operator="tiled")
+    assert not system.operator.matmul(system.b).requires_grad
+
+
+def test_an_operator_of_the_same_points_is_kept():
+    operator = make_operator("tiled", X, RBF(0.3), 0.1)
+    assert KernelSystem(X, B, RBF(0.3), 0.1, operator=operator, device="cpu").operator is operator
+
+
+def test_the_repr_names_what_is_solved():
+    system = KernelSystem(X, B, Matern52(0.3), 0.1, dataset="toy", operator="dense", device="cpu")
+    for part in ("toy", "n=6", "d=2", "1 right-hand sides", "matern52", "noise=0.1", "dense", "float32", "cpu"):
+        assert part in repr(system)

@@ -1,0 +1,299 @@
+"""What a recorder writes down agrees with the solve, in memory, on disk, and for a reader without apviz."""
+
+import json
+import subprocess
+import sys
+from io import StringIO
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from rich.console import Console
+
+import apviz
+from apviz.tracing.schema import GROUPS
+
+NEVER = 1e-300
+AP = apviz.AlternatingProjection(7, tol=NEVER, max_epochs=5, check_every=2)
+SOLVERS = (
+    AP,
+    apviz.AlternatingProjection(7, "cyclic", "kd-tree", 0.6, tol=NEVER, max_epochs=5),
+    apviz.AlternatingProjection(7, "random", "shuffled", tol=NEVER, max_epochs=5),
+    apviz.ConjugateGradient(tol=1e-8),
+    apviz.Cholesky(),
+)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+X = np.random.default_rng(0).uniform(size=(40, 2))
+B = np.random.default_rng(1).standard_normal((40, 3))
+# Matérn-3/2, lengthscale 0.5, noise 0.3, written out
+R = np.sqrt(3) * np.linalg.norm(X[:, None] - X[None], axis=-1) / 0.5
+K = (1 + R) * np.exp(-R) + 0.3 * np.eye(40)
+
+
+def system(**settings):
+    return apviz.KernelSystem(X, B, apviz.Matern32(0.5), 0.3, dtype=torch.float64, device="cpu", **settings)
+
+
+def recorded(solver, *hooks, path=None, start=None, **settings):
+    recorder = apviz.Recorder(path, **settings)
+    solution = apviz.solve(system(dataset="cube", seed=4), solver, [*hooks, recorder], initial_weights=start)
+    return recorder, solution
+
+
+@EVERY_SOLVER
+def test_memory_disk_and_a_saved_copy_are_identical(tmp_path, solver):
+    recorder, _ = recorded(solver, path=tmp_path / "a.zarr", rows=True, snapshots=(0, 1))
+    trace = recorder.trace
+    trace.save(tmp_path / "copy.zarr")
+    for path in ("a.zarr", "copy.zarr"):
+        xr.testing.assert_identical(apviz.open_trace(tmp_path / path).tree.to_dict()["/"], trace.tree.to_dict()["/"])
+        assert apviz.open_trace(tmp_path / path).tree.identical(trace.tree)
+
+
+def test_a_trace_opens_with_xarray_alone(tmp_path):
+    recorded(AP, path=tmp_path / "a.zarr")
+    program = (
+        "import sys, xarray as xr; t = xr.open_datatree(sys.argv[1]); "
+        "print(float(t['epoch']['residual'][-1]), t.attrs['status'], 'apviz' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "a.zarr"], capture_output=True, text=True, check=True
+    )
+    residual, status, imported = done.stdout.split()
+    assert float(residual) == apviz.open_trace(tmp_path / "a.zarr")["epoch"]["residual"].values[-1]
+    assert (status, imported, done.stderr) == ("finished", "False", "")
+
+
+@EVERY_SOLVER
+def test_the_metadata_on_disk_is_strict_json(tmp_path, solver):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    recorded(solver, path=tmp_path / "a.zarr")
+    files = list(tmp_path.rglob("zarr.json"))
+    assert len(files) > 10
+    for file in files:
+        json.loads(file.read_text(), parse_constant=refuse)
+
+
+@EVERY_SOLVER
+def test_every_variable_has_a_long_name_and_units(solver):
+    trace = recorded(solver, rows=True, snapshots=(1,))[0].trace
+    variables = [v for group in trace.tree.children for v in trace[group].variables.values()]
+    assert len(variables) > 25
+    assert all(v.attrs["long_name"] and v.attrs["units"] for v in variables)
+    assert all(name in GROUPS[group] for group in trace.tree.children for name in trace[group].variables)
+
+
+@EVERY_SOLVER
+def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
+    recorder, solution = recorded(solver)
+    attrs = recorder.trace.attrs
+    expected = {
+        "dataset": "cube", "n": 40, "d": 2, "kernel": "matern32", "lengthscale": [0.5], "outputscale": 1.0, "noise": 0.3,
+        "right_hand_sides": 3, "seed": 4, "solver": solver.name, "method": solver.label, "device": "cpu",
+        "dtype": "float64", "threads": torch.get_num_threads(), "status": "finished", "tol": solver.tol,
+        "stop_reason": str(solution.stop_reason), "stop_message": solution.stop_message,
+        "residual": solution.residual, "epochs": solution.epochs, "work": solution.work,
+    }  # fmt: skip
+    assert {name: attrs[name] for name in expected} == expected
+    np.testing.assert_allclose(attrs["rhs_norms"], np.linalg.norm(B, axis=0))
+    assert json.loads(attrs["versions"])["torch"] == torch.__version__.split("+")[0] or "+" in torch.__version__
+    assert json.loads(attrs["solver_settings"])["tol"] == solver.tol
+
+
+@EVERY_SOLVER
+def test_the_groups_agree_with_each_other_and_with_the_solve(solver):
+    recorder, solution = recorded(solver)
+    update, epoch = recorder.trace["update"], recorder.trace["epoch"]
+    assert epoch.sizes["epoch"] == solution.epochs + 1
+    np.testing.assert_array_equal(update["update"], np.arange(1, update.sizes["update"] + 1))
+    np.testing.assert_array_equal(epoch["residual"], epoch["residual_per_rhs"].values.mean(axis=1))
+    np.testing.assert_allclose(
+        epoch["energy"].values[-1], recorder.trace.attrs["initial_energy"] - update["energy_decrease"].values.sum()
+    )
+    for group in (update, epoch):
+        assert (np.diff(group["work"]) > 0).all() and (np.diff(group["seconds"]) >= 0).all()
+    assert epoch["work"].values[-1] == solution.work and epoch["residual"].values[-1] == solution.residual
+    table = recorder.trace.to_dataframe("epoch")
+    assert table.index.name == "epoch"
+    np.testing.assert_array_equal(table["residual"], epoch["residual_per_rhs"].values.mean(axis=1))
+
+
+@pytest.mark.parametrize("solver", SOLVERS[:3], ids=lambda s: s.label)
+def test_the_blocks_agree_with_the_updates_and_the_residual(solver):
+    trace = recorded(solver, rows=True)[0].trace
+    block, update, epoch, rows = (trace[g] for g in ("block", "update", "epoch", "rows"))
+    m = block.sizes["block"]
+    np.testing.assert_array_equal(block["times_chosen"], np.bincount(update["block"], minlength=m))
+    np.testing.assert_array_equal(update["epoch_of_update"], np.repeat(np.arange(1, 6), m))
+    total = np.linalg.norm(epoch["residual_per_rhs"].values * trace.attrs["rhs_norms"], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(block["residual_norm"], axis=1), total)
+    np.testing.assert_array_equal(np.bincount(rows["owner"]), block["owned_size"])
+    np.testing.assert_array_equal(np.bincount(rows["membership"][:, 1]), block["solved_size"])
+    np.testing.assert_array_equal(rows["coordinates"], X)
+    for j in range(m):
+        solved = rows["membership"].values[rows["membership"].values[:, 1] == j, 0]
+        largest = np.linalg.eigvalsh(K[np.ix_(solved, solved)])[-1]
+        assert float(block["lambda_max"][j]) == pytest.approx(largest, rel=0.05)
+        assert float(block["lambda_max"][j]) <= largest * (1 + 1e-12)
+
+
+def test_snapshots_are_the_residual_of_the_first_right_hand_side():
+    trace = recorded(AP, snapshots=(0, 3))[0].trace
+    np.testing.assert_array_equal(trace["snapshot"]["update"], [0, 3])
+    np.testing.assert_array_equal(trace["snapshot"]["residual"][0], B[:, 0])
+    after = np.linalg.norm(trace["snapshot"]["residual"][1]) / np.linalg.norm(B[:, 0])
+    assert after == pytest.approx(float(trace["update"]["residual"][2, 0]))
+
+
+def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
+    spectrum = recorded(AP)[0].trace["spectrum"]
+    values = np.linalg.eigvalsh(K)
+    assert float(spectrum["kappa"]) == pytest.approx(values[-1] / values[0])
+    assert not spectrum["kappa"].attrs["is_estimate"] and "float64" in spectrum["lambda_min"].attrs["how"]
+    assert spectrum["kappa_prime"].attrs["is_estimate"]
+
+
+class KeepErrors(apviz.Hook):
+    """‖W−W*‖²_K after every epoch, dense."""
+
+    def on_start(self, run):
+        self.run, self.errors = run, []
+
+    def on_epoch(self, epoch):
+        gap = self.run.weights.numpy() - np.linalg.solve(K, B)
+        self.errors.append(np.sum(gap * (K @ gap)))
+
+
+@EVERY_SOLVER
+@pytest.mark.parametrize("warm", [False, True])
+def test_the_band_holds_the_error_in_the_k_norm_and_the_bound_is_above_it(solver, warm):
+    truth = KeepErrors()
+    start = torch.ones(40, 3, dtype=torch.float64) if warm else None
+    band = recorded(solver, truth, start=start)[0].trace.k_norm_error()
+    slack = 1e-11 * truth.errors[0]
+    assert (band["lower"] <= np.array(truth.errors) + slack).all()
+    assert (band["upper"] >= np.array(truth.errors) - slack).all()
+    theory = {"gauss-southwell": "Theorem 1", "random": "Theorem 1, in expectation"}
+    name = (
+        "CG bound"
+        if solver.name == "ConjugateGradient"
+        else theory.get(getattr(solver, "rule", ""), "no bound is known")
+    )
+    assert band.attrs["bound_name"] == name
+    if name in ("Theorem 1", "CG bound"):
+        assert (band["bound"] >= np.array(truth.errors) - slack).all()
+    if name == "no bound is known":
+        assert band["bound"].isnull().all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
+def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
+    # noise so large that every update removes its share of the error and no more
+    truth, recorder = KeepErrors(), apviz.Recorder()
+    large = apviz.KernelSystem(X, B, apviz.RBF(0.001), 1.0, dtype=torch.float64, device="cpu")
+    apviz.solve(large, apviz.AlternatingProjection(4), [apviz.StopHook(max_work=0.1 + share), recorder, truth])
+    w = np.linalg.norm(B) ** 2 / 2
+    band = recorder.trace.k_norm_error()
+    left = w - np.sum(recorder.trace["update"]["energy_decrease"].values) * 2
+    assert recorder.trace["update"].sizes["update"] < 10
+    assert float(band["upper"][-1]) >= left * (1 - 1e-9) and float(band["bound"][-1]) >= left * (1 - 1e-9)
+
+
+# --- several solves, and paths -------------------------------------------------------------------------------------
+
+
+def test_several_solves_give_several_traces_in_memory_and_on_disk(tmp_path):
+    recorder = apviz.Recorder(tmp_path / "a.zarr")
+    for solver in SOLVERS[:3]:
+        apviz.solve(system(), solver, [recorder])
+    assert [t.label for t in recorder.traces] == [s.label for s in SOLVERS[:3]]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a-2.zarr", "a-3.zarr", "a.zarr"]
+    assert apviz.open_trace(tmp_path / "a-2.zarr").tree.identical(recorder.traces[1].tree)
+    assert recorder.trace.tree.identical(recorder.traces[2].tree)
+
+
+def test_an_existing_path_is_refused_and_left_as_it_was_and_other_hooks_are_told(tmp_path):
+    recorded(AP, path=tmp_path / "a.zarr")
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    told = []
+
+    class Told(apviz.Hook):
+        def on_abandon(self, error):
+            told.append(type(error))
+
+    recorder = apviz.Recorder(tmp_path / "a.zarr")
+    with pytest.raises(FileExistsError, match=r"a\.zarr exists; choose another path, for a trace is never overwritten"):
+        apviz.solve(system(), AP, [recorder, Told()])
+    assert told == [FileExistsError]
+    assert before == {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        recorded(AP)[0].trace.save(tmp_path / "a.zarr")
+
+
+def test_before_any_solve_there_is_no_trace_and_that_is_said():
+    with pytest.raises(LookupError, match=r"pass the recorder in hooks=\[recorder\]"):
+        _ = apviz.Recorder().trace
+
+
+def test_a_group_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(KeyError, match=r"no group 'rows'; it has .*update.*"):
+        recorded(AP)[0].trace["rows"]
+
+
+def test_what_is_not_a_trace_is_not_opened(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no trace at"):
+        apviz.open_trace(tmp_path / "nothing.zarr")
+    xr.Dataset({"a": 1}).to_zarr(tmp_path / "other.zarr", zarr_format=3)
+    with pytest.raises(ValueError, match="is not an apviz trace: it has no schema_version"):
+        apviz.open_trace(tmp_path / "other.zarr")
+    (tmp_path / "file.zarr").write_text("text")
+    with pytest.raises(ValueError, match="does not open as a Zarr trace"):
+        apviz.open_trace(tmp_path / "file.zarr")
+
+
+# --- the other hooks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
+def test_the_recorded_rmse_is_that_of_the_dense_prediction_and_its_work_is_apart(partition):
+    z, y = np.random.default_rng(2).uniform(size=(11, 2)), np.random.default_rng(3).standard_normal(11)
+    r = np.sqrt(3) * np.linalg.norm(z[:, None] - X[None], axis=-1) / 0.5
+    cross, weights = (1 + r) * np.exp(-r), []
+
+    class Weights(apviz.Hook):
+        def on_start(self, run):
+            self.run = run
+
+        def on_epoch(self, epoch):
+            weights.append(self.run.weights[:, 0].numpy().copy())
+
+    hook = apviz.PredictionHook(torch.tensor(z), torch.tensor(y), mean=0.7, every=2)
+    solver = apviz.AlternatingProjection(7, partition=partition, tol=NEVER, max_epochs=5)
+    recorder, solution = recorded(solver, hook, Weights())
+    epoch = recorder.trace["epoch"]
+    expected = [np.sqrt(np.mean((cross @ w + 0.7 - y) ** 2)) if k % 2 == 0 else np.nan for k, w in enumerate(weights)]
+    np.testing.assert_allclose(epoch["test_rmse"], expected, rtol=1e-10)
+    np.testing.assert_allclose(epoch["prediction_work"], np.array([1, 1, 2, 2, 3, 3]) * 11 / 40)
+    assert solution.work == recorded(solver)[1].work
+
+
+@pytest.mark.parametrize(("x", "y"), [((5, 2), (4,)), ((5,), (5,)), ((5, 2), (5, 1))])
+def test_test_points_and_targets_that_do_not_match_are_refused(x, y):
+    with pytest.raises(ValueError, match=r"test_x must be \(m, d\) and test_y \(m,\), got"):
+        apviz.PredictionHook(torch.zeros(x), torch.zeros(y))
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5])
+def test_epochs_between_predictions_are_a_whole_number(every):
+    with pytest.raises(ValueError, match=f"every must be .* got {every}"):
+        apviz.PredictionHook(torch.zeros(3, 2), torch.zeros(3), every=every)
+
+
+def test_progress_names_the_method_and_ends_with_the_stop_reason():
+    text = StringIO()
+    solution = apviz.solve(system(), AP, [apviz.ProgressHook(Console(file=text, width=200, force_terminal=True))])
+    assert AP.label in text.getvalue()
+    assert f"max_epochs  residual {solution.residual:.2e}  work {solution.work:.1f}" in text.getvalue()
