@@ -62,12 +62,13 @@ class KernelSystem:
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
-        _check_finite(x, "x")
-        _check_finite(b if b.ndim == 2 else b[:, None], "b")
         self.device = _device(device)
         self.x = x.to(self.device, dtype)
         #: (n, l+1), always two-dimensional
         self.b = (b if b.ndim == 2 else b[:, None]).to(self.device, dtype)
+        # after the conversion: a finite float64 can be infinite in float32
+        _check_finite(self.x, "x")
+        _check_finite(self.b, "b")
         #: whether `b` was given as a vector, so that the weights are returned as one
         self.single_column = b.ndim == 1
         self.kernel, self.noise, self.dtype = kernel, noise, dtype
@@ -132,6 +133,7 @@ def _check_finite(values: Tensor, name: str) -> None:
         others = int((per_column > 0).sum()) - 1
         more = f", and {others} other columns have some too" if others else ""
         raise ValueError(
-            f"{name} has {int(per_column[column])} NaN or infinite values in column {column}{more}; "
+            f"{name} has {int(per_column[column])} NaN or infinite values in column {column}{more} "
+            f"(in {values.dtype}); "
             "drop or impute these rows first"
         )

@@ -111,8 +111,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     shown = [
         _figure(
             "Residual",
-            "Down is better; the dashed line is the tolerance. Work counts kernel entries and includes set-up, so it "
-            "is the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
+            "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
+            "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
             lambda theme: plots.residuals(traces, theme=theme),
         ),
     ]

@@ -75,7 +75,8 @@ class BlockFactors:
         """U = K[I, I]⁻¹ r, for r: (|I|, l+1)."""
         factor = self._factors[block]  # not torch.cholesky_solve, which copies the factor at every call
         half = torch.linalg.solve_triangular(factor, r, upper=False)
-        return torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        u: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        return u
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str) -> tuple[Tensor, float]:

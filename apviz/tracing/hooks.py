@@ -110,6 +110,13 @@ class StopHook(Hook):
     def on_start(self, run: Run) -> None:
         self._run = run
 
+    def on_stop(self, solution: Solution) -> None:
+        # not in on_start: a request during the set-up would be lost
+        self._asked = None
+
+    def on_abandon(self, error: BaseException) -> None:
+        self._asked = None
+
     def on_update(self, update: object) -> None:
         if self._asked:
             self._run.request_stop(self._asked)
