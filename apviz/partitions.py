@@ -17,7 +17,7 @@ from torch import Tensor
 from apviz.operators.interface import Rows, count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Partition:
     """m blocks of n rows.
 

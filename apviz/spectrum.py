@@ -31,7 +31,7 @@ class Eigenvalue:
     bound: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """λmax, λmin and λ′max of one system (paper, section 4); blocks: (m,) λmax(K[I,I]) or empty."""
 

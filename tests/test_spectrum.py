@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse.linalg
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ def test_the_exact_spectrum_is_scipys(dtype):
     assert found.lambda_min.value == pytest.approx(expected[0], rel=1e-9)
     assert not found.lambda_max.is_estimate and not found.lambda_min.is_estimate
     assert found.kappa.value == pytest.approx(expected[-1] / expected[0], rel=1e-9) and not found.kappa.is_estimate
-    assert spectrum(system) == found or spectrum(system).lambda_max == found.lambda_max  # the default for small n
+    assert spectrum(system).lambda_max == found.lambda_max  # the default for small n
 
 
 def test_kappa_prime_is_the_largest_block_eigenvalue_over_lambda_min():
@@ -48,7 +49,9 @@ def test_kappa_prime_is_the_largest_block_eigenvalue_over_lambda_min():
     np.testing.assert_allclose(found.blocks, largest, rtol=1e-2)
     assert found.lambda_max_block.value == found.blocks.max()
     assert found.kappa_prime.value == found.lambda_max_block.value / found.lambda_min.value
-    assert found.kappa_prime.is_estimate and found.kappa_prime.bound >= max(largest) / eigenvalues(system)[0] * (1 - 1e-9)
+    assert found.kappa_prime.is_estimate and found.kappa_prime.bound >= max(largest) / eigenvalues(system)[0] * (
+        1 - 1e-9
+    )
     assert found.kappa_prime.value < found.kappa.value  # blocks are better conditioned than the whole
 
 
@@ -73,25 +76,21 @@ def test_lanczos_bounds_hold_on_both_sides_in_float32(kind, lengthscale):
 
 @settings(deadline=None, max_examples=30)
 @given(n=st.integers(1, 60), seed=st.integers(0, 999))
-def test_ritz_values_lie_inside_the_spectrum_tighten_and_converge(n, seed):
+def test_ritz_values_lie_inside_the_spectrum_spread_with_the_steps_and_reach_its_ends(n, seed):
     rng = np.random.default_rng(seed)
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     exact = np.sort(rng.uniform(0.1, 10, n))
     a = torch.tensor(q * exact @ q.T)
-    previous = (-math.inf, math.inf)
-    for steps in (1, 3, 10, n):
-        high, low = lanczos(lambda v: a @ v, n, steps)
-        assert exact[0] - 1e-9 <= low <= high <= exact[-1] + 1e-9
-        if steps >= min(previous[0], n):
-            continue
-    assert high == pytest.approx(exact[-1], rel=1e-9) and low == pytest.approx(exact[0], rel=1e-7)
+    highs, lows = zip(*(lanczos(lambda v: a @ v, n, steps) for steps in (1, 3, 10, n + 5)), strict=True)
+    assert min(lows) >= exact[0] - 1e-9 and max(highs) <= exact[-1] + 1e-9
+    assert (np.diff(highs) >= -1e-9).all()  # nested Krylov spaces
+    assert (np.diff(lows) <= 1e-9).all()
+    assert highs[-1] == pytest.approx(exact[-1], abs=1e-6) and lows[-1] == pytest.approx(exact[0], abs=1e-6)
 
 
-def test_more_lanczos_steps_bring_both_ends_closer():
+def test_thirty_two_lanczos_steps_find_lambda_max_of_a_kernel_matrix():
     k = make(kernel=Matern52(0.2), dtype=torch.float64).operator.matrix
-    highs, lows = zip(*(lanczos(lambda v: k @ v, len(k), steps) for steps in (1, 2, 4, 8, 16, 32)), strict=True)
-    assert list(highs) == sorted(highs) and list(lows) == sorted(lows, reverse=True)
-    assert highs[-1] == pytest.approx(scipy.linalg.eigvalsh(k.numpy())[-1], rel=1e-6)
+    assert lanczos(lambda v: k @ v, len(k), 32)[0] == pytest.approx(scipy.linalg.eigvalsh(k.numpy())[-1], rel=1e-10)
 
 
 def test_lanczos_stops_where_the_krylov_space_is_exhausted():

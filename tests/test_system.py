@@ -21,8 +21,8 @@ def with_value(tensor, value, *places):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": with_value(X, math.nan, (0, 1), (4, 1))}, "x has 2 NaN or infinite values in column 1;"),
-        ({"x": with_value(X, math.inf, (0, 0), (4, 1))}, "1 NaN or infinite values in column 0, and 1 other columns"),
+        ({"x": with_value(X, math.nan, (0, 1), (4, 1))}, "x has 2 NaN or infinite values in column 1 "),
+        ({"x": with_value(X, math.inf, (0, 0), (4, 1))}, "1 NaN or infinite values in column 0.*, and 1 other columns"),
         ({"b": with_value(B, -math.inf, 3)}, "b has 1 NaN or infinite values in column 0"),
         ({"b": with_value(torch.zeros(6, 3), math.nan, (2, 2), (3, 2))}, "b has 2 NaN or infinite values in column 2"),
         ({"b": with_value(B, 1e39, 3)}, "b has 1 .* in column 0"),

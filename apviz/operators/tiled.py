@@ -67,19 +67,16 @@ class TiledOperator(Operator):
             native.columns_matmul_(out, self.kernel.name, rows.contiguous(), columns.contiguous(), u)
             return
         for c, tile_columns in self._tiles(columns, 1):
-            centre = tile_columns.mean(0)
-            near = tile_columns - centre
             for r, tile_rows in self._tiles(rows, 0):
-                out[r].addmm_(self._tile(tile_rows - centre, near), u[c])
+                out[r].addmm_(self._tile(tile_rows, tile_columns), u[c])
 
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         if self._compiled:
             return native.fill(self.kernel.name, rows.contiguous(), columns.contiguous())
         out = torch.empty(len(rows), len(columns), dtype=rows.dtype, device=rows.device)
         for c, tile_columns in self._tiles(columns, 1):
-            centre = tile_columns.mean(0)
             for r, tile_rows in self._tiles(rows, 0):
-                out[r, c] = self._tile(tile_rows - centre, tile_columns - centre)
+                out[r, c] = self._tile(tile_rows, tile_columns)
         return out
 
     def _tiles(self, inputs: Tensor, side: int) -> list[tuple[slice, Tensor]]:
@@ -87,7 +84,7 @@ class TiledOperator(Operator):
         return [(slice(i, min(i + size, len(inputs))), inputs[i : i + size]) for i in range(0, len(inputs), size)]
 
     def _tile(self, x: Tensor, z: Tensor) -> Tensor:
-        """correlation of two centred tiles; centring per tile keeps the products small, hence accurate."""
+        """correlation of two tiles of scaled inputs."""
         if self._direct:
             u = torch.zeros(len(x), len(z), dtype=x.dtype, device=x.device)
             spare = torch.empty_like(u)
@@ -95,6 +92,8 @@ class TiledOperator(Operator):
                 torch.sub(x[:, k, None], z[None, :, k], out=spare)
                 u.addcmul_(spare, spare)
         else:
+            centre = z.mean(0)  # keeps the products small; near pairs in compact tiles lose less to cancellation
+            x, z = x - centre, z - centre
             norms = z.square().sum(1) + x.square().sum(1)[:, None]
             u = torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
             spare = norms

@@ -65,11 +65,12 @@ def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:
     n, device = base.n, base.x.device
     rank = min(rank, n)
     left = torch.full((n,), base.kernel.outputscale, dtype=base.x.dtype, device=device)
-    floor = torch.finfo(base.x.dtype).eps * base.kernel.outputscale
+    # what k subtractions of numbers up to the outputscale leave of a zero
+    floor = 4 * torch.finfo(base.x.dtype).eps * base.kernel.outputscale
     factor = torch.zeros(rank, n, dtype=base.x.dtype, device=device)  # row-major rows: a step reads what it needs
     for k in range(rank):
         pivot = left.argmax()
-        if left[pivot] <= floor:
+        if left[pivot] <= floor * (k + 1):
             return factor[:k].T.contiguous()
         column = operator.columns(pivot[None])[:, 0]
         column -= factor[:k, pivot] @ factor[:k]

@@ -10,60 +10,68 @@ import xarray as xr
 from apviz.tracing.schema import GROUPS, GROWING, Variable
 from apviz.tracing.trace import Trace
 
+#: (group, variable)
+Key = tuple[str, str]
+
 
 class Record:
     """Appends to growing variables, replaces the others.
 
+    What is put together is kept or lost together: an interrupt at any moment leaves the variables of a group
+    with one length, since a batch becomes part of the record in a single append.
+
     Attributes:
         attrs: root attributes.
         group_attrs: attributes of a group, by its name.
-        variable_attrs: further attributes of a variable, by (group, name).
-        values: arrays by (group, name), whole.
+        variable_attrs: further attributes of a variable.
     """
 
     def __init__(self, attrs: dict[str, Any]) -> None:
         self.attrs = attrs
         self.group_attrs: dict[str, dict[str, Any]] = {}
-        self.variable_attrs: dict[tuple[str, str], dict[str, Any]] = {}
-        self._chunks: dict[tuple[str, str], list[np.ndarray]] = {}
+        self.variable_attrs: dict[Key, dict[str, Any]] = {}
+        self._batches: list[dict[Key, np.ndarray]] = []
 
-    def put(self, group: str, **values: Any) -> None:
-        """Appends to variables of `group` that grow, sets the others."""
-        for name, value in values.items():
-            variable = variable_of(group, name)
-            array = np.asarray(value, dtype=variable.dtype)
-            if grows(variable):
-                self._chunks.setdefault((group, name), []).append(array)
-            else:
-                self._chunks[group, name] = [array]
+    def put(self, **groups: dict[str, Any]) -> None:
+        """Appends to variables that grow, sets the others: `put(epoch={"work": [1.0], ...}, block={...})`."""
+        self._batches.append(
+            {
+                (group, name): np.array(value, dtype=variable_of((group, name)).dtype)
+                for group, values in groups.items()
+                for name, value in values.items()
+            }
+        )
 
-    def value(self, key: tuple[str, str]) -> np.ndarray:
-        chunks = self._chunks[key]
-        if len(chunks) > 1:  # joined once, so that reading often stays cheap
-            self._chunks[key] = chunks = [np.concatenate(chunks)]
-        return chunks[0]
+    def values(self) -> dict[Key, np.ndarray]:
+        """Every variable, whole."""
+        if len(self._batches) > 1:
+            parts: dict[Key, list[np.ndarray]] = {}
+            for batch in self._batches:
+                for key, value in batch.items():
+                    parts[key] = [*parts.get(key, []), value] if grows(variable_of(key)) else [value]
+            self._batches = [{k: p[0] if len(p) == 1 else np.concatenate(p) for k, p in parts.items()}]
+        return self._batches[0] if self._batches else {}
 
-    def keys(self) -> list[tuple[str, str]]:
-        return list(self._chunks)
-
-    def attributes(self, key: tuple[str, str]) -> dict[str, Any]:
-        variable = variable_of(*key)
+    def attributes(self, key: Key) -> dict[str, Any]:
+        variable = variable_of(key)
         return {"long_name": variable.long_name, "units": variable.units, **self.variable_attrs.get(key, {})}
 
     def to_trace(self) -> Trace:
-        groups: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=dict(self.attrs))}
+        nodes: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=dict(self.attrs))}
+        values = self.values()
         for group in GROUPS:
             data = {
-                name: (variable_of(group, name).dims, self.value((group, name)).copy(), self.attributes((group, name)))
-                for owner, name in self.keys()
+                name: (variable_of((group, name)).dims, value.copy(), self.attributes((group, name)))
+                for (owner, name), value in values.items()
                 if owner == group
             }
             if data:
-                groups[group] = xr.Dataset(data, attrs=self.group_attrs.get(group, {}))
-        return Trace(xr.DataTree.from_dict(groups))
+                nodes[group] = xr.Dataset(data, attrs=self.group_attrs.get(group, {}))
+        return Trace(xr.DataTree.from_dict(nodes))
 
 
-def variable_of(group: str, name: str) -> Variable:
+def variable_of(key: Key) -> Variable:
+    group, name = key
     return GROUPS[group][name]
 
 

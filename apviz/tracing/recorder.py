@@ -31,8 +31,9 @@ class Recorder(Hook):
     """Records every solve it is hooked to; `trace` is the last one, `traces` are all.
 
     Updates are kept on the device and moved once per epoch. With a path, the trace is appended to disk while the
-    solve runs, at most once per epoch and for at most 1% of the time; a kill loses what came after the last
-    flush, Ctrl-C and errors lose nothing. A disk that fills up is warned about once; the trace stays in memory.
+    solve runs, at most once per epoch and for at most 1% of the time: every few seconds in a solve whose epochs are
+    short. A kill loses what came after the last flush; Ctrl-C and errors lose nothing. A disk that fills up is
+    warned about once; the trace stays in memory.
 
     Args:
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
@@ -80,7 +81,8 @@ class Recorder(Hook):
             raise FileExistsError(f"{self._path} exists; choose another path, for a trace is never overwritten")
         self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
         self._recording = True
-        self._flush_seconds, self._warned = 0.0, False
+        self._flush_seconds: float | None = None
+        self._warned, self._last_update = False, 0
         self._store: TraceStore | None = None
         found = spectrum(run.system, run.factors or (), self.spectrum)
         record = Record(_attributes(run))
@@ -89,12 +91,13 @@ class Recorder(Hook):
         _put_spectrum(record, found)
         if run.partition is not None:
             record.put(
-                "block",
-                block=range(len(run.partition)),
-                owned_size=run.partition.owned_sizes(),
-                solved_size=run.partition.solved_sizes(),
-                lambda_max=found.blocks,
-                jitter=run.factors.jitter,
+                block={
+                    "block": range(len(run.partition)),
+                    "owned_size": run.partition.owned_sizes(),
+                    "solved_size": run.partition.solved_sizes(),
+                    "lambda_max": found.blocks,
+                    "jitter": run.factors.jitter,
+                }
             )
             self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
         self._chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
@@ -111,23 +114,27 @@ class Recorder(Hook):
 
     def on_epoch(self, epoch: Epoch) -> None:
         record = self._records[-1]
-        self._drain(record)
-        record.put(
-            "epoch",
-            epoch=[epoch.number],
-            work=[epoch.work],
-            seconds=[epoch.seconds],
-            residual=[epoch.residual],
-            residual_per_rhs=epoch.residual_per_rhs[None],
-            checked_residual=[epoch.checked_residual],
-            drift=[epoch.drift],
-            energy=[epoch.energy],
-            test_rmse=[epoch.measured.get("test_rmse", math.nan)],
-            prediction_work=[epoch.measured.get("prediction_work", 0.0)],
-        )
+        groups = self._drained()
+        groups["epoch"] = {
+            "epoch": [epoch.number],
+            "work": [epoch.work],
+            "seconds": [epoch.seconds],
+            "residual": [epoch.residual],
+            "residual_per_rhs": epoch.residual_per_rhs[None],
+            "checked_residual": [epoch.checked_residual],
+            "drift": [epoch.drift],
+            "energy": [epoch.energy],
+            "test_rmse": [epoch.measured.get("test_rmse", math.nan)],
+            "prediction_work": [epoch.measured.get("prediction_work", 0.0)],
+        }
         if epoch.block_norms is not None:
-            record.put("block", epoch=[epoch.number], residual_norm=epoch.block_norms[None], times_chosen=self._chosen)
-        if self._store is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
+            groups["block"] = groups.get("block", {"times_chosen": self._chosen}) | {
+                "epoch": [epoch.number],
+                "residual_norm": epoch.block_norms[None],
+            }
+        record.put(**groups)
+        self._pending = []
+        if self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
             self._flush(record)
 
     def on_stop(self, solution: Solution) -> None:
@@ -151,36 +158,39 @@ class Recorder(Hook):
         self._recording = False
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
-        self._drain(record)
+        record.put(**self._drained())
         self._flush(record)
 
-    def _drain(self, record: Record) -> None:
-        """Moves the updates of an epoch from the device, in one transfer each for energies and residuals."""
-        if not self._pending:
-            return
-        updates, self._pending = self._pending, []
+    def _drained(self) -> dict[str, dict[str, Any]]:
+        """The pending updates as arrays, moved from the device in one transfer each for energies and residuals."""
+        updates = [u for u in self._pending if u.number > self._last_update]
+        if not updates:
+            return {}
         blocks = torch.tensor([u.block for u in updates])
         squared = torch.stack([u.squared_residual for u in updates]).double().cpu()
         totals = squared.sum(1)
         before = torch.cat([torch.tensor([self._squared], dtype=torch.float64), totals[:-1]])
-        self._squared = float(totals[-1])
+        self._squared, self._last_update = float(totals[-1]), updates[-1].number
+        groups: dict[str, dict[str, Any]] = {
+            "update": {
+                "update": [u.number for u in updates],
+                "block": blocks,
+                "epoch_of_update": [u.epoch for u in updates],
+                "work": [u.work for u in updates],
+                "seconds": [self._run.clock.seconds(u.mark) for u in updates],
+                "energy_decrease": torch.stack([u.energy_decrease for u in updates]).double().cpu(),
+                "guaranteed_decrease": before * self._guarantee,
+                "residual": squared.sqrt() / self._run.rhs_norms,
+            }
+        }
         if len(self._chosen):
-            self._chosen += torch.bincount(blocks, minlength=len(self._chosen))
-        record.put(
-            "update",
-            update=[u.number for u in updates],
-            block=blocks,
-            epoch_of_update=[u.epoch for u in updates],
-            work=[u.work for u in updates],
-            seconds=[self._run.clock.seconds(u.mark) for u in updates],
-            energy_decrease=torch.stack([u.energy_decrease for u in updates]).double().cpu(),
-            guaranteed_decrease=before * self._guarantee,
-            residual=squared.sqrt() / self._run.rhs_norms,
-        )
+            self._chosen = self._chosen + torch.bincount(blocks, minlength=len(self._chosen))
+            groups["block"] = {"times_chosen": self._chosen}
+        return groups
 
     def _snapshot(self, number: int) -> None:
         values = self._run.residual_vectors[:, 0].double().cpu()
-        self._records[-1].put("snapshot", update=[number], residual=values[None])
+        self._records[-1].put(snapshot={"update": [number], "residual": values[None]})
 
     def _flush(self, record: Record) -> None:
         if self._path is None:
@@ -274,7 +284,7 @@ def _processor() -> str:
 def _put_spectrum(record: Record, found: Spectrum) -> None:
     for name in ("lambda_max", "lambda_min", "lambda_max_block", "kappa", "kappa_prime"):
         eigenvalue = getattr(found, name)
-        record.put("spectrum", **{name: eigenvalue.value})
+        record.put(spectrum={name: eigenvalue.value})
         record.variable_attrs["spectrum", name] = {"how": eigenvalue.how, "is_estimate": eigenvalue.is_estimate}
     bounds = {
         "lambda_max_bound": found.lambda_max.bound,
@@ -287,7 +297,7 @@ def _put_spectrum(record: Record, found: Spectrum) -> None:
 
 def _put_rows(record: Record, run: Run) -> None:
     """Where each row is, which block owns it, and all (row, block) pairs of a row solved on by a block."""
-    record.put("rows", coordinates=run.system.x.double().cpu())
+    record.put(rows={"coordinates": run.system.x.double().cpu()})
     if run.partition is None:
         return
     owner = torch.empty(run.system.n, dtype=torch.int64)
@@ -298,4 +308,4 @@ def _put_rows(record: Record, run: Run) -> None:
         rows = run.partition.solved(block)
         held = order[rows.cpu() if isinstance(rows, torch.Tensor) else rows]
         pairs.append(torch.stack([held, torch.full_like(held, block)], dim=1))
-    record.put("rows", owner=owner, membership=torch.cat(pairs))
+    record.put(rows={"owner": owner, "membership": torch.cat(pairs)})

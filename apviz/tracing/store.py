@@ -1,21 +1,22 @@
 """The Zarr v3 directory of a trace, appended to while the solve runs; a kill at any moment leaves one that opens.
 
-Readers take the shapes of all arrays from the consolidated metadata in the root's `zarr.json`, which is replaced
-in one atomic rename after the data of a flush are in place. Whatever a kill interrupts, that file describes the
-last complete flush.
+Readers take the shapes of all arrays from the consolidated metadata in the root's `zarr.json`. That file is written
+last and replaced in one atomic rename, with the root attributes in it: whatever a kill interrupts, it describes
+the last complete flush.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zarr
 
-from apviz.tracing.record import Record, grows, variable_of
+from apviz.tracing.record import Key, Record, grows, variable_of
 
 CHUNK_ROWS = 4096
 
@@ -30,19 +31,22 @@ class TraceStore:
     def __init__(self, path: Path, record: Record) -> None:
         if path.exists():
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
-        self.path, self.record = path, record
-        self._written: dict[tuple[str, str], int] = {}
+        self.record = record
         # built beside its place and moved there whole: a half-made trace is never seen
         path.parent.mkdir(parents=True, exist_ok=True)
-        making = path.with_name(f".{path.name}.{os.getpid()}")
+        self.path = path.with_name(f".{path.name}.{os.getpid()}")
+        self._written: dict[Key, np.ndarray] = {}
+        self._arrays: dict[Key, Any] = {}
         try:
-            self._root = zarr.create_group(str(making), zarr_format=3, overwrite=True)
+            self._root = zarr.create_group(str(self.path), zarr_format=3, overwrite=True)
             self.flush()
-            making.rename(path)
+            self.path.rename(path)
         except BaseException:
-            shutil.rmtree(making, ignore_errors=True)
+            shutil.rmtree(self.path, ignore_errors=True)
             raise
+        self.path = path
         self._root = zarr.open_group(str(path), mode="r+", use_consolidated=False)
+        self._arrays = {(group, name): self._root[f"{group}/{name}"] for group, name in self._arrays}
 
     def flush(self) -> None:
         """Writes what was recorded since the last flush.
@@ -51,43 +55,48 @@ class TraceStore:
             OSError: the disk is full or gone; the trace on disk stays as of the last flush, nothing is lost in
                 memory, and the next flush tries again.
         """
-        for key in self.record.keys():
-            if grows(variable_of(*key)):
-                self._append(key)
+        for key, value in self.record.values().items():
+            before = self._written.get(key)
+            if before is not None and (value is before or np.array_equal(value, before, equal_nan=True)):
+                continue
+            array = self._array(key, value)
+            if grows(variable_of(key)):
+                done = 0 if before is None else len(before)
+                array.resize(value.shape)
+                array[done:] = value[done:]
             else:
-                self._replace(key)
-        for group, attrs in self.record.group_attrs.items():
-            self._root.require_group(group).attrs.put(attrs)
-        self._root.attrs.put(self.record.attrs)
-        with warnings.catch_warnings():
-            # Zarr v3's specification does not have consolidated metadata yet; its readers and xarray do
-            warnings.filterwarnings("ignore", message="Consolidated metadata")
-            zarr.consolidate_metadata(self._root.store)
+                array[...] = value
+            self._written[key] = value
+        self._publish()
 
-    def _array(self, key: tuple[str, str]) -> Any:
-        group, name = key
-        parent = self._root.require_group(group)
-        if name in parent:
-            return parent[name]
-        variable, value = variable_of(group, name), self.record.value(key)
-        growing = grows(variable)
-        return parent.create_array(
-            name,
-            shape=(0, *value.shape[1:]) if growing else value.shape,
-            chunks=(CHUNK_ROWS, *(max(1, s) for s in value.shape[1:])) if growing else value.shape or "auto",
-            dtype=value.dtype,
-            dimension_names=variable.dims,
-            attributes=self.record.attributes(key),
-        )
+    def _array(self, key: Key, value: np.ndarray) -> Any:
+        if key not in self._arrays:
+            group, name = key
+            parent = self._root.require_group(group)
+            parent.attrs.put(self.record.group_attrs.get(group, {}))
+            variable, growing = variable_of(key), grows(variable_of(key))
+            self._arrays[key] = parent.create_array(
+                name,
+                shape=(0, *value.shape[1:]) if growing else value.shape,
+                chunks=(CHUNK_ROWS, *(max(1, s) for s in value.shape[1:])) if growing else value.shape or "auto",
+                dtype=value.dtype,
+                dimension_names=variable.dims,
+                attributes=self.record.attributes(key),
+                overwrite=True,
+            )
+        return self._arrays[key]
 
-    def _append(self, key: tuple[str, str]) -> None:
-        value, done = self.record.value(key), self._written.get(key, 0)
-        if len(value) == done and done:
-            return
-        array = self._array(key)
-        array.resize((len(value), *value.shape[1:]))
-        array[done:] = value[done:]
-        self._written[key] = len(value)
-
-    def _replace(self, key: tuple[str, str]) -> None:
-        self._array(key)[...] = self.record.value(key)
+    def _publish(self) -> None:
+        """Root attributes and the metadata of all arrays, in one file, at once."""
+        groups = sorted({group for group, _ in self._arrays})
+        nodes = groups + sorted(f"{group}/{name}" for group, name in self._arrays)  # readers want siblings together
+        metadata = {node: json.loads((self.path / node / "zarr.json").read_text()) for node in nodes}
+        root = {
+            "zarr_format": 3,
+            "node_type": "group",
+            "attributes": self.record.attrs,
+            "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": metadata},
+        }
+        written = self.path / ".zarr.json.new"
+        written.write_text(json.dumps(root))
+        written.replace(self.path / "zarr.json")

@@ -22,7 +22,8 @@ x = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
 b = torch.rand(300, 2, generator=torch.Generator().manual_seed(1))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    systems = [apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, operator=name) for name in ("tiled", "tiled", "dense")]
+    names = "tiled", "tiled", "dense"
+    systems = [apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, operator=name) for name in names]
     for system in systems:
         system.operator.prepare()
     solver = apviz.AlternatingProjection(block_size=50, rule="cyclic", max_epochs=3)
@@ -37,8 +38,9 @@ print("SAME", error < 1e-3 and (weights[0] - weights[2]).abs().max().item() < 1e
 
 def start(cache: Path, **environment: str) -> subprocess.Popen:
     kept = {name: value for name, value in os.environ.items() if name != "CXX"}
-    return subprocess.Popen([sys.executable, "-c", SOLVE], text=True,
-                            env={**kept, "XDG_CACHE_HOME": str(cache), **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    environment = {**kept, "XDG_CACHE_HOME": str(cache), **environment}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", SOLVE], env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def report(process: subprocess.Popen) -> dict[str, str]:

@@ -1,6 +1,7 @@
 import linear_operator
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,8 +55,7 @@ def test_a_rank_deficient_kernel_stops_the_factor_early(dtype):
     x = torch.rand(8, 2, generator=torch.Generator().manual_seed(0)).repeat(10, 1)
     counting = CountingOperator(KernelSystem(x, x[:, 0], Matern12(0.3), 0.1, "dense", dtype, device="cpu").operator)
     factor = pivoted_cholesky(counting, 50)
-    # eight distinct points; in float32 what rounding leaves of the diagonal may be taken for a little more
-    assert factor.shape[1] == 8 if dtype == torch.float64 else 8 <= factor.shape[1] <= 16
+    assert factor.shape == (80, 8)  # eight distinct points
     torch.testing.assert_close(factor @ factor.T, noise_free(counting).to(dtype), rtol=0, atol=1e-5)
     assert counting.entries == 80 * factor.shape[1]
 
@@ -80,20 +80,20 @@ def test_applying_the_preconditioner_leaves_the_residual_as_it_was():
 @pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
 def test_in_float32_the_preconditioner_stays_positive_definite_along_the_leading_eigenvectors(noise):
     # λmax/σ² reaches 1e7 here: Woodbury's difference would leave nothing but rounding
-    counting = make(n=2000, kernel=RBF(1.0), noise=noise, dtype=torch.float32)
+    counting = make(n=1500, kernel=RBF(1.0), noise=noise, dtype=torch.float32)
     apply = PivotedCholesky(100).build(counting)
-    vectors = np.linalg.eigh(noise_free(counting).numpy())[1][:, -8:]
+    k = noise_free(counting).numpy()
+    eigenvalues, vectors = scipy.linalg.eigh(k, subset_by_index=[1492, 1499])
     v = torch.tensor(vectors, dtype=torch.float32)
     values = (v * apply(v)).sum(0).double().numpy()
     assert (values > 0).all()
-    k = noise_free(counting).numpy()
-    exact = 1 / (np.einsum("ij,ij->j", vectors, k @ vectors) + noise)
+    exact = 1 / (eigenvalues + noise)
     # v and the factor are rounded to eps: vᵀP⁻¹v may gain eps²‖v‖²·n/σ², and a factor 1 ± eps·√n
     np.testing.assert_allclose(values, exact, rtol=0.05, atol=1e-11 / noise)
 
 
 def test_a_preconditioned_kernel_matrix_is_better_conditioned():
-    counting = make(noise=1e-3)
+    counting = make(kernel=RBF(1.0), noise=1e-3)
     k = noise_free(counting).numpy() + 1e-3 * np.eye(120)
     apply = PivotedCholesky(60).build(counting)
     values = np.linalg.eigvals(apply(torch.tensor(k)).numpy()).real
@@ -108,5 +108,5 @@ def test_building_costs_rank_over_n_of_work():
 
 @pytest.mark.parametrize("rank", [0, -3])
 def test_a_rank_below_one_is_refused(rank):
-    with pytest.raises(ValueError, match=rf"rank must be at least 1 .*, got {rank}"):
+    with pytest.raises(ValueError, match=rf"rank must be .*at least 1, got {rank}"):
         PivotedCholesky(rank)
