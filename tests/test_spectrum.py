@@ -127,6 +127,11 @@ def test_power_iteration_lies_below_lambda_max_of_a_block_and_its_bound_above(
     assert value >= float(k.double().sum()) / b * (1 - rounding)  # never worse than the Rayleigh quotient of ones
 
 
+def test_an_entry_that_power_iteration_rounds_to_zero_leaves_the_bound_finite():
+    value, bound = largest_eigenvalue_of_factor(torch.diag(torch.tensor([1.0, 1e-12])))
+    assert value == pytest.approx(1.0) and 1.0 <= bound < 1.001
+
+
 def test_power_iteration_is_close_for_a_smooth_block():
     factor = torch.linalg.cholesky(make(kernel=RBF(0.5), dtype=torch.float64).operator.matrix)
     exact = scipy.linalg.eigvalsh((factor @ factor.T).numpy())[-1]

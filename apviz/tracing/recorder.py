@@ -76,17 +76,16 @@ class Recorder(Hook):
         return self._records[-1].to_trace()
 
     def on_start(self, run: Run) -> None:
-        self._path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
-        if self._path is not None and self._path.exists():
-            raise FileExistsError(f"{self._path} exists; choose another path, for a trace is never overwritten")
+        path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
         self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
-        self._recording = True
         self._flush_seconds: float | None = None
         self._warned, self._last_update = False, 0
-        self._store: TraceStore | None = None
         found = spectrum(run.system, run.factors or (), self.spectrum)
         record = Record(_attributes(run))
+        # refuses a path that exists before anything is recorded
+        self._store = None if path is None else TraceStore(path, record)
         self._records.append(record)
+        self._recording = True
         self._guarantee = math.nan
         _put_spectrum(record, found)
         if run.partition is not None:
@@ -135,7 +134,7 @@ class Recorder(Hook):
         record.put(**groups)
         self._pending = []
         if self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
-            self._flush(record)
+            self._flush()
 
     def on_stop(self, solution: Solution) -> None:
         record = self._records[-1]
@@ -150,7 +149,7 @@ class Recorder(Hook):
             "work": solution.work,
             "seconds": solution.seconds,
         }
-        self._flush(record)
+        self._flush()
 
     def on_abandon(self, error: BaseException) -> None:
         if not self._recording:
@@ -159,7 +158,7 @@ class Recorder(Hook):
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
         record.put(**self._drained())
-        self._flush(record)
+        self._flush()
 
     def _drained(self) -> dict[str, dict[str, Any]]:
         """The pending updates as arrays, moved from the device in one transfer each for energies and residuals."""
@@ -192,20 +191,17 @@ class Recorder(Hook):
         values = self._run.residual_vectors[:, 0].double().cpu()
         self._records[-1].put(snapshot={"update": [number], "residual": values[None]})
 
-    def _flush(self, record: Record) -> None:
-        if self._path is None:
+    def _flush(self) -> None:
+        if self._store is None:
             return
         started = time.perf_counter()
         try:
-            if self._store is None:
-                self._store = TraceStore(self._path, record)
-            else:
-                self._store.flush()
+            self._store.flush()
         except OSError as error:
             if not self._warned:
                 warnings.warn(
-                    f"the trace could not be written to {self._path} ({error}); it is kept in memory, and every later "
-                    "flush tries again: free some space, or save it elsewhere with recorder.trace.save(path)",
+                    f"the trace could not be written to {self._store.path} ({error}); it is kept in memory, and every "
+                    "later flush tries again: free some space, or save it elsewhere with recorder.trace.save(path)",
                     stacklevel=2,
                 )
             self._warned = True

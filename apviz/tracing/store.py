@@ -22,7 +22,7 @@ CHUNK_ROWS = 4096
 
 
 class TraceStore:
-    """Mirrors a `Record` in a new directory.
+    """Mirrors a `Record` in a directory that does not exist yet; nothing is written before the first `flush`.
 
     Raises:
         FileExistsError: something is there already.
@@ -31,22 +31,10 @@ class TraceStore:
     def __init__(self, path: Path, record: Record) -> None:
         if path.exists():
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
-        self.record = record
-        # built beside its place and moved there whole: a half-made trace is never seen
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path.with_name(f".{path.name}.{os.getpid()}")
+        self.path, self.record = path, record
         self._written: dict[Key, np.ndarray] = {}
         self._arrays: dict[Key, Any] = {}
-        try:
-            self._root = zarr.create_group(str(self.path), zarr_format=3, overwrite=True)
-            self.flush()
-            self.path.rename(path)
-        except BaseException:
-            shutil.rmtree(self.path, ignore_errors=True)
-            raise
-        self.path = path
-        self._root = zarr.open_group(str(path), mode="r+", use_consolidated=False)
-        self._arrays = {(group, name): self._root[f"{group}/{name}"] for group, name in self._arrays}
+        self._root: zarr.Group | None = None
 
     def flush(self) -> None:
         """Writes what was recorded since the last flush.
@@ -55,6 +43,30 @@ class TraceStore:
             OSError: the disk is full or gone; the trace on disk stays as of the last flush, nothing is lost in
                 memory, and the next flush tries again.
         """
+        if self._root is None:
+            self._create()
+        self._write(self.path)
+
+    def _create(self) -> None:
+        """Built beside its place and moved there whole: a half-made trace is never seen."""
+        making = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        # an interrupt right after the move finds the trace in its place, made by this store
+        if making.exists() or not self.path.exists():
+            making.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._root = zarr.create_group(str(making), zarr_format=3, overwrite=True)
+                self._write(making)
+                making.rename(self.path)
+            except BaseException:
+                self._root = None
+                self._arrays, self._written = {}, {}
+                shutil.rmtree(making, ignore_errors=True)
+                raise
+        root = zarr.open_group(str(self.path), mode="r+", use_consolidated=False)
+        self._arrays = {(group, name): root[f"{group}/{name}"] for group, name in self._arrays}
+        self._root = root
+
+    def _write(self, place: Path) -> None:
         for key, value in self.record.values().items():
             before = self._written.get(key)
             if before is not None and (value is before or np.array_equal(value, before, equal_nan=True)):
@@ -67,11 +79,12 @@ class TraceStore:
             else:
                 array[...] = value
             self._written[key] = value
-        self._publish()
+        self._publish(place)
 
     def _array(self, key: Key, value: np.ndarray) -> Any:
         if key not in self._arrays:
             group, name = key
+            assert self._root is not None
             parent = self._root.require_group(group)
             parent.attrs.put(self.record.group_attrs.get(group, {}))
             variable, growing = variable_of(key), grows(variable_of(key))
@@ -86,17 +99,17 @@ class TraceStore:
             )
         return self._arrays[key]
 
-    def _publish(self) -> None:
+    def _publish(self, place: Path) -> None:
         """Root attributes and the metadata of all arrays, in one file, at once."""
         groups = sorted({group for group, _ in self._arrays})
         nodes = groups + sorted(f"{group}/{name}" for group, name in self._arrays)  # readers want siblings together
-        metadata = {node: json.loads((self.path / node / "zarr.json").read_text()) for node in nodes}
+        metadata = {node: json.loads((place / node / "zarr.json").read_text()) for node in nodes}
         root = {
             "zarr_format": 3,
             "node_type": "group",
             "attributes": self.record.attrs,
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": metadata},
         }
-        written = self.path / ".zarr.json.new"
+        written = place / ".zarr.json.new"
         written.write_text(json.dumps(root))
-        written.replace(self.path / "zarr.json")
+        written.replace(place / "zarr.json")

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz import KernelSystem, Matern32, Matern52
+from apviz import KernelSystem, Matern12, Matern32, Matern52
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.operators.dense import DenseOperator
