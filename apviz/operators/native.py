@@ -79,7 +79,7 @@ def library() -> ctypes.CDLL | None:
     path = _library_path()
     try:
         if not path.exists():
-            _build(path)
+            build(path)
         return _loaded(path)
     except OSError as error:
         warnings.warn(
@@ -96,11 +96,11 @@ def _loaded(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError:
         path.unlink(missing_ok=True)
-        _build(path)
+        build(path)
         return ctypes.CDLL(str(path))
 
 
-def _build(path: Path) -> None:
+def build(path: Path) -> None:
     """Compiles to `path`; raises OSError with what went wrong."""
     cxx = compiler()
     started = time.perf_counter()

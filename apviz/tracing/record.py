@@ -36,7 +36,7 @@ class Record:
         """Appends to variables that grow, sets the others: `put(epoch={"work": [1.0], ...}, block={...})`."""
         self._batches.append(
             {
-                (group, name): np.array(value, dtype=variable_of((group, name)).dtype)
+                (group, name): np.asarray(value).astype(variable_of((group, name)).dtype)
                 for group, values in groups.items()
                 for name, value in values.items()
             }

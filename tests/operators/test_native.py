@@ -78,6 +78,7 @@ def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(tmp_p
     assert "Install a C++ compiler" in told["WARNINGS"] and told["SAME"] == "True"
 
 
+@pytest.mark.slow
 def test_two_processes_that_build_at_the_same_time_both_run_compiled(tmp_path):
     if not has_compiler():
         pytest.skip("no C++ compiler on this machine")

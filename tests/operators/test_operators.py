@@ -180,6 +180,15 @@ def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
 
 
 @EVERY_ENGINE
+def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
+    # gaps that float32 holds exactly, so that only exp(−r) can err
+    gaps = torch.arange(0, 80, 1 / 64)[:, None]
+    entries = ENGINES[engine](gaps, Matern12(1.0), NOISE).columns(slice(0, 1))[:, 0]
+    expected = np.exp(-gaps[:, 0].double().numpy())
+    np.testing.assert_allclose(entries[1:], expected[1:], rtol=2 * torch.finfo(torch.float32).eps)
+
+
+@EVERY_ENGINE
 @pytest.mark.parametrize("d", [3, 7])
 def test_arguments_need_not_be_contiguous(make_problem, engine, d):
     wide = torch.rand(30, 2 * d, generator=torch.Generator().manual_seed(0))

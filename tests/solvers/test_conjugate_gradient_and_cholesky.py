@@ -66,8 +66,8 @@ def test_the_iterates_are_those_of_linear_operator(system, rank):
     p = problem(**{**system, "noise": 1.0})  # where K is worse conditioned, two roundings of CG part
     preconditioner = inverse = None
     if rank:
-        L = pivoted_cholesky(p.K - system["noise"] * np.eye(len(p.K)), rank)
-        factor = scipy.linalg.cho_factor(L @ L.T + system["noise"] * np.eye(len(p.K)))
+        L = pivoted_cholesky(p.K - p.system.noise * np.eye(len(p.K)), rank)
+        factor = scipy.linalg.cho_factor(L @ L.T + p.system.noise * np.eye(len(p.K)))
         preconditioner = apviz.PivotedCholesky(rank)
         inverse = lambda r: torch.tensor(scipy.linalg.cho_solve(factor, r.numpy()))  # noqa: E731
     seen = watched(p, apviz.ConjugateGradient(preconditioner, tol=1e-300, max_iterations=6))
