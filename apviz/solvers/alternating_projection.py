@@ -11,6 +11,7 @@ from torch import Tensor
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named
 from apviz.solvers.base import (
+    Limits,
     Run,
     Solver,
     StopReason,
@@ -136,16 +137,9 @@ class _Projection:
             norms = self.partition.squared_norms(r)
 
     def _end_epoch(self) -> StopReason | None:
-        s = self.settings
-        return self.run.end_epoch(
-            self.partition.squared_norms(self.r).sum(0),
-            lambda: self.partition.squared_norms(self.r),
-            self._recompute,
-            s.tol,
-            s.min_epochs,
-            s.max_epochs,
-            s.check_every,
-        )
+        s, squared = self.settings, self.partition.squared_norms(self.r).sum(0)
+        limits = Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every)
+        return self.run.end_epoch(squared, lambda: self.partition.squared_norms(self.r), self._recompute, limits)
 
     def _recompute(self, adopt: bool) -> tuple[float, Tensor]:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""

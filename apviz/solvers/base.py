@@ -28,7 +28,7 @@ class StopReason(Enum):
 
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
     MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
-    STAGNATED = "stagnated: rounding errors keep the residual above the tolerance; use float64 or a larger tolerance"
+    STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use float64 or a larger tol"
     DIVERGED = "diverged: the residual is no longer finite or has exploded; use float64, more noise or more jitter"
     STOPPED = "stopped: a hook asked for it; this solution is not converged"
 
@@ -47,7 +47,8 @@ class Solution:
     Args:
         weights: W, of the shape B was given in.
         stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; recomputed from B − KW if the solve converged.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; recomputed from B − KW if the solve converged. A
+            right-hand side of zeros counts as ‖r_i‖.
         residual_per_rhs: (l+1,) float64.
         epochs: epochs, or iterations of a Krylov method.
         work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
@@ -158,6 +159,16 @@ class Solver(ABC):
         """Solves; leaves the weights in the run."""
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a run may end: below `tol` after `minimum` epochs, at the latest after `maximum`; how often R is checked."""
+
+    tol: float
+    minimum: int
+    maximum: int
+    check_every: int
+
+
 class Clock:
     """Seconds since the start. On a GPU marks are events on the stream, so that taking one waits for nothing."""
 
@@ -228,7 +239,7 @@ class Run:
 
     @property
     def weights(self) -> Tensor:
-        """(n, l+1) the weights so far, in the user's order."""
+        """(n, l+1) the weights so far, in the user's order; copy them to keep them."""
         return self._weights()
 
     @property
@@ -287,10 +298,7 @@ class Run:
         squared_residual: Tensor,
         block_norms: Callable[[], Tensor | None],
         recompute: Callable[[bool], tuple[float, Tensor]],
-        tol: float,
-        minimum: int,
-        maximum: int,
-        check_every: int,
+        limits: Limits,
     ) -> StopReason | None:
         """Ends an epoch; returns why the solve is over, or None.
 
@@ -300,22 +308,22 @@ class Run:
         self.epoch_number += 1
         claimed = self._mean_relative(squared_residual)
         checked = drift = math.nan
-        claims = claimed < tol and self.epoch_number >= minimum
-        if math.isfinite(claimed) and (claims or self.epoch_number % check_every == 0):
+        claims = claimed < limits.tol and self.epoch_number >= limits.minimum
+        if math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
             distance, squared_residual = recompute(claims)
             drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
             checked = self._mean_relative(squared_residual)
         self._report_epoch(squared_residual, block_norms(), checked, drift)
         if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
             return StopReason.DIVERGED
-        if claims and checked < tol:
+        if claims and checked < limits.tol:
             return StopReason.CONVERGED
-        if checked >= tol and self._stagnates(claims, checked):
+        if checked >= limits.tol and self._stagnates(claims, checked):
             return StopReason.STAGNATED
         if self.must_stop:
             self.stop_message = f"stopped: {self._stop_requested}"
             return StopReason.STOPPED
-        return StopReason.MAX_EPOCHS if self.epoch_number >= maximum else None
+        return StopReason.MAX_EPOCHS if self.epoch_number >= limits.maximum else None
 
     def stopped_inside_epoch(self, squared_residual: Tensor, block_norms: Tensor | None) -> StopReason:
         """A hook asked to stop: records where the solve is, as a last and incomplete epoch."""
@@ -405,12 +413,11 @@ def solve(
     """
     if initial_weights is not None:
         initial_weights = torch.as_tensor(initial_weights).to(system.b)
+        given = tuple(initial_weights.shape)
         if initial_weights.ndim == 1:
             initial_weights = initial_weights[:, None]
         if initial_weights.shape != system.b.shape:
-            raise ValueError(
-                f"initial_weights must have the shape of b, {tuple(system.b.shape)}, got {tuple(initial_weights.shape)}"
-            )
+            raise ValueError(f"initial_weights must have the shape of b, {tuple(system.b.shape)}, got {given}")
         if not torch.isfinite(initial_weights).all():
             raise ValueError("initial_weights has NaN or infinite values; start from None (zeros) instead")
     # ten epochs is what the paper's training solves take at least

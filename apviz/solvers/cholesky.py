@@ -11,7 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from apviz.solvers.base import Run, Solver, StopReason, frobenius_inner, require_tolerance
+from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner, require_tolerance
 from apviz.solvers.factors import cholesky_with_jitter
 
 
@@ -65,5 +65,5 @@ class Cholesky(Solver):
         def recompute(adopt: bool) -> tuple[float, Tensor]:
             return math.nan, squared  # there is no recursion that could have drifted
 
-        reason = run.end_epoch(squared, lambda: None, recompute, self.tol, 0, 1, 1)
+        reason = run.end_epoch(squared, lambda: None, recompute, Limits(self.tol, 0, 1, 1))
         return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason

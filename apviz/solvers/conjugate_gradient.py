@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.base import Run, Solver, StopReason, require_tolerance, require_whole
+from apviz.solvers.base import Limits, Run, Solver, StopReason, require_tolerance, require_whole
 
 
 class Preconditioner(Protocol):
@@ -69,6 +69,7 @@ class ConjugateGradient(Solver):
         w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
         r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
         run.start(lambda: w, r, None)
+        limits = Limits(self.tol, self.min_iterations, self.max_iterations, self.check_every)
         restart = True
         rz = p = r  # set at once by the restart
 
@@ -93,9 +94,7 @@ class ConjugateGradient(Solver):
             # exact line search: each column lowers h by half of step · rᵀz
             squared = torch.linalg.vector_norm(r, dim=0).square()
             run.updated(-1, 0.5 * (step.double() * rz.double()).sum(), squared)
-            reason = run.end_epoch(
-                squared, lambda: None, recompute, self.tol, self.min_iterations, self.max_iterations, self.check_every
-            )
+            reason = run.end_epoch(squared, lambda: None, recompute, limits)
             if reason is not None:
                 return reason
 

@@ -52,6 +52,10 @@ class Record:
             self._batches = [{k: p[0] if len(p) == 1 else np.concatenate(p) for k, p in parts.items()}]
         return self._batches[0] if self._batches else {}
 
+    def length(self, key: Key) -> int:
+        """How long a growing variable is."""
+        return sum(len(batch[key]) for batch in self._batches if key in batch)
+
     def attributes(self, key: Key) -> dict[str, Any]:
         variable = variable_of(key)
         return {"long_name": variable.long_name, "units": variable.units, **self.variable_attrs.get(key, {})}

@@ -79,7 +79,7 @@ class Recorder(Hook):
         path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
         self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
         self._flush_seconds: float | None = None
-        self._warned, self._last_update = False, 0
+        self._warned = False
         found = spectrum(run.system, run.factors or (), self.spectrum)
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
@@ -113,7 +113,7 @@ class Recorder(Hook):
 
     def on_epoch(self, epoch: Epoch) -> None:
         record = self._records[-1]
-        groups = self._drained()
+        groups = self._drained(record)
         groups["epoch"] = {
             "epoch": [epoch.number],
             "work": [epoch.work],
@@ -132,6 +132,10 @@ class Recorder(Hook):
                 "residual_norm": epoch.block_norms[None],
             }
         record.put(**groups)
+        # Ctrl-C before the line above loses nothing, for the updates are still pending; after it, neither
+        if "update" in groups:
+            self._squared = float(self._pending[-1].squared_residual.double().sum())
+            self._chosen = torch.as_tensor(groups["block"]["times_chosen"]) if "block" in groups else self._chosen
         self._pending = []
         if self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
             self._flush()
@@ -157,19 +161,19 @@ class Recorder(Hook):
         self._recording = False
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
-        record.put(**self._drained())
+        record.put(**self._drained(record))
         self._flush()
 
-    def _drained(self) -> dict[str, dict[str, Any]]:
+    def _drained(self, record: Record) -> dict[str, dict[str, Any]]:
         """The pending updates as arrays, moved from the device in one transfer each for energies and residuals."""
-        updates = [u for u in self._pending if u.number > self._last_update]
+        done = record.length(("update", "update"))
+        updates = [u for u in self._pending if u.number > done]
         if not updates:
             return {}
         blocks = torch.tensor([u.block for u in updates])
         squared = torch.stack([u.squared_residual for u in updates]).double().cpu()
         totals = squared.sum(1)
         before = torch.cat([torch.tensor([self._squared], dtype=torch.float64), totals[:-1]])
-        self._squared, self._last_update = float(totals[-1]), updates[-1].number
         groups: dict[str, dict[str, Any]] = {
             "update": {
                 "update": [u.number for u in updates],
@@ -183,12 +187,11 @@ class Recorder(Hook):
             }
         }
         if len(self._chosen):
-            self._chosen = self._chosen + torch.bincount(blocks, minlength=len(self._chosen))
-            groups["block"] = {"times_chosen": self._chosen}
+            groups["block"] = {"times_chosen": self._chosen + torch.bincount(blocks, minlength=len(self._chosen))}
         return groups
 
     def _snapshot(self, number: int) -> None:
-        values = self._run.residual_vectors[:, 0].double().cpu()
+        values = self._run.residual_vectors[:, 0].double().cpu().clone()  # R changes in place
         self._records[-1].put(snapshot={"update": [number], "residual": values[None]})
 
     def _flush(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,10 @@ class Trace:
         """
         if Path(path).exists():
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
-        self.tree.to_zarr(path, zarr_format=3, consolidated=True)
+        with warnings.catch_warnings():
+            # Zarr's specification does not have consolidated metadata yet; xarray reads and writes it
+            warnings.filterwarnings("ignore", message="Consolidated metadata")
+            self.tree.to_zarr(path, zarr_format=3, consolidated=True)
 
     def k_norm_error(self) -> xr.Dataset:
         """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
