@@ -28,10 +28,6 @@ class DenseOperator(Operator):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         out += self._fill(rows, columns) @ u
 
-    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
-        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
-        return self.kernel.correlation_(u, torch.empty_like(u))
-
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         self._check(u, count(rows), "u", r)
         r.addmm_(self.matrix[:, rows], u, alpha=-1)
@@ -42,7 +38,7 @@ class DenseOperator(Operator):
     def columns(self, rows: Rows) -> Tensor:
         columns = self.matrix[:, rows].clone()
         indices = torch.arange(self.n, device=self.x.device)[rows]
-        columns[indices, torch.arange(len(indices), device=self.x.device)] -= self.noise
+        columns[indices, torch.arange(len(indices), device=self.x.device)] = self.kernel.outputscale
         return columns
 
     def reordered(self, order: Tensor) -> DenseOperator:

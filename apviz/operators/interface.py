@@ -1,6 +1,7 @@
 """The operator: K = k(X, X) + σ²I without storing it.
 
-An engine supplies two primitives, `_accumulate` and `_fill`, both without noise; everything else is here once.
+An engine supplies the product `_accumulate`, and its own `_fill` where it has a better one, both without noise;
+everything else is here once.
 The number of kernel entries each call evaluates is given in its docstring; `CountingOperator` adds them up.
 """
 
@@ -66,9 +67,10 @@ class Operator(ABC):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         """out += correlation(rows, columns) u for scaled inputs rows (r, d), columns (c, d), u (c, p)."""
 
-    @abstractmethod
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         """correlation(rows, columns) for scaled inputs, (r, c)."""
+        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
+        return self.kernel.correlation_(u, torch.empty_like(u))
 
     def matmul(self, v: Tensor) -> Tensor:
         """K v for v: (n, p), to (n, p). Evaluates n² entries."""

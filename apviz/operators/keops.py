@@ -39,7 +39,3 @@ class KeOpsOperator(Operator):
             polynomial = {"matern12": 1.0, "matern32": 1.0 + r, "matern52": 1.0 + r + squared / 3.0}
             k = polynomial[self.kernel.name] * (-r).exp()
         out += k @ u.contiguous()
-
-    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
-        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
-        return self.kernel.correlation_(u, torch.empty_like(u))

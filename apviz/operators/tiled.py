@@ -63,8 +63,11 @@ class TiledOperator(Operator):
         return TiledOperator(self.x[order], self.kernel, self.noise, self._compiled)
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        if self._compiled and out.is_contiguous():
-            native.columns_matmul_(out, self.kernel.name, rows.contiguous(), columns.contiguous(), u)
+        if self._compiled:
+            dense = out.contiguous()  # itself, but for an unusual view
+            native.columns_matmul_(dense, self.kernel.name, rows.contiguous(), columns.contiguous(), u)
+            if dense is not out:
+                out.copy_(dense)
             return
         for c, tile_columns in self._tiles(columns, 1):
             for r, tile_rows in self._tiles(rows, 0):
