@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -65,7 +66,11 @@ class Partition:
         return torch.cat([rows, self.margins[block]])
 
     def owned_sizes(self) -> list[int]:
-        return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
+        return list(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(b - a for a, b in zip(self.starts, self.starts[1:], strict=False))
 
     def solved_sizes(self) -> list[int]:
         return [count(self.solved(j)) for j in range(len(self))]
@@ -76,15 +81,16 @@ class Partition:
 
     def squared_norms(self, r: Tensor) -> Tensor:
         """‖R_I‖² per block over its owned rows and per right-hand side: r (n, p) in stored order, to (m, p)."""
-        sizes = self.owned_sizes()
+        squares, sizes = r.square(), self._sizes
         full = len(sizes) - (sizes[-1] != sizes[0])
-        if all(size == sizes[0] for size in sizes[:full]):  # one pass without temporaries: the usual case
-            cut = full * sizes[0]
-            norms = [torch.linalg.vector_norm(r[:cut].view(full, sizes[0], -1), dim=1).square()]
-            if cut < len(r):
-                norms.append(torch.linalg.vector_norm(r[cut:], dim=0, keepdim=True).square())
-            return torch.cat(norms)
-        return torch.stack([r[self.owned(j)].square().sum(0) for j in range(len(self))])
+        if any(size != sizes[0] for size in sizes[1:full]):
+            return torch.stack([squares[self.owned(j)].sum(0) for j in range(len(self))])
+        # all but the last of one size, the usual case; not vector_norm, which takes 8 times as long
+        norms, cut = squares.new_empty(len(sizes), r.shape[1]), full * sizes[0]
+        torch.sum(squares[:cut].view(full, sizes[0], -1), 1, out=norms[:full])
+        if cut < len(r):
+            torch.sum(squares[cut:], 0, out=norms[full])
+        return norms
 
 
 class Partitioner(Protocol):

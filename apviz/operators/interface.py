@@ -27,6 +27,14 @@ def count(rows: Rows) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
+def add_rows_(a: Tensor, rows: Rows, u: Tensor) -> None:
+    """a[rows] += u in place, without the copies that indexed assignment makes."""
+    if isinstance(rows, slice):
+        a[rows].add_(u)
+    else:
+        a.index_add_(0, rows, u)
+
+
 class Operator(ABC):
     """K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
 
@@ -87,7 +95,7 @@ class Operator(ABC):
         """r −= K[:, I] u in place, for r: (n, p), u: (|I|, p). Evaluates n|I| entries, allocates no n × p array."""
         self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
-        r[rows] -= self.noise * u
+        add_rows_(r, rows, u * -self.noise)
 
     def block(self, rows: Rows) -> Tensor:
         """K[I, I], (|I|, |I|). Evaluates |I|² entries."""

@@ -137,7 +137,9 @@ def _function(name: str, dtype: torch.dtype) -> ctypes._NamedFuncPointer:
 def _transposed(z: Tensor) -> Tensor:
     """z (m, d) as (d, m'), m' padded to whole vectors."""
     lanes = VECTOR_BYTES // z.element_size()
-    return torch.nn.functional.pad(z.T, (0, -len(z) % lanes)).contiguous()
+    zt = z.new_zeros(z.shape[1], len(z) + -len(z) % lanes)
+    zt[:, : len(z)] = z.T
+    return zt
 
 
 def _pointer(tensor: Tensor) -> ctypes.c_void_p:
@@ -151,7 +153,10 @@ def columns_matmul_(out: Tensor, kind: str, x: Tensor, z: Tensor, u: Tensor) -> 
     zt = _transposed(z)
     m = zt.shape[1]
     lanes = VECTOR_BYTES // x.element_size()
-    padded = torch.nn.functional.pad(u, (0, -width % lanes, 0, m - len(z))).contiguous()
+    padded = u.contiguous()
+    if m > len(z) or width % lanes:
+        padded = u.new_zeros(m, width + -width % lanes)
+        padded[: len(z), :width] = u
     i64 = ctypes.c_int64
     function(
         i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),

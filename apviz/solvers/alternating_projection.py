@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named
 from apviz.solvers.base import (
@@ -120,14 +121,14 @@ class _Projection:
 
                 r_before = r[rows].clone()
                 u = self.factors.solve(block, r_before)
-                w[rows] += u
+                add_rows_(w, rows, u)
                 self.operator.subtract_columns_(r, rows, u)
 
                 # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or a rounded factor
                 decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
                 if self.rule.needs_norms or run.records_updates:
                     norms = self.partition.squared_norms(r)
-                run.updated(block, decrease, norms.sum(0))
+                run.updated(block, decrease, norms.sum(0) if run.records_updates else None)
                 if run.must_stop:
                     norms = self.partition.squared_norms(r)
                     return run.stopped_inside_epoch(norms.sum(0), norms)

@@ -200,8 +200,8 @@ class Clock:
 
 
 def frobenius_inner(a: Tensor, b: Tensor) -> Tensor:
-    """tr(AᵀB) in float64, a 0-d tensor."""
-    return torch.sum(a.double() * b.double())
+    """tr(AᵀB) accumulated in float64, a 0-d tensor."""
+    return torch.sum(a * b, dtype=torch.float64)
 
 
 class Run:
