@@ -25,7 +25,7 @@ def archive() -> bytes:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self):  # noqa: N802 (the name that the base class calls)
+    def do_GET(self):
         server = self.server
         server.ranges.append(self.headers.get("Range"))
         body, start = server.body, 0

@@ -134,5 +134,5 @@ def test_real_data_have_the_right_size_and_scale(name, need_file):
 
 def test_air_quality_has_the_papers_inputs_in_the_papers_order(need_file):
     need_file("airquality")
-    names = "month hour SO2 NO2 CO O3 TEMP PRES DEWP RAIN wd WSPM station".split()
+    names = ["month", "hour", "SO2", "NO2", "CO", "O3", "TEMP", "PRES", "DEWP", "RAIN", "wd", "WSPM", "station"]
     assert list(datasets.load("airquality", n=10).feature_names) == names

@@ -75,7 +75,7 @@ def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(tmp_p
     told = report(start(tmp_path, PATH=str(empty), CXX=str(empty / "c++")))
     assert told["ENGINE"].startswith("in-place torch tiles")
     assert told["WARNINGS"].startswith("1 the compiled engine is not available")
-    assert "Install a C++ compiler" in told["WARNINGS"] and told["SAME"] == "True"
+    assert "It needs a C++ compiler" in told["WARNINGS"] and told["SAME"] == "True"
 
 
 @pytest.mark.slow
