@@ -79,9 +79,12 @@ class Partition:
     def is_identity(self) -> bool:
         return bool((self.order == torch.arange(len(self.order), device=self.order.device)).all())
 
-    def squared_norms(self, r: Tensor) -> Tensor:
-        """‖R_I‖² per block over its owned rows and per right-hand side: r (n, p) in stored order, to (m, p)."""
-        squares, sizes = r.square(), self._sizes
+    def squared_norms(self, r: Tensor, spare: Tensor | None = None) -> Tensor:
+        """‖R_I‖² per block over its owned rows and per right-hand side: r (n, p) in stored order, to (m, p).
+
+        `spare`, of r's shape, is overwritten; without it an array of that size is allocated.
+        """
+        squares, sizes = torch.square(r, out=spare), self._sizes
         full = len(sizes) - (sizes[-1] != sizes[0])
         if any(size != sizes[0] for size in sizes[1:full]):
             return torch.stack([squares[self.owned(j)].sum(0) for j in range(len(self))])

@@ -1,7 +1,7 @@
 """What an epoch of alternating projection costs beside an iteration of CG, and what recording adds.
 
 Both on the same tiled operator with 16 right-hand sides. Goals: an epoch of a disjoint partition at most 1.15 CG
-iterations; recording everything at most 2%, over a whole solve. Runs alternate; each figure is a ratio of medians of that run.
+iterations; recording everything at most 2%, over a whole solve. Runs alternate; a figure is a ratio of medians.
 """
 
 from __future__ import annotations

@@ -101,6 +101,11 @@ class _Projection:
         else:
             self.w = run.initial_weights[partition.order].clone()
             self.r = self.b - self.operator.matmul(self.w)
+        self.spare = torch.empty_like(self.r)  # n×(l+1) arrays made anew in every update would fragment the heap
+
+    def norms(self) -> Tensor:
+        """‖R_I‖² per block and right-hand side, (m, l+1)."""
+        return self.partition.squared_norms(self.r, self.spare)
 
     def weights(self) -> Tensor:
         """W in the user's order."""
@@ -112,7 +117,7 @@ class _Projection:
         """Algorithm 1."""
         run, r, w, m = self.run, self.r, self.w, len(self.partition)
         select = self.rule.begin(self.partition.owned_sizes())
-        norms = self.partition.squared_norms(r)
+        norms = self.norms()
         run.start(self.weights, r, norms)
         while True:  # epoch
             for _ in range(m):  # mini-batch
@@ -127,20 +132,20 @@ class _Projection:
                 # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or a rounded factor
                 decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
                 if self.rule.needs_norms or run.records_updates:
-                    norms = self.partition.squared_norms(r)
+                    norms = self.norms()
                 run.updated(block, decrease, norms.sum(0) if run.records_updates else None)
                 if run.must_stop:
-                    norms = self.partition.squared_norms(r)
+                    norms = self.norms()
                     return run.stopped_inside_epoch(norms.sum(0), norms)
             reason = self._end_epoch()
             if reason is not None:
                 return reason
-            norms = self.partition.squared_norms(r)
+            norms = self.norms()
 
     def _end_epoch(self) -> StopReason | None:
-        s, squared = self.settings, self.partition.squared_norms(self.r).sum(0)
+        s, squared = self.settings, self.norms().sum(0)
         limits = Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every)
-        return self.run.end_epoch(squared, lambda: self.partition.squared_norms(self.r), self._recompute, limits)
+        return self.run.end_epoch(squared, self.norms, self._recompute, limits)
 
     def _recompute(self, adopt: bool) -> tuple[float, Tensor]:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
