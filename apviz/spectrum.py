@@ -150,7 +150,7 @@ def lanczos(
     return float(values[-1]), float(values[0])
 
 
-def largest_eigenvalue_of_factor(factor: Tensor, steps: int = 3) -> tuple[float, float]:
+def largest_eigenvalue_of_factor(factor: Tensor, steps: int = 4) -> tuple[float, float]:
     """λmax(LLᵀ) by power iteration from ones, and the Collatz–Wielandt bound above it; L: (b, b) lower."""
     v = torch.ones(len(factor), dtype=factor.dtype, device=factor.device)
     for _ in range(steps):

@@ -54,12 +54,12 @@ def row(trace: Trace) -> Row:
 
 def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
     """The table for a terminal: runs that did not converge are marked in words and colour."""
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False)
     rows = [row(trace) for trace in traces]
     for index, heading in enumerate(TERMINAL_HEADINGS):
         is_text = index in (METHOD, STOP_REASON)
         # numbers are never cut; in a narrow terminal the words wrap
-        width = 14 if is_text else max((len(line.cells[index]) for line in rows), default=0)
+        width = 13 if is_text else max((len(line.cells[index]) for line in rows), default=0)
         table.add_column(heading, justify="left" if is_text else "right", min_width=width, overflow="fold")
     for line in rows:
         cells = list(line.cells)

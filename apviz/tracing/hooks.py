@@ -34,10 +34,10 @@ class ProgressHook(Hook):
         done = 0.0
         if 0 < epoch.residual < math.inf:
             done = min(1.0, max(0.0, math.log(epoch.residual) / math.log(self._tol) if self._tol < 1 else 0.0))
-        self._bar.show(done, f"epoch {epoch.number}  residual {epoch.residual:.2e}  work {epoch.work:.1f}")
+        self._bar.show(done, f"residual {epoch.residual:.2e}, work {epoch.work:.1f}")
 
     def on_stop(self, solution: Solution) -> None:
-        self._bar.close(f"{solution.stop_reason}  residual {solution.residual:.2e}  work {solution.work:.1f}")
+        self._bar.close(f"{solution.stop_reason}: residual {solution.residual:.2e}")
 
     def on_abandon(self, error: BaseException) -> None:
         if hasattr(self, "_bar"):
@@ -46,7 +46,7 @@ class ProgressHook(Hook):
 
 class _TerminalBar:
     def __init__(self, label: str, console: Console) -> None:
-        columns = (TextColumn("{task.description:<34}"), BarColumn(20), TextColumn("{task.fields[text]}"))
+        columns = (TextColumn("{task.description:<26}"), BarColumn(12), TextColumn("{task.fields[text]}"))
         self._progress = Progress(*columns, TimeElapsedColumn(), console=console)
         self._task = self._progress.add_task(label, total=1.0, text="set-up done")
         self._progress.start()
