@@ -11,8 +11,8 @@ from benchmarks.machine import RESULTS
 
 def main() -> None:
     figure = plots.residuals(find_traces(Path("runs/demo")), x="work")
-    # buttons do nothing in a picture
-    figure.update_layout(updatemenus=[]).write_image(RESULTS / "picture.png", width=1100, height=620, scale=1.5)
+    figure.layout.updatemenus = ()  # buttons do nothing in a picture
+    figure.write_image(RESULTS / "picture.png", width=1100, height=620, scale=1.5)
 
 
 if __name__ == "__main__":
