@@ -19,7 +19,7 @@ def test_lint_passes(check):
 
 def test_the_repository_speaks_of_apviz_alone():
     """No registry hosts and no machine paths in what git tracks."""
-    banned = ["pypi" + ".org", "pythonhosted" + ".org", "registry.npmjs" + ".org", "deb.debian" + ".org", "/wo" + "rk/"]
+    banned = ["pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "deb.debian" + ".org", "/wo" + "rk/"]
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if tracked.returncode:
         pytest.skip("not a git checkout")
