@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -12,6 +13,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
@@ -36,7 +38,7 @@ def main() -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
-    errors.print(f"[red]error:[/] {error}", highlight=False)
+    errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may hold brackets
     raise typer.Exit(2)
 
 
@@ -121,12 +123,15 @@ def compare(
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{data.card.title}[/]: {size}")
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
-    traces, failures = list[Trace](), list[str]()
-    interrupted = False
+    outcomes = comparison.compare(system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)])
+    raise typer.Exit(_present(outcomes, out))
+
+
+def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
+    """Runs them, shows the table and writes the report, also after Ctrl-C; returns the exit status."""
+    traces, failures, interrupted = list[Trace](), list[str](), False
     try:
-        for outcome in comparison.compare(
-            system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)]
-        ):
+        for outcome in outcomes:
             if outcome.trace is not None:
                 traces.append(outcome.trace)
             if outcome.error:
@@ -139,11 +144,8 @@ def compare(
         written = write_report(find_traces(out), out / "report.html")
         console.print(f"{len(traces)} traces in {out}, report: {written}")
     for failure in failures:
-        errors.print(f"[red]failed:[/] {failure}", highlight=False)
-    if interrupted:
-        raise typer.Exit(130)
-    if failures:
-        raise typer.Exit(1)
+        errors.print(f"[red]failed:[/] {escape(failure)}", highlight=False)
+    return 130 if interrupted else int(bool(failures))
 
 
 @sets.callback()
