@@ -31,9 +31,9 @@ class Recorder(Hook):
     """Records every solve it is hooked to; `trace` is the last one, `traces` are all.
 
     Updates are kept on the device and moved once per epoch. With a path, the trace is appended to disk while the
-    solve runs, at most once per epoch and for at most 1% of the time: every few seconds in a solve whose epochs are
-    short. A kill loses what came after the last flush; Ctrl-C and errors lose nothing. A disk that fills up is
-    warned about once; the trace stays in memory.
+    solve runs, at most once per epoch and for at most 1% of the time; a flush takes some 10 to 20 ms, so that is
+    every second or two in a solve whose epochs are short. A kill loses what came after the last flush; Ctrl-C and
+    errors lose nothing. A disk that fills up is warned about once; the trace stays in memory.
 
     Args:
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
