@@ -79,22 +79,6 @@ class Partition:
     def is_identity(self) -> bool:
         return bool((self.order == torch.arange(len(self.order), device=self.order.device)).all())
 
-    def squared_norms(self, r: Tensor, spare: Tensor | None = None) -> Tensor:
-        """‖R_I‖² per block over its owned rows and per right-hand side: r (n, p) in stored order, to (m, p).
-
-        `spare`, of r's shape, is overwritten; without it an array of that size is allocated.
-        """
-        squares, sizes = torch.square(r, out=spare), self._sizes
-        full = len(sizes) - (sizes[-1] != sizes[0])
-        if any(size != sizes[0] for size in sizes[1:full]):
-            return torch.stack([squares[self.owned(j)].sum(0) for j in range(len(self))])
-        # all but the last of one size, the usual case; not vector_norm, which takes 8 times as long
-        norms, cut = squares.new_empty(len(sizes), r.shape[1]), full * sizes[0]
-        torch.sum(squares[:cut].view(full, sizes[0], -1), 1, out=norms[:full])
-        if cut < len(r):
-            torch.sum(squares[cut:], 0, out=norms[full])
-        return norms
-
 
 class Partitioner(Protocol):
     """Anything that makes a `Partition` of the scaled inputs; pass one as `partition=` to bring your own."""

@@ -130,22 +130,6 @@ def test_partitioning_leaves_the_global_random_state_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8), equal=st.booleans(), columns=st.integers(1, 5),
-    transposed=st.booleans(), seed=st.integers(0, 99),
-)  # fmt: skip
-def test_squared_norms_are_the_sums_of_squares_over_owned_rows(sizes, equal, columns, transposed, seed):
-    if equal:  # all alike but the last, as partitioners make them; else any sizes
-        sizes = [sizes[0]] * (len(sizes) - 1) + [min(sizes[0], sizes[-1])]
-    starts = (0, *np.cumsum(sizes).tolist())
-    r = np.random.default_rng(seed).standard_normal((starts[-1], columns))
-    partition = Partition(torch.randperm(starts[-1]), starts)
-    given_r = torch.tensor(r.T).contiguous().T if transposed else torch.tensor(r)
-    expected = np.add.reduceat(r**2, starts[:-1], axis=0)
-    np.testing.assert_allclose(partition.squared_norms(given_r), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("starts", [(0, 3), (1, 5), (0, 2, 2, 5), (0, 4, 2, 5), (0,), ()])
 def test_starts_that_leave_a_row_unowned_or_owned_twice_are_refused(starts):
     with pytest.raises(ValueError, match="starts must rise from 0 to n = 5, so that every row is owned exactly once"):

@@ -167,6 +167,27 @@ void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used,
   }
 }
 
+// out[j] = column sums of squares of rows starts[j] to starts[j + 1] of r, each p wide.
+template <typename T>
+void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out, int64_t threads) {
+  constexpr int64_t kChunk = 128;  // rows summed at a time: their sum rounds less than one over a long block
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<T> chunk(p);
+#pragma omp for schedule(static)
+    for (int64_t j = 0; j < m; ++j) {
+      T* sum = out + j * p;
+      std::fill_n(sum, p, T(0));
+      for (int64_t first = starts[j]; first < starts[j + 1]; first += kChunk) {
+        std::fill(chunk.begin(), chunk.end(), T(0));
+        for (int64_t i = first; i < std::min(first + kChunk, starts[j + 1]); ++i)
+          for (int64_t c = 0; c < p; ++c) chunk[c] += r[i * p + c] * r[i * p + c];
+        for (int64_t c = 0; c < p; ++c) sum[c] += chunk[c];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 // x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu, ldu a multiple of the lanes; out: n × width.
@@ -184,6 +205,10 @@ void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used,
     if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, threads);                            \
     if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, threads);                            \
     fill<kRbf, T>(x, n, d, z, m, used, out, threads);                                                               \
+  }                                                                                                                 \
+  extern "C" void squared_norms_##suffix(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out,           \
+                                         int64_t threads) {                                                         \
+    squared_norms<T>(r, p, starts, m, out, threads);                                                                \
   }
 
 APVIZ_EXPORT(float, f32)

@@ -18,7 +18,8 @@ import subprocess
 import tempfile
 import time
 import warnings
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pooch
@@ -175,3 +176,18 @@ def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
         i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
     )
     return out
+
+
+def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:
+    """Sums of squares of the rows from one start to the next; r: (n, p) contiguous, to (m, p)."""
+    m, p = len(starts) - 1, r.shape[1]
+    out, offsets = torch.empty(m, p, dtype=r.dtype), _offsets(tuple(starts))
+    i64 = ctypes.c_int64
+    function = _function("squared_norms", r.dtype)
+    function(_pointer(r), i64(p), _pointer(offsets), i64(m), _pointer(out), _threads(r.numel()))
+    return out
+
+
+@lru_cache(maxsize=4)  # one solve asks with the same starts again and again
+def _offsets(starts: tuple[int, ...]) -> Tensor:
+    return torch.tensor(starts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -72,6 +74,11 @@ class TiledOperator(Operator):
         for c, tile_columns in self._tiles(columns, 1):
             for r, tile_rows in self._tiles(rows, 0):
                 out[r].addmm_(self._tile(tile_rows, tile_columns), u[c])
+
+    def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
+        if self._compiled and r.is_contiguous():
+            return native.squared_norms(r, starts)
+        return super().squared_norms(r, starts, spare)
 
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         if self._compiled:

@@ -101,11 +101,11 @@ class _Projection:
         else:
             self.w = run.initial_weights[partition.order].clone()
             self.r = self.b - self.operator.matmul(self.w)
-        self.spare = torch.empty_like(self.r)  # n×(l+1) arrays made anew in every update would fragment the heap
+        self.spare = torch.empty_like(self.r)
 
     def norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
-        return self.partition.squared_norms(self.r, self.spare)
+        return self.operator.operator.squared_norms(self.r, self.partition.starts, self.spare)
 
     def weights(self) -> Tensor:
         """W in the user's order."""

@@ -305,3 +305,20 @@ def test_counting_adds_up_the_entries_asked_for_and_changes_no_number(make_probl
     plain.subtract_columns_(expected, rows, v[:3])
     assert torch.equal(r, expected) and counting.entries == 1119
     assert counting.work == 1119 / 900
+
+
+@EVERY_ENGINE
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=8), equal=st.booleans(), columns=st.integers(1, 20),
+    transposed=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes, equal, columns, transposed, seed):
+    if equal:  # all alike but the last, as partitioners make them; else any sizes
+        sizes = [sizes[0]] * (len(sizes) - 1) + [min(sizes[0], sizes[-1])]
+    starts = (0, *np.cumsum(sizes).tolist())
+    r = np.random.default_rng(seed).standard_normal((starts[-1], columns))
+    given_r = torch.tensor(r.T).contiguous().T if transposed else torch.tensor(r)
+    operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64), Matern52(1.0), NOISE)
+    norms = operator.squared_norms(given_r, starts, torch.empty_like(given_r))
+    np.testing.assert_allclose(norms, np.add.reduceat(r**2, starts[:-1], axis=0), rtol=1e-12)
