@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.base import require_whole
+from apviz.settings import require_whole
 
 
 @dataclass(frozen=True)

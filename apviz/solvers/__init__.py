@@ -1,10 +1,10 @@
 """Solvers: frozen settings, one file each, all returning the same `Solution`."""
 
+from apviz.factors import NotPositiveDefinite
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, StopReason, Update, solve
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.factors import NotPositiveDefinite
 
 __all__ = [
     "AlternatingProjection", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite", "Run",

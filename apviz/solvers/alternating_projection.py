@@ -8,20 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from apviz.factors import BlockFactors
 from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named
-from apviz.solvers.base import (
-    Limits,
-    Run,
-    Solver,
-    StopReason,
-    frobenius_inner,
-    require_number,
-    require_tolerance,
-    require_whole,
-)
-from apviz.solvers.factors import BlockFactors
+from apviz.settings import require_number, require_tolerance, require_whole
+from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
 
 
 @dataclass(frozen=True)

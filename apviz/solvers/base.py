@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import torch
@@ -434,30 +433,3 @@ def solve(
         hook.on_stop(solution)
     log.debug("%s: %s, residual %.2e after %.2f work", solver.label, reason, solution.residual, solution.work)
     return solution
-
-
-def require(condition: bool, setting: str, value: object, accepted: str) -> None:
-    """Checks a setting where it enters.
-
-    Raises:
-        ValueError: naming the setting, its value and what would be accepted.
-    """
-    if not condition:
-        raise ValueError(f"{setting} must be {accepted}, got {value!r}")
-
-
-def require_whole(setting: str, value: object, low: int, high: float = math.inf) -> None:
-    """A whole number from `low` to `high`; NumPy's count, True and 2.0 do not."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high
-    require(whole, setting, value, f"a whole number, at least {low}" + (f", at most {high}" if high < math.inf else ""))
-
-
-def require_number(setting: str, value: object, low: float, accepted: str, *, strictly: bool = False) -> None:
-    """A finite number not below `low`, or above it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    fits = number and (value > low if strictly else value >= low)  # type: ignore[operator]
-    require(bool(fits), setting, value, accepted)
-
-
-def require_tolerance(value: object) -> None:
-    require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)

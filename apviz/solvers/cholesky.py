@@ -11,8 +11,9 @@ import psutil
 import torch
 from torch import Tensor
 
-from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner, require_tolerance
-from apviz.solvers.factors import cholesky_with_jitter
+from apviz.factors import cholesky_with_jitter
+from apviz.settings import require_tolerance
+from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
 
 
 @dataclass(frozen=True)

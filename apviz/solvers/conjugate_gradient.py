@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.solvers.base import Limits, Run, Solver, StopReason, require_tolerance, require_whole
+from apviz.settings import require_tolerance, require_whole
+from apviz.solvers.base import Limits, Run, Solver, StopReason
 
 
 class Preconditioner(Protocol):

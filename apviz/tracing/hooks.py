@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from apviz.solvers.base import Epoch, Hook, Run, Solution, require_whole
+from apviz.settings import require_whole
+from apviz.solvers.base import Epoch, Hook, Run, Solution
 
 
 class ProgressHook(Hook):
