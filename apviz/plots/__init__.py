@@ -5,6 +5,7 @@ from apviz.plots.block_norms import block_norms
 from apviz.plots.block_timeline import block_timeline
 from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.residual_drift import residual_drift
+from apviz.plots.residual_image import residual_image
 from apviz.plots.residuals import residuals
 from apviz.plots.rmse import test_rmse
 from apviz.plots.style import method_color
@@ -16,6 +17,7 @@ __all__ = [
     "k_norm_error",
     "method_color",
     "residual_drift",
+    "residual_image",
     "residuals",
     "test_rmse",
 ]

@@ -8,6 +8,7 @@ import math
 import platform
 import time
 import warnings
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -40,7 +41,8 @@ class Recorder(Hook):
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries.
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
-        snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before).
+        snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
+            such as `range(0, 60)`.
 
     Raises:
         FileExistsError: when a solve starts and its path exists.
@@ -52,7 +54,7 @@ class Recorder(Hook):
         *,
         spectrum: Method | None = None,
         rows: bool = False,
-        snapshots: tuple[int, ...] = (),
+        snapshots: Iterable[int] = (),
     ) -> None:
         self.path = None if path is None else Path(path)
         self.spectrum, self.rows, self.snapshots = spectrum, rows, frozenset(snapshots)

@@ -149,6 +149,15 @@ def test_snapshots_are_the_residual_of_the_first_right_hand_side():
     assert after == pytest.approx(float(trace["update"]["residual"][2, 0]))
 
 
+@pytest.mark.parametrize("numbers", [range(0, 5, 2), {4, 0, 2}, np.arange(0, 5, 2)])
+def test_snapshots_are_given_as_any_numbers_and_serve_several_solves(numbers):
+    recorder = apviz.Recorder(snapshots=numbers)
+    for _ in range(2):
+        apviz.solve(system(), AP, [recorder])
+    for trace in recorder.traces:
+        np.testing.assert_array_equal(trace["snapshot"]["update"], [0, 2, 4])
+
+
 def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
     spectrum = recorded(AP)[0].trace["spectrum"]
     values = np.linalg.eigvalsh(K)
