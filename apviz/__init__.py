@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apviz import datasets, plots
 from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
-from apviz.preconditioners import PivotedCholesky
+from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import (
     AlternatingProjection,
     Cholesky,
@@ -19,6 +19,7 @@ from apviz.tracing import PredictionHook, ProgressHook, Recorder, StopHook, Trac
 
 __all__ = [
     "RBF", "AlternatingProjection", "Cholesky", "ConjugateGradient", "Hook", "Kernel", "KernelSystem", "Matern12",
-    "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook", "Recorder", "Solution",
-    "StopHook", "StopReason", "Trace", "datasets", "open_trace", "plots", "solve",
+    "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook", "RandomlyPivotedCholesky",
+    "Recorder", "Solution", "StopHook", "StopReason", "Trace", "TwoLevelSchwarz", "datasets", "open_trace", "plots",
+    "solve",
 ]  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import psutil
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
-from apviz.partitions import Partition
+from apviz.operators import CountingOperator, Rows
+from apviz.operators.interface import count
 
 # relative to the mean of the diagonal, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
@@ -26,16 +27,20 @@ class BlockFactors:
 
     Blocks of one size are factored together, as many at a time as fit a memory budget.
 
+    Args:
+        rows: the rows each block solves on, in the operator's order.
+        low_rank: (n, r) factor the blocks of K − LLᵀ instead, for L in the operator's order.
+
     Raises:
         MemoryError: the factors would not fit the free memory.
         NotPositiveDefinite: names the block and the jitter tried.
     """
 
-    def __init__(self, operator: CountingOperator, partition: Partition) -> None:
-        self.partition = partition
-        sizes = partition.solved_sizes()
+    def __init__(self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None) -> None:
+        self.rows, self._low_rank = rows, low_rank
+        sizes = [count(block) for block in rows]
         x = operator.operator.x
-        self.jitter = torch.zeros(len(partition), dtype=torch.float64)
+        self.jitter = torch.zeros(len(rows), dtype=torch.float64)
         _check_memory(sum(size**2 for size in sizes) * x.element_size(), x.device, max(sizes))
         self._factors: list[Tensor] = []
         first = 0
@@ -47,18 +52,19 @@ class BlockFactors:
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
-                f"{int((self.jitter > 0).sum())} of {len(partition)} blocks needed jitter to be factored, up to "
+                f"{int((self.jitter > 0).sum())} of {len(rows)} blocks needed jitter to be factored, up to "
                 f"{self.jitter[worst]:.1e} on the diagonal of block {worst}; float64 or more noise avoids it",
                 stacklevel=2,
             )
 
     def _factor(self, operator: CountingOperator, blocks: range) -> list[Tensor]:
-        first = operator.block(self.partition.solved(blocks[0]))
-        matrices = first[None] if len(blocks) == 1 else first.new_empty(len(blocks), *first.shape)
-        for k, block in enumerate(blocks[1:], 1):
-            matrices[k] = operator.block(self.partition.solved(block))
-        if len(blocks) > 1:
-            matrices[0] = first
+        size = count(self.rows[blocks[0]])
+        matrices = operator.operator.x.new_empty(len(blocks), size, size)
+        for matrix, block in zip(matrices, blocks, strict=True):
+            matrix.copy_(operator.block(self.rows[block]))
+            if self._low_rank is not None:
+                part = self._low_rank[self.rows[block]]
+                matrix.addmm_(part, part.T, alpha=-1)
         factors, info = torch.linalg.cholesky_ex(matrices)
         for k in info.nonzero().flatten().tolist():
             factors[k], self.jitter[blocks[k]] = cholesky_with_jitter(matrices[k], f"block {blocks[k]}")

@@ -1,5 +1,7 @@
 """Preconditioners for conjugate gradients: settings that `build` the application of P⁻¹ for one system."""
 
 from apviz.preconditioners.pivoted_cholesky import PivotedCholesky
+from apviz.preconditioners.randomly_pivoted_cholesky import RandomlyPivotedCholesky
+from apviz.preconditioners.two_level_schwarz import TwoLevelSchwarz
 
-__all__ = ["PivotedCholesky"]
+__all__ = ["PivotedCholesky", "RandomlyPivotedCholesky", "TwoLevelSchwarz"]

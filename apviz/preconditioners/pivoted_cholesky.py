@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
+from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
 
@@ -35,28 +36,6 @@ class PivotedCholesky:
 
     def build(self, operator: CountingOperator) -> LowRankPlusNoise:
         return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.operator.noise)
-
-
-class LowRankPlusNoise:
-    """r ↦ (LLᵀ + σ²I)⁻¹ r through the eigenvectors Q of LLᵀ.
-
-    Woodbury's (r − Q̃Q̃ᵀr)/σ² cancels along the leading eigenvectors, and in float32 loses positive definiteness
-    once λmax/σ² passes about 1e6. Here the part outside Q is projected twice, so what is left of it is clean.
-    """
-
-    def __init__(self, low_rank: Tensor, noise: float) -> None:
-        q, r = torch.linalg.qr(low_rank)
-        eigenvalues, vectors = torch.linalg.eigh(r.double() @ r.double().T)
-        self.q = q @ vectors.to(q)
-        self.inside = (1 / (eigenvalues.clamp_min(0) + noise)).to(q)[:, None]
-        self.noise = noise
-
-    def __call__(self, r: Tensor) -> Tensor:
-        c = self.q.T @ r
-        outside = r - self.q @ c
-        outside -= self.q @ (self.q.T @ outside)
-        result: Tensor = outside / self.noise + self.q @ (c * self.inside)
-        return result
 
 
 def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:

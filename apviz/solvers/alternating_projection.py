@@ -85,7 +85,7 @@ class _Projection:
         if not partition.is_identity:
             run.operator.operator = system.operator.reordered(partition.order)
         self.operator = run.operator
-        self.factors = run.factors = BlockFactors(run.operator, partition)
+        self.factors = run.factors = BlockFactors(run.operator, [partition.solved(j) for j in range(len(partition))])
         self.rule = rule_named(settings.rule)
         self.b = system.b if partition.is_identity else system.b[partition.order]
         if run.initial_weights is None:
@@ -114,7 +114,7 @@ class _Projection:
         while True:  # epoch
             for _ in range(m):  # mini-batch
                 block = select(run.update_number, norms)
-                rows = self.partition.solved(block)
+                rows = self.factors.rows[block]
 
                 r_before = r[rows].clone()
                 u = self.factors.solve(block, r_before)

@@ -1,0 +1,101 @@
+"""The randomly pivoted Cholesky preconditioner: pivots drawn in proportion to what is left of the diagonal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.operators import CountingOperator
+from apviz.preconditioners.low_rank import LowRankPlusNoise
+from apviz.settings import require_whole
+
+# proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
+PROPOSALS = 128
+
+
+@dataclass(frozen=True)
+class RandomlyPivotedCholesky:
+    """P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
+
+    Chen, Epperly, Tropp & Webber (2025); as a preconditioner Díaz, Epperly, Frangella, Tropp & Webber (2023).
+    Set-up evaluates about rank/n work.
+
+    Args:
+        rank: r, the number of columns; memory n·r.
+        seed: of the pivots.
+
+    Raises:
+        ValueError: a rank below 1, a seed below 0.
+    """
+
+    rank: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole("rank", self.rank, 1)
+        require_whole("seed", self.seed, 0)
+
+    @property
+    def label(self) -> str:
+        return f"randomly pivoted r={self.rank}"
+
+    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
+        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.operator.noise)
+
+
+def randomly_pivoted_cholesky(operator: CountingOperator, rank: int, seed: int) -> Tensor:
+    """L (n, r), r ≤ rank: stops early where nothing above rounding is left of the diagonal.
+
+    Pivots are proposed in blocks and accepted by rejection, which draws from the same law as one at a time and
+    works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
+    """
+    base = operator.operator
+    n, x = base.n, base.x
+    rank = min(rank, n)
+    scale = base.kernel.outputscale
+    floor = 4 * torch.finfo(x.dtype).eps * scale
+    generator = torch.Generator().manual_seed(seed)
+    factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs
+    left = torch.full((n,), scale, dtype=torch.float64, device=x.device)
+    k = 0
+    while k < rank and left.max() > floor * (k + 1):
+        proposed = torch.multinomial(left.cpu(), min(PROPOSALS, rank), replacement=True, generator=generator)
+        rows = proposed.to(x.device)
+        submatrix = operator.block(rows)
+        submatrix.diagonal().sub_(base.noise)
+        submatrix = submatrix.double() - factor[:k, rows].double().T @ factor[:k, rows].double()
+        accepted, lower = _accept(submatrix.cpu(), left[rows].cpu(), rank - k, floor * (k + 1), generator)
+        pivots = rows[accepted.to(x.device)]
+        columns = operator.columns(pivots).T - factor[:k, pivots].T @ factor[:k]
+        new = torch.linalg.solve_triangular(lower.to(columns), columns, upper=False)
+        factor[k : k + len(pivots)] = new
+        left = (left - new.double().square().sum(0)).clamp_(min=0)
+        left[pivots] = 0
+        k += len(pivots)
+    return factor[:k].T.contiguous()
+
+
+def _accept(
+    submatrix: Tensor, proposed_with: Tensor, at_most: int, floor: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """The accepted proposals, and the Cholesky factor of what is left of k at them.
+
+    A proposal drawn with weight uᵢ is accepted with probability (what is left of it now)/uᵢ; `submatrix` (s, s)
+    is what was left before the round.
+    """
+    left, size = submatrix.clone(), len(submatrix)
+    lower = torch.zeros_like(left)
+    chances = torch.rand(size, generator=generator, dtype=torch.float64) * proposed_with
+    accepted: list[int] = []
+    for i in range(size):
+        pivot = float(left[i, i])
+        if len(accepted) == at_most or pivot <= floor or float(chances[i]) >= pivot:
+            continue
+        column = left[i:, i] / pivot**0.5
+        lower[i:, i] = column
+        left[i:, i:] -= torch.outer(column, column)
+        accepted.append(i)
+    chosen = torch.tensor(accepted, dtype=torch.int64)
+    return chosen, lower[chosen][:, chosen]

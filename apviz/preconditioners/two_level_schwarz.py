@@ -1,0 +1,117 @@
+"""Two-level Schwarz: independent projections onto overlapping blocks, and a coarse space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from apviz.factors import BlockFactors
+from apviz.operators import CountingOperator
+from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.settings import require, require_number, require_whole
+
+Coarse = Literal["low-rank", "galerkin"]
+
+
+@dataclass(frozen=True)
+class TwoLevelSchwarz:
+    """Independent projections onto all blocks at once (M), and r vectors V for what no block can see.
+
+    M = Σⱼ D Aⱼ⁻¹ D over the solved rows of block j, each row weighted by D = 1/√(number of blocks that hold it)
+    before and after. An application evaluates no kernel entries. Set-up: the factors, Σ|solved|²/n², and r/n for
+    the randomly pivoted Cholesky factor L that both kinds of coarse space start from.
+
+    - `low-rank`: P = M⁻¹ + LLᵀ with A = K − LLᵀ: L takes what is smooth and the blocks what is left of K, which
+      reaches less far. No product with K.
+    - `galerkin`: P⁻¹ = Q + (I − QK) M (I − KQ) with A = K, Q = V(VᵀKV)⁻¹Vᵀ and V the span of L: the balancing
+      preconditioner of Mandel (1993); Tang, Nabben, Vuik & Erlangga (2009), "BNN". KV costs 1.0 work and n²r
+      multiplications once.
+
+    Args:
+        block_size: rows a block owns.
+        overlap: a block solves on its own rows and overlap·(own rows) of the nearest others.
+        coarse_rank: r; memory 2nr. 0: no coarse space.
+        partition: `kd-tree`, or another partition as in `apviz.AlternatingProjection`.
+        coarse: `low-rank` or `galerkin`.
+        seed: of the pivots.
+
+    Raises:
+        ValueError: a setting out of range, with what would be accepted.
+    """
+
+    block_size: int = 500
+    overlap: float = 1.0
+    coarse_rank: int = 200
+    partition: str | Partitioner = "kd-tree"
+    coarse: Coarse = "low-rank"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_whole("block_size", self.block_size, 1)
+        require_number("overlap", self.overlap, 0, "a finite fraction of a block's rows, at least 0")
+        require_whole("coarse_rank", self.coarse_rank, 0)
+        require_whole("seed", self.seed, 0)
+        require(self.coarse in get_args(Coarse), "coarse", self.coarse, f"one of {', '.join(get_args(Coarse))}")
+        partitioner_named(self.partition)
+
+    @property
+    def label(self) -> str:
+        margin = f" +{self.overlap:.0%}" if self.overlap else ""
+        exact = " galerkin" if self.coarse == "galerkin" else ""
+        return f"Schwarz b={self.block_size}{margin} r={self.coarse_rank}{exact}"
+
+    def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
+        partition = partitioner_named(self.partition)(operator.operator.inputs, self.block_size, self.overlap)
+        if self.coarse_rank == 0:
+            return OneLevel(operator, partition)
+        low_rank = randomly_pivoted_cholesky(operator, self.coarse_rank, self.seed)
+        if self.coarse == "galerkin":
+            v = torch.linalg.qr(low_rank).Q
+            return TwoLevel(OneLevel(operator, partition), v, operator.matmul(v), inverse=True)
+        fine = OneLevel(operator, partition, low_rank)
+        return TwoLevel(fine, fine(low_rank), low_rank, inverse=False)
+
+
+class OneLevel:
+    """r ↦ M r = Σⱼ D Aⱼ⁻¹ D r with A = K − LLᵀ, the blocks independent of each other; rows are the user's."""
+
+    def __init__(self, operator: CountingOperator, partition: Partition, low_rank: Tensor | None = None) -> None:
+        self.rows = [partition.order[partition.solved(block)] for block in range(len(partition))]
+        self.factors = BlockFactors(operator, self.rows, low_rank)
+        held = torch.bincount(torch.cat(self.rows), minlength=operator.operator.n)
+        self.weights = held.to(operator.operator.x).rsqrt()[:, None]
+
+    def __call__(self, r: Tensor) -> Tensor:
+        weighted, result = r * self.weights, torch.zeros_like(r)
+        for block, rows in enumerate(self.rows):
+            result.index_add_(0, rows, self.factors.solve(block, weighted[rows]))
+        return result.mul_(self.weights)
+
+
+class TwoLevel:
+    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r, with VᵀT = I after a change of basis.
+
+    `galerkin`: T = KV, and with VᵀKV = I the middle is G = I. `low-rank`: V = ML, T = L, E = VᵀT = LᵀML, and by
+    Woodbury (M⁻¹ + LLᵀ)⁻¹ = M − V(I + E)⁻¹Vᵀ = (M − VE⁻¹Vᵀ) + V(E + E²)⁻¹Vᵀ; written as the congruence above the
+    first part cannot lose definiteness to rounding, however large λmax/σ² is.
+    """
+
+    def __init__(self, fine: OneLevel, v: Tensor, t: Tensor, *, inverse: bool) -> None:
+        self.fine = fine
+        e = v.double().T @ t.double()
+        factor = torch.linalg.cholesky((e + e.T) / 2)  # E = FFᵀ
+        basis = torch.linalg.solve_triangular(factor, torch.eye(len(e)).to(e), upper=False).T.to(v)
+        self.v, self.t = v @ basis, t @ basis
+        middle = torch.eye(len(e)).to(e)
+        if not inverse:
+            middle = torch.cholesky_inverse(torch.linalg.cholesky(middle + factor.T @ factor))
+        self.middle = middle.to(v)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        inside = self.v.T @ r
+        y = self.fine(r - self.t @ inside)
+        return y.add_(self.v @ (self.middle @ inside - self.t.T @ y))
