@@ -139,6 +139,10 @@ class Operator(ABC):
             torch.sum(squares[cut:], 0, out=norms[full])
         return norms
 
+    def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
+        """r −= Σᵢ steps[i] · images[i] in place, for r: (n, p), images: (q, n, p), steps: (q, p). No entries."""
+        r.sub_(torch.einsum("qnp,qp->np", images, steps))
+
     def _check(self, u: Tensor, rows: int, name: str, r: Tensor | None = None) -> None:
         """Engines in C++ and KeOps would read what is not there."""
         x = self.x

@@ -1,44 +1,58 @@
-"""K ≈ LLᵀ + σ²I, inverted through the eigenvectors of LLᵀ: what the Cholesky-type preconditioners share."""
+"""Two levels: a fine preconditioner M for what is local, and r vectors for what is smooth."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 
-class Eigenvectors:
-    """LLᵀ = U diag(eigenvalues) Uᵀ for L: (n, r), with UᵀU = I to rounding.
+class TwoLevel:
+    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r, in a basis with VᵀT = I.
 
-    Attributes:
-        u: (n, r) orthonormal columns, in the dtype of L.
-        eigenvalues: (r,) float64, at least 0.
+    Both kinds of coarse space have this form. What is inside the span is taken out before M and again after it, so
+    rounding cannot make the sum indefinite, however large λmax/σ² is; Woodbury's difference can. `low_rank` and
+    `galerkin` make one.
+
+    Args:
+        fine: M, symmetric positive definite.
+        v, t: (n, r), spanning the coarse space and its image.
+        spectrum: (r,) Λ of M⁻¹ + UΛUᵀ, or None where T = KV.
     """
 
-    def __init__(self, low_rank: Tensor) -> None:
-        q, r = torch.linalg.qr(low_rank)
-        eigenvalues, vectors = torch.linalg.eigh(r.double() @ r.double().T)
-        self.u = q @ vectors.to(q)
-        self.eigenvalues = eigenvalues.clamp_min(0)
-
-    def outside(self, r: Tensor, inside: Tensor) -> Tensor:
-        """(I − UUᵀ) r, given `inside` = Uᵀr; projected twice, so that what is left of the span is clean."""
-        outside: Tensor = r - self.u @ inside
-        return outside.sub_(self.u @ (self.u.T @ outside))
-
-
-class LowRankPlusNoise:
-    """r ↦ (LLᵀ + σ²I)⁻¹ r = U(Λ + σ²)⁻¹Uᵀr + (I − UUᵀ)r/σ².
-
-    Woodbury's (r − Q̃Q̃ᵀr)/σ² cancels along the leading eigenvectors, and in float32 loses positive definiteness
-    once λmax/σ² passes about 1e6.
-    """
-
-    def __init__(self, low_rank: Tensor, noise: float) -> None:
-        self.space = Eigenvectors(low_rank)
-        self.scales = (1 / (self.space.eigenvalues + noise)).to(low_rank)[:, None]
-        self.noise = noise
+    def __init__(self, fine: Callable[[Tensor], Tensor], v: Tensor, t: Tensor, spectrum: Tensor | None = None) -> None:
+        self.fine = fine
+        e = v.double().T @ t.double()
+        factor = torch.linalg.cholesky((e + e.T) / 2)  # VᵀT = FFᵀ
+        identity = torch.eye(len(e)).to(e)
+        basis = torch.linalg.solve_triangular(factor, identity, upper=False).T.to(v)
+        self.v, self.t = v @ basis, t @ basis
+        middle = identity
+        if spectrum is not None:
+            inverse = torch.linalg.cholesky(identity + factor.T @ (spectrum[:, None] * factor))
+            middle = torch.cholesky_inverse(inverse)
+        self.middle = middle.to(v)
 
     def __call__(self, r: Tensor) -> Tensor:
-        c = self.space.u.T @ r
-        outside = self.space.outside(r, c)
-        return outside.div_(self.noise).add_(self.space.u @ (c * self.scales))
+        inside = self.v.T @ r
+        y = self.fine(r - self.t @ inside)
+        return y.add_(self.v @ (self.middle @ inside - self.t.T @ y))
+
+
+def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
+    """r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
+
+    With LLᵀ = UΛUᵀ, V = MU and T = U, Woodbury's M − V(Λ⁻¹ + VᵀU)⁻¹Vᵀ is the sum that `TwoLevel` forms, with
+    G = (I + FᵀΛF)⁻¹ for VᵀU = FFᵀ.
+    """
+    q, triangle = torch.linalg.qr(factor)
+    spectrum, vectors = torch.linalg.eigh(triangle.double() @ triangle.double().T)
+    u = q @ vectors.to(q)
+    return TwoLevel(fine, fine(u), u, spectrum.clamp_min(0))
+
+
+def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[[Tensor], Tensor]) -> TwoLevel:
+    """r ↦ (Q + (I − QK) M (I − KQ)) r with Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
+    v = torch.linalg.qr(factor).Q
+    return TwoLevel(fine, v, matmul(v))

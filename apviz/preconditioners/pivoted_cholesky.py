@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.preconditioners.low_rank import LowRankPlusNoise
+from apviz.preconditioners.low_rank import TwoLevel, low_rank
 from apviz.settings import require_whole
 
 
@@ -34,8 +34,9 @@ class PivotedCholesky:
     def label(self) -> str:
         return f"r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.operator.noise)
+    def build(self, operator: CountingOperator) -> TwoLevel:
+        noise = operator.operator.noise
+        return low_rank(lambda r: r / noise, pivoted_cholesky(operator, self.rank))
 
 
 def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:

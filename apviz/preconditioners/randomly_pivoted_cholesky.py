@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.preconditioners.low_rank import LowRankPlusNoise
+from apviz.preconditioners.low_rank import TwoLevel, low_rank
 from apviz.settings import require_whole
 
 # proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
@@ -41,8 +41,9 @@ class RandomlyPivotedCholesky:
     def label(self) -> str:
         return f"randomly pivoted r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.operator.noise)
+    def build(self, operator: CountingOperator) -> TwoLevel:
+        noise = operator.operator.noise
+        return low_rank(lambda r: r / noise, randomly_pivoted_cholesky(operator, self.rank, self.seed))
 
 
 def randomly_pivoted_cholesky(operator: CountingOperator, rank: int, seed: int) -> Tensor:

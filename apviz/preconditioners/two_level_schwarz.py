@@ -11,6 +11,7 @@ from torch import Tensor
 from apviz.factors import BlockFactors
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require, require_number, require_whole
 
@@ -68,12 +69,10 @@ class TwoLevelSchwarz:
         partition = partitioner_named(self.partition)(operator.operator.inputs, self.block_size, self.overlap)
         if self.coarse_rank == 0:
             return OneLevel(operator, partition)
-        low_rank = randomly_pivoted_cholesky(operator, self.coarse_rank, self.seed)
+        factor = randomly_pivoted_cholesky(operator, self.coarse_rank, self.seed)
         if self.coarse == "galerkin":
-            v = torch.linalg.qr(low_rank).Q
-            return TwoLevel(OneLevel(operator, partition), v, operator.matmul(v), inverse=True)
-        fine = OneLevel(operator, partition, low_rank)
-        return TwoLevel(fine, fine(low_rank), low_rank, inverse=False)
+            return galerkin(OneLevel(operator, partition), factor, operator.matmul)
+        return low_rank(OneLevel(operator, partition, factor), factor)
 
 
 class OneLevel:
@@ -90,28 +89,3 @@ class OneLevel:
         for block, rows in enumerate(self.rows):
             result.index_add_(0, rows, self.factors.solve(block, weighted[rows]))
         return result.mul_(self.weights)
-
-
-class TwoLevel:
-    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r, with VᵀT = I after a change of basis.
-
-    `galerkin`: T = KV, and with VᵀKV = I the middle is G = I. `low-rank`: V = ML, T = L, E = VᵀT = LᵀML, and by
-    Woodbury (M⁻¹ + LLᵀ)⁻¹ = M − V(I + E)⁻¹Vᵀ = (M − VE⁻¹Vᵀ) + V(E + E²)⁻¹Vᵀ; written as the congruence above the
-    first part cannot lose definiteness to rounding, however large λmax/σ² is.
-    """
-
-    def __init__(self, fine: OneLevel, v: Tensor, t: Tensor, *, inverse: bool) -> None:
-        self.fine = fine
-        e = v.double().T @ t.double()
-        factor = torch.linalg.cholesky((e + e.T) / 2)  # E = FFᵀ
-        basis = torch.linalg.solve_triangular(factor, torch.eye(len(e)).to(e), upper=False).T.to(v)
-        self.v, self.t = v @ basis, t @ basis
-        middle = torch.eye(len(e)).to(e)
-        if not inverse:
-            middle = torch.cholesky_inverse(torch.linalg.cholesky(middle + factor.T @ factor))
-        self.middle = middle.to(v)
-
-    def __call__(self, r: Tensor) -> Tensor:
-        inside = self.v.T @ r
-        y = self.fine(r - self.t @ inside)
-        return y.add_(self.v @ (self.middle @ inside - self.t.T @ y))

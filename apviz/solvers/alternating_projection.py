@@ -14,6 +14,7 @@ from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_number, require_tolerance, require_whole
 from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
+from apviz.solvers.history import History
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class AlternatingProjection(Solver):
     max_epochs: int = 1000
     min_epochs: int = 0
     check_every: int = 50
+    history: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
 
@@ -94,6 +96,9 @@ class _Projection:
             self.w = run.initial_weights[partition.order].clone()
             self.r = self.b - self.operator.matmul(self.w)
         self.spare = torch.empty_like(self.r)
+        self.history = None
+        if settings.history:
+            self.history = History(settings.history, self.r, max(partition.solved_sizes()))
 
     def norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
@@ -118,11 +123,14 @@ class _Projection:
 
                 r_before = r[rows].clone()
                 u = self.factors.solve(block, r_before)
-                add_rows_(w, rows, u)
-                self.operator.subtract_columns_(r, rows, u)
+                if self.history is None:
+                    add_rows_(w, rows, u)
+                    self.operator.subtract_columns_(r, rows, u)
+                    # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
+                    decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
+                else:
+                    decrease = self.history.project_(self.operator, w, r, rows, u)
 
-                # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or a rounded factor
-                decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
                 if self.rule.needs_norms or run.records_updates:
                     norms = self.norms()
                 run.updated(block, decrease, norms.sum(0) if run.records_updates else None)

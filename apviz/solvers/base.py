@@ -210,6 +210,7 @@ class Run:
         system, solver: what is solved, with which settings.
         operator: counts the kernel entries; a solver asks nothing of the system's operator behind its back.
         partition, factors: of alternating projection, else None.
+        preconditioner: r ↦ P⁻¹r for r: (n, p), of conjugate gradients, else None.
         rhs_norms: (l+1,) float64 ‖b_i‖, with 1 in place of 0.
     """
 
@@ -220,6 +221,7 @@ class Run:
         self.initial_weights = initial
         self.partition: Partition | None = None
         self.factors: Any = None
+        self.preconditioner: Callable[[Tensor], Tensor] | None = None
         norms = torch.linalg.vector_norm(system.b.double(), dim=0)
         self.rhs_norms = torch.where(norms > 0, norms, 1.0).cpu()
         self.epoch_number = self.update_number = 0

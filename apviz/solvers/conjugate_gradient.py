@@ -66,7 +66,7 @@ class ConjugateGradient(Solver):
 
     def run(self, run: Run) -> StopReason:
         operator, b = run.operator, run.system.b
-        precondition = self.preconditioner.build(operator) if self.preconditioner else _identity
+        precondition = run.preconditioner = self.preconditioner.build(operator) if self.preconditioner else _identity
         w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
         r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
         run.start(lambda: w, r, None)

@@ -1,0 +1,67 @@
+"""The last updates as a subspace: how far to go along each is chosen again with every new one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from apviz.operators import CountingOperator, Rows
+from apviz.operators.interface import add_rows_
+
+
+class History:
+    """Minimises h over the span of the last q updates instead of along the new one alone, per right-hand side.
+
+    Sequential subspace optimisation (Narkiss & Zibulevsky, 2005): what conjugacy is to CG, for projections. K times
+    an old update is known from when it was made, so no entries are evaluated; memory q·n·(l+1).
+
+    Args:
+        length: q.
+        shape: (n, l+1) of the residual.
+        rows: most rows an update can have.
+    """
+
+    def __init__(self, length: int, like: Tensor, rows: int) -> None:
+        n, columns = like.shape
+        self.images = like.new_zeros(length, n, columns)  # K[:, Iᵢ] Uᵢ
+        self.updates = like.new_zeros(length, rows, columns)  # Uᵢ, zero beyond |Iᵢ|
+        self.rows = torch.zeros(length, rows, dtype=torch.int64, device=like.device)  # Iᵢ, zero beyond |Iᵢ|
+        self.gram = torch.eye(length, dtype=torch.float64, device=like.device).expand(columns, -1, -1).clone()
+        # rounding of the Gram matrix, below which two updates count as one
+        self.ridge = 8 * torch.finfo(like.dtype).eps
+        self.made = 0
+
+    def project_(self, operator: CountingOperator, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+        """Adds the update u on `rows` to the history and steps to the minimum; returns the decrease of h."""
+        slot, size = self.made % len(self.images), len(u)
+        self.made += 1
+        used = min(self.made, len(self.images))
+        indices = torch.arange(rows.start, rows.stop, device=u.device) if isinstance(rows, slice) else rows
+        self.updates[slot, :size], self.updates[slot, size:] = u, 0
+        self.rows[slot, :size], self.rows[slot, size:] = indices, 0
+        image = self.images[slot].zero_()
+        operator.subtract_columns_(image, rows, -u)
+
+        held, updates = self.rows[:used], self.updates[:used]
+        inner = (updates * image[held]).sum(1, dtype=torch.float64).T  # Uᵢᵀ K U, (l+1, used)
+        self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
+        before = r[held]
+        gradient = (updates * before).sum(1, dtype=torch.float64).T
+        steps = self._minimum(used, slot, gradient).T.to(r)  # (used, l+1)
+
+        for step, block_rows, update in zip(steps, held, updates, strict=True):
+            add_rows_(w, block_rows, update * step)
+        operator.operator.subtract_combination_(r, self.images[:used], steps)
+        return 0.5 * torch.sum(updates * steps[:, None] * (before + r[held]), dtype=torch.float64)
+
+    def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:
+        """Gram⁻¹ gradient per right-hand side, (l+1, used); one step along the new update where that is singular."""
+        gram = self.gram[:, :used, :used]
+        scale = gram.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+        scaled = gram * scale[:, :, None] * scale[:, None, :]
+        scaled.diagonal(dim1=1, dim2=2).add_(self.ridge)
+        factor, info = torch.linalg.cholesky_ex(scaled)
+        steps = torch.cholesky_solve((gradient * scale)[..., None], factor)[..., 0] * scale
+        alone = torch.zeros_like(steps)
+        alone[:, slot] = 1.0
+        return torch.where((info == 0)[:, None] & steps.isfinite().all(1, keepdim=True), steps, alone)
