@@ -1,4 +1,4 @@
-"""Eigenvalues: λmax, λmin, λ′max, κ and κ′ with how each was got, and the convergence curves of theory.
+"""Eigenvalues: λmax, λmin, λ′max, κ and κ′ with how each was got, all of them for small n, and theory's curves.
 
 Every kernel here is entrywise positive, so for any v > 0 the Collatz–Wielandt quotient max (Kv)ᵢ/vᵢ bounds λmax
 from above (Horn & Johnson, *Matrix Analysis*, 8.1.26) while the Rayleigh quotient bounds it from below.
@@ -18,6 +18,8 @@ from torch import Tensor
 from apviz.system import KernelSystem
 
 SUBSAMPLE_ROWS = 1_000
+#: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
+DENSE_ROWS = 4_000
 Method = Literal["exact", "lanczos", "subsample"]
 
 
@@ -83,10 +85,46 @@ def spectrum(
     return Spectrum(lambda_max, lambda_min, largest, torch.tensor(blocks, dtype=torch.float64))
 
 
-def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
+def all_eigenvalues(
+    system: KernelSystem, precondition: Callable[[Tensor], Tensor] | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """All eigenvalues of K, and of P⁻¹K where there is a preconditioner: (n,) float64 each, largest first.
+
+    Those of P⁻¹K are those of FᵀP⁻¹F with K = FFᵀ. K, F and the eigenvalues are dense and in float64; P⁻¹ is applied
+    to F in the system's dtype, as the solve applies it, so in float32 the smallest carry its rounding, and may even
+    come out negative.
+
+    Args:
+        precondition: r ↦ P⁻¹r for r: (n, p), symmetric positive definite.
+
+    Raises:
+        ValueError: n above `DENSE_ROWS`, before any work.
+    """
+    if system.n > DENSE_ROWS:
+        raise ValueError(
+            f"all eigenvalues need dense float64 matrices and n³ time, so n is at most {DENSE_ROWS:,}, got "
+            f"n = {system.n:,}; take fewer rows (apviz.datasets.load(name, n={DENSE_ROWS})), or leave them out "
+            "(Recorder(eigenvalues=False)): λmax, λmin and κ are recorded at any n"
+        )
+    k = _dense(system)
+    of_k = torch.linalg.eigvalsh(k).flip(0)
+    if precondition is None:
+        return of_k, None
+    f = torch.linalg.cholesky(k)
+    del k
+    product = f.T @ precondition(f.to(system.dtype)).double()
+    return of_k, torch.linalg.eigvalsh(product.add_(product.T.clone()).div_(2)).flip(0)
+
+
+def _dense(system: KernelSystem) -> Tensor:
+    """K: (n, n) in float64."""
     k = system.kernel(system.x.double())
     k.diagonal().add_(system.noise)
-    values = torch.linalg.eigvalsh(k)
+    return k
+
+
+def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
+    values = torch.linalg.eigvalsh(_dense(system))
     how = "all eigenvalues of the dense K in float64"
     low, high = float(values[0]), float(values[-1])
     return Eigenvalue(high, how, False, high), Eigenvalue(low, how, False, low)

@@ -188,6 +188,21 @@ void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* o
   }
 }
 
+// r −= Σ steps[i] · images[i] for images: q × n × p; a chunk of r stays in L1 while all images pass over it.
+template <typename T>
+void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* steps, int64_t q, int64_t threads) {
+  constexpr int64_t kChunk = 64;
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t last = std::min(n, first + kChunk);
+    for (int64_t i = 0; i < q; ++i) {
+      const T *image = images + i * n * p, *step = steps + i * p;
+      for (int64_t row = first; row < last; ++row)
+        for (int64_t c = 0; c < p; ++c) r[row * p + c] -= image[row * p + c] * step[c];
+    }
+  }
+}
+
 }  // namespace
 
 // x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu, ldu a multiple of the lanes; out: n × width.
@@ -209,6 +224,10 @@ void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* o
   extern "C" void squared_norms_##suffix(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out,           \
                                          int64_t threads) {                                                         \
     squared_norms<T>(r, p, starts, m, out, threads);                                                                \
+  }                                                                                                                 \
+  extern "C" void subtract_combination_##suffix(T* r, int64_t n, int64_t p, const T* images, const T* steps,        \
+                                                int64_t q, int64_t threads) {                                       \
+    subtract_combination<T>(r, n, p, images, steps, q, threads);                                                    \
   }
 
 APVIZ_EXPORT(float, f32)

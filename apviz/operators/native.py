@@ -191,3 +191,11 @@ def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:
 @lru_cache(maxsize=4)  # one solve asks with the same starts again and again
 def _offsets(starts: tuple[int, ...]) -> Tensor:
     return torch.tensor(starts)
+
+
+def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
+    """r −= Σᵢ steps[i] · images[i]; r: (n, p), images: (q, n, p), steps: (q, p), contiguous."""
+    n, p = r.shape
+    i64 = ctypes.c_int64
+    function = _function("subtract_combination", r.dtype)
+    function(_pointer(r), i64(n), i64(p), _pointer(images), _pointer(steps), i64(len(images)), _threads(images.numel()))

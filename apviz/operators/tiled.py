@@ -80,6 +80,12 @@ class TiledOperator(Operator):
             return native.squared_norms(r, starts)
         return super().squared_norms(r, starts, spare)
 
+    def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
+        if self._compiled and r.is_contiguous() and images.is_contiguous():
+            native.subtract_combination_(r, images, steps.contiguous())
+        else:
+            super().subtract_combination_(r, images, steps)
+
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         if self._compiled:
             return native.fill(self.kernel.name, rows.contiguous(), columns.contiguous())

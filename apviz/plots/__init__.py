@@ -3,6 +3,7 @@
 from apviz.plots.batch_sizes import batch_sizes
 from apviz.plots.block_norms import block_norms
 from apviz.plots.block_timeline import block_timeline
+from apviz.plots.eigenvalues import eigenvalues
 from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
@@ -14,6 +15,7 @@ __all__ = [
     "batch_sizes",
     "block_norms",
     "block_timeline",
+    "eigenvalues",
     "k_norm_error",
     "method_color",
     "residual_drift",

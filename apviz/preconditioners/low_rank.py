@@ -23,12 +23,8 @@ class TwoLevel:
 
     def __init__(self, fine: Callable[[Tensor], Tensor], v: Tensor, t: Tensor, spectrum: Tensor | None = None) -> None:
         self.fine = fine
-        e = v.double().T @ t.double()
-        factor = torch.linalg.cholesky((e + e.T) / 2)  # VᵀT = FFᵀ
-        identity = torch.eye(len(e)).to(e)
-        basis = torch.linalg.solve_triangular(factor, identity, upper=False).T.to(v)
-        self.v, self.t = v @ basis, t @ basis
-        middle = identity
+        self.v, self.t, factor = biorthonormal(v, t)
+        middle = identity = torch.eye(len(factor)).to(factor)
         if spectrum is not None:
             inverse = torch.linalg.cholesky(identity + factor.T @ (spectrum[:, None] * factor))
             middle = torch.cholesky_inverse(inverse)
@@ -38,6 +34,14 @@ class TwoLevel:
         inside = self.v.T @ r
         y = self.fine(r - self.t @ inside)
         return y.add_(self.v @ (self.middle @ inside - self.t.T @ y))
+
+
+def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """V F⁻ᵀ and T F⁻ᵀ, whose product is I, and the factor VᵀT = FFᵀ in float64; v, t: (n, r), VᵀT symmetric."""
+    e = v.double().T @ t.double()
+    factor = torch.linalg.cholesky((e + e.T) / 2)
+    basis = torch.linalg.solve_triangular(factor, torch.eye(len(e)).to(e), upper=False).T.to(v)
+    return v @ basis, t @ basis, factor
 
 
 def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:

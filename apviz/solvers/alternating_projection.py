@@ -11,6 +11,8 @@ from torch import Tensor
 from apviz.factors import BlockFactors
 from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.preconditioners.low_rank import biorthonormal
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_number, require_tolerance, require_whole
 from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
@@ -27,9 +29,14 @@ class AlternatingProjection(Solver):
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, or a partitioner of `apviz.partitions`.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others; 0 is the paper's.
+            With an overlap an epoch costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
+        history: how many past updates are stepped along again with every new one, see `History`; 0 is the paper's.
+        coarse_rank: after every update, also project onto so many vectors that span what is smooth: a randomly
+            pivoted Cholesky factor V, whose KV costs 1.0 work and n²·coarse_rank multiplications once.
         tol: stop when the mean relative residual, recomputed, is below this.
         max_epochs, min_epochs: an epoch is as many updates as there are blocks.
         check_every: epochs between recomputations of the residual (1.0 work each); convergence is always checked.
+        seed: of the coarse space.
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
@@ -44,6 +51,8 @@ class AlternatingProjection(Solver):
     min_epochs: int = 0
     check_every: int = 50
     history: int = 0
+    coarse_rank: int = 0
+    seed: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
 
@@ -54,6 +63,9 @@ class AlternatingProjection(Solver):
         require_whole("max_epochs", self.max_epochs, 1)
         require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
         require_whole("check_every", self.check_every, 1)
+        require_whole("history", self.history, 0)
+        require_whole("coarse_rank", self.coarse_rank, 0)
+        require_whole("seed", self.seed, 0)
         rule_named(self.rule)
         partitioner_named(self.partition)
 
@@ -69,7 +81,9 @@ class AlternatingProjection(Solver):
     def label(self) -> str:
         place = "" if self.partition_name == "sequential" else f" {self.partition_name}"
         margin = f" +{self.overlap:.0%}" if self.overlap else ""
-        return f"AP {self.rule_name}{place}{margin} b={self.block_size}"
+        history = f" history={self.history}" if self.history else ""
+        coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
+        return f"AP {self.rule_name}{place}{margin} b={self.block_size}{history}{coarse}"
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()
@@ -96,9 +110,14 @@ class _Projection:
             self.w = run.initial_weights[partition.order].clone()
             self.r = self.b - self.operator.matmul(self.w)
         self.spare = torch.empty_like(self.r)
-        self.history = None
+        self.history: History | None = None
+        self.coarse: tuple[Tensor, Tensor] | None = None
         if settings.history:
             self.history = History(settings.history, self.r, max(partition.solved_sizes()))
+        if settings.coarse_rank:
+            factor = randomly_pivoted_cholesky(self.operator, settings.coarse_rank, settings.seed)
+            v = torch.linalg.qr(factor).Q
+            self.coarse = biorthonormal(v, self.operator.matmul(v))[:2]  # V, KV with VᵀKV = I
 
     def norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
@@ -130,6 +149,8 @@ class _Projection:
                     decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
                 else:
                     decrease = self.history.project_(self.operator, w, r, rows, u)
+                if self.coarse is not None:
+                    decrease = decrease + self._project_onto_coarse_space(*self.coarse)
 
                 if self.rule.needs_norms or run.records_updates:
                     norms = self.norms()
@@ -137,10 +158,25 @@ class _Projection:
                 if run.must_stop:
                     norms = self.norms()
                     return run.stopped_inside_epoch(norms.sum(0), norms)
+                if self._may_end_early() and run.claims(norms.sum(0), self.settings.tol):
+                    break
             reason = self._end_epoch()
             if reason is not None:
                 return reason
             norms = self.norms()
+
+    def _project_onto_coarse_space(self, v: Tensor, kv: Tensor) -> Tensor:
+        """W += V VᵀR for VᵀKV = I; returns the decrease of h."""
+        c = v.T @ self.r
+        self.w.addmm_(v, c)
+        self.r.addmm_(kv, c, alpha=-1)
+        return 0.5 * frobenius_inner(c, c + v.T @ self.r)
+
+    def _may_end_early(self) -> bool:
+        """Whether to look at the residual now: 8 times an epoch, where an epoch costs more than a CG iteration."""
+        run, m = self.run, len(self.partition)
+        looks = bool(self.partition.margins) and self.rule.needs_norms and run.update_number % max(1, m // 8) == 0
+        return looks and run.epoch_number + 1 >= self.settings.min_epochs
 
     def _end_epoch(self) -> StopReason | None:
         s, squared = self.settings, self.norms().sum(0)

@@ -294,6 +294,10 @@ class Run:
         for hook in self.hooks:
             hook.on_update(update)
 
+    def claims(self, squared_residual: Tensor, tol: float) -> bool:
+        """Whether the recursion's (l+1,) squared norms are below the tolerance. Reads from the device."""
+        return self._mean_relative(squared_residual) < tol
+
     def end_epoch(
         self,
         squared_residual: Tensor,

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, Update
-from apviz.spectrum import Method, Spectrum, spectrum
+from apviz.spectrum import Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.record import Record
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
 from apviz.tracing.store import TraceStore
@@ -40,12 +40,15 @@ class Recorder(Hook):
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries.
+        eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
+            for n up to 4,000. They take n³ time before the first update, which is not the solve's.
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
         snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
             such as `range(0, 60)`.
 
     Raises:
         FileExistsError: when a solve starts and its path exists.
+        ValueError: when a solve with more than 4,000 rows starts and `eigenvalues` are asked for.
     """
 
     def __init__(
@@ -53,11 +56,13 @@ class Recorder(Hook):
         path: str | Path | None = None,
         *,
         spectrum: Method | None = None,
+        eigenvalues: bool = False,
         rows: bool = False,
         snapshots: Iterable[int] = (),
     ) -> None:
         self.path = None if path is None else Path(path)
-        self.spectrum, self.rows, self.snapshots = spectrum, rows, frozenset(snapshots)
+        self.spectrum, self.eigenvalues = spectrum, eigenvalues
+        self.rows, self.snapshots = rows, frozenset(snapshots)
         self._records: list[Record] = []
         self._recording = False
 
@@ -86,6 +91,9 @@ class Recorder(Hook):
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
         self._store = None if path is None else TraceStore(path, record)
+        if self.eigenvalues:
+            with run.clock.pause():
+                _put_eigenvalues(record, run)
         self._records.append(record)
         self._recording = True
         self._guarantee = math.nan
@@ -294,6 +302,24 @@ def _put_spectrum(record: Record, found: Spectrum) -> None:
     }
     # a method without blocks has no λ′max, and JSON has no NaN
     record.group_attrs["spectrum"] = {name: value for name, value in bounds.items() if math.isfinite(value)}
+
+
+def _put_eigenvalues(record: Record, run: Run) -> None:
+    """All eigenvalues of K, and of P⁻¹K where the solver was given a preconditioner; κ of each as an attribute."""
+    # plain CG has the identity in the run
+    given = getattr(run.solver, "preconditioner", None) is not None
+    of_k, preconditioned = all_eigenvalues(run.system, run.preconditioner if given else None)
+    how = "dense, in float64"
+    found = {"eigenvalue": (of_k, how)}
+    if preconditioned is not None:
+        dtype = str(run.system.dtype).removeprefix("torch.")
+        found["preconditioned"] = preconditioned, f"{how}; P⁻¹ applied in {dtype}"
+    for name, (values, how) in found.items():
+        record.put(eigenvalues={name: values.cpu()})
+        attrs = record.variable_attrs["eigenvalues", name] = {"how": how}
+        # rounding can make the smallest negative, and then there is no condition number
+        if values[-1] > 0:
+            attrs["kappa"] = float(values[0] / values[-1])
 
 
 def _put_rows(record: Record, run: Run) -> None:

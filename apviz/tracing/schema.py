@@ -84,6 +84,12 @@ SPECTRUM: Final[dict[str, Variable]] = {
     "kappa_prime": Variable((), "float64", "κ′ = λ′max/λmin (Theorem 1)", "1"),
 }
 
+#: where asked, for small n; `preconditioned` where the solver has a preconditioner P
+EIGENVALUES: Final[dict[str, Variable]] = {
+    "eigenvalue": Variable(("index",), "float64", "eigenvalues of K, largest first", "1"),
+    "preconditioned": Variable(("index",), "float64", "eigenvalues of P⁻¹K, largest first", "1"),
+}
+
 #: where asked: for pictures that need the points
 ROWS: Final[dict[str, Variable]] = {
     "coordinates": Variable(("row", "input"), "float64", "inputs x, as solved", "input unit"),
@@ -101,6 +107,7 @@ GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "epoch": EPOCH,
     "block": BLOCK | BLOCK_HISTORY,
     "spectrum": SPECTRUM,
+    "eigenvalues": EIGENVALUES,
     "rows": ROWS,
     "snapshot": SNAPSHOT,
 }

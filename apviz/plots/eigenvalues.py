@@ -1,0 +1,103 @@
+"""The eigenvalues of K, and what preconditioners make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.captions import CAPTION_WIDTH, run_names
+from apviz.plots.curves import positive
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from apviz.tracing.trace import Trace
+
+#: markers drawn on a curve; hovering finds all its points
+_MARKERS = 15
+
+
+def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """All eigenvalues of K, and of P⁻¹K for each preconditioned run, against their index, largest first.
+
+    Conjugate gradients see these alone: they are done in as many iterations as there are clusters of them, and a
+    perfect preconditioner puts all at 1, the thin line. Condition numbers κ are in the legend. Runs on one system
+    share the curve of K; traces without eigenvalues are left out.
+
+    Raises:
+        ValueError: no trace, or none with eigenvalues; an unknown theme.
+    """
+    given, colors = as_traces(traces), theme_named(theme)
+    several = [trace for trace in given if "eigenvalues" in trace]
+    if not several:
+        raise ValueError(
+            "no trace has the group eigenvalues; record them by solving a system of at most 4,000 rows with "
+            "hooks=[apviz.Recorder(eigenvalues=True)]"
+        )
+    figure = go.Figure()
+    names, symbols = run_names(several), method_symbols([trace.label for trace in several])
+    systems = _systems(several)
+    for first in systems:
+        name = "K" if len(systems) == 1 else f"K of {names[first]}"
+        curve = several[first]["eigenvalues"]["eigenvalue"]
+        _add(figure, curve, name, "κ(K)", line={"color": colors.muted, "width": 3})
+    for trace, name, symbol in zip(several, names, symbols, strict=True):
+        if "preconditioned" in trace["eigenvalues"]:
+            color = method_color(trace.label, theme)
+            marker = {"color": color, "symbol": symbol, "size": 8, "maxdisplayed": _MARKERS}
+            curve = trace["eigenvalues"]["preconditioned"]
+            _add(figure, curve, name, "κ(P⁻¹K)", line={"color": color, "width": 2.5}, marker=marker)
+    _add_one(figure, colors)
+    figure.update_xaxes(type="log", title_text="index, largest eigenvalue first", dtick=1, tickformat=",d")
+    figure.update_yaxes(type="log", title_text="eigenvalue", dtick=1, exponentformat="power")
+    left_out = len(given) - len(several)
+    notes = [f"{left_out} of {len(given)} runs recorded no eigenvalues and are left out"] if left_out else []
+    return finish(figure, several, colors, "Eigenvalues of K and of P⁻¹K", "eigenvalues", notes)
+
+
+def _systems(traces: Sequence[Trace]) -> list[int]:
+    """The first trace of each system: those whose curves of K would not lie on one another."""
+    first: list[int] = []
+    values = [trace["eigenvalues"]["eigenvalue"].values for trace in traces]
+    for i, own in enumerate(values):
+        if not any(own.shape == values[j].shape and np.allclose(own, values[j], rtol=1e-3) for j in first):
+            first.append(i)
+    return first
+
+
+def _add(figure: go.Figure, curve: xr.DataArray, name: str, kappa: str, **style: Any) -> None:
+    """One curve, its condition number in the legend."""
+    number = f"{kappa} = {curve.attrs['kappa']:,.3g}" if "kappa" in curve.attrs else f"{kappa} unknown: λmin ≤ 0"
+    separator = "<br>" if len(name) + len(number) > CAPTION_WIDTH - 12 else " — "
+    figure.add_scatter(
+        x=np.arange(1, curve.size + 1),
+        y=positive(curve.values),
+        name=f"{name}{separator}{number}",
+        mode="lines+markers" if "marker" in style else "lines",
+        showlegend=True,
+        hovertemplate=f"<b>{name}</b><br>eigenvalue %{{x:,d}} of {curve.size:,}: %{{y:.6g}}<br>{number}"
+        "<extra></extra>",
+        **style,
+    )
+
+
+def _add_one(figure: go.Figure, theme: Theme) -> None:
+    """A thin line at 1, where P = K would put every eigenvalue."""
+    line = {"color": theme.muted, "width": 1.5}
+    figure.add_shape(type="line", xref="x domain", x0=0, x1=1, y0=1, y1=1, line=line, layer="below")
+    figure.add_annotation(
+        xref="x domain",
+        x=0.01,
+        # on a log axis shapes take values, annotations their logarithm
+        y=0,
+        text="1: where P = K",
+        showarrow=False,
+        xanchor="left",
+        yanchor="top",
+        font={"size": CAPTION_SIZE, "color": theme.muted},
+    )
