@@ -7,6 +7,7 @@ from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import (
     AlternatingProjection,
+    Automatic,
     Cholesky,
     ConjugateGradient,
     Hook,
@@ -18,8 +19,8 @@ from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, ProgressHook, Recorder, StopHook, Trace, open_trace
 
 __all__ = [
-    "RBF", "AlternatingProjection", "Cholesky", "ConjugateGradient", "Hook", "Kernel", "KernelSystem", "Matern12",
-    "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook", "RandomlyPivotedCholesky",
-    "Recorder", "Solution", "StopHook", "StopReason", "Trace", "TwoLevelSchwarz", "datasets", "open_trace", "plots",
-    "solve",
+    "RBF", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Hook", "Kernel", "KernelSystem",
+    "Matern12", "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook",
+    "RandomlyPivotedCholesky", "Recorder", "Solution", "StopHook", "StopReason", "Trace", "TwoLevelSchwarz",
+    "datasets", "open_trace", "plots", "solve",
 ]  # fmt: skip

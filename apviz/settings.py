@@ -22,6 +22,23 @@ def require_whole(setting: str, value: object, low: int, high: float = math.inf)
     require(whole, setting, value, f"a whole number, at least {low}" + (f", at most {high}" if high < math.inf else ""))
 
 
+def require_whole_or_auto(setting: str, value: object, low: int) -> None:
+    """A whole number from `low`, or `auto`."""
+    if not isinstance(value, str):
+        require_whole(setting, value, low)
+    else:
+        require(value == "auto", setting, value, f"a whole number, at least {low}, or 'auto'")
+
+
+def require_overlap(value: object) -> None:
+    """A fraction of a block's rows, or `auto`."""
+    accepted = "a finite fraction of a block's rows, at least 0, or 'auto'"
+    if not isinstance(value, str):
+        require_number("overlap", value, 0, accepted)
+    else:
+        require(value == "auto", "overlap", value, accepted)
+
+
 def require_number(setting: str, value: object, low: float, accepted: str, *, strictly: bool = False) -> None:
     """A finite number not below `low`, or above it."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

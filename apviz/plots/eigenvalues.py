@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-#: markers drawn on a curve; hovering finds all its points
-_MARKERS = 15
+#: markers drawn on a curve, evenly on the log axis
+_MARKERS: Final = 7
 
 
 def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
@@ -49,12 +50,12 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     for trace, name, symbol in zip(several, names, symbols, strict=True):
         if "preconditioned" in trace["eigenvalues"]:
             color = method_color(trace.label, theme)
-            marker = {"color": color, "symbol": symbol, "size": 8, "maxdisplayed": _MARKERS}
+            marker = {"color": color, "symbol": symbol, "size": 8}
             curve = trace["eigenvalues"]["preconditioned"]
             _add(figure, curve, name, "κ(P⁻¹K)", line={"color": color, "width": 2.5}, marker=marker)
     _add_one(figure, colors)
     figure.update_xaxes(type="log", title_text="index, largest eigenvalue first", dtick=1, tickformat=",d")
-    figure.update_yaxes(type="log", title_text="eigenvalue", dtick=1, exponentformat="power")
+    figure.update_yaxes(type="log", title_text="eigenvalue", dtick=_tick(several), exponentformat="power")
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no eigenvalues and are left out"] if left_out else []
     return finish(figure, several, colors, "Eigenvalues of K and of P⁻¹K", "eigenvalues", notes)
@@ -70,20 +71,48 @@ def _systems(traces: Sequence[Trace]) -> list[int]:
     return first
 
 
-def _add(figure: go.Figure, curve: xr.DataArray, name: str, kappa: str, **style: Any) -> None:
-    """One curve, its condition number in the legend."""
+def _tick(traces: Sequence[Trace]) -> int | str:
+    """Labels at 1, 2 and 5 over few decades, else at powers of ten."""
+    drawn = np.concatenate([positive(curve.values) for trace in traces for curve in trace["eigenvalues"].values()])
+    span = np.log10(np.nanmax(drawn) / np.nanmin(drawn))
+    return "D2" if span < 2.5 else math.ceil(span / 8)
+
+
+def _add(
+    figure: go.Figure,
+    curve: xr.DataArray,
+    name: str,
+    kappa: str,
+    line: dict[str, Any],
+    marker: dict[str, Any] | None = None,
+) -> None:
+    """One curve, its condition number in the legend, and its markers if it has any."""
     number = f"{kappa} = {curve.attrs['kappa']:,.3g}" if "kappa" in curve.attrs else f"{kappa} unknown: λmin ≤ 0"
     separator = "<br>" if len(name) + len(number) > CAPTION_WIDTH - 12 else " — "
+    index, values, entry = np.arange(1, curve.size + 1), positive(curve.values), f"{name}{separator}{number}"
+    shared = {"name": entry, "legendgroup": entry, "line": line}
     figure.add_scatter(
-        x=np.arange(1, curve.size + 1),
-        y=positive(curve.values),
-        name=f"{name}{separator}{number}",
-        mode="lines+markers" if "marker" in style else "lines",
-        showlegend=True,
-        hovertemplate=f"<b>{name}</b><br>eigenvalue %{{x:,d}} of {curve.size:,}: %{{y:.6g}}<br>{number}"
-        "<extra></extra>",
-        **style,
+        x=index,
+        y=values,
+        mode="lines",
+        hovertemplate=f"<b>{name}</b><br>eigenvalue %{{x:,d}} of {curve.size:,}: %{{y:.6g}}<br>{number}<extra></extra>",
+        showlegend=marker is None,
+        **shared,
     )
+    if marker:
+        # plotly thins markers evenly along the index, where they crowd at the right end of a log axis; a gap after
+        # each keeps the line of the legend out of the chart
+        at = np.unique(np.geomspace(1, curve.size, _MARKERS).astype(int)) - 1
+        gaps = np.full(len(at), np.nan)
+        figure.add_scatter(
+            x=np.column_stack([index[at], gaps]).ravel(),
+            y=np.column_stack([values[at], gaps]).ravel(),
+            mode="lines+markers",
+            marker=marker,
+            hoverinfo="skip",
+            showlegend=True,
+            **shared,
+        )
 
 
 def _add_one(figure: go.Figure, theme: Theme) -> None:

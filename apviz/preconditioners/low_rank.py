@@ -9,26 +9,19 @@ from torch import Tensor
 
 
 class TwoLevel:
-    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r, in a basis with VᵀT = I.
+    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I: every coarse space here has this form.
 
-    Both kinds of coarse space have this form. What is inside the span is taken out before M and again after it, so
-    rounding cannot make the sum indefinite, however large λmax/σ² is; Woodbury's difference can. `low_rank` and
-    `galerkin` make one.
+    What is inside the span is taken out before M and again after it, so rounding cannot make the sum indefinite,
+    however large λmax/σ² is; Woodbury's difference can.
 
     Args:
         fine: M, symmetric positive definite.
-        v, t: (n, r), spanning the coarse space and its image.
-        spectrum: (r,) Λ of M⁻¹ + UΛUᵀ, or None where T = KV.
+        v, t: (n, r), the coarse space and its image.
+        middle: (r, r) G, symmetric positive definite.
     """
 
-    def __init__(self, fine: Callable[[Tensor], Tensor], v: Tensor, t: Tensor, spectrum: Tensor | None = None) -> None:
-        self.fine = fine
-        self.v, self.t, factor = biorthonormal(v, t)
-        middle = identity = torch.eye(len(factor)).to(factor)
-        if spectrum is not None:
-            inverse = torch.linalg.cholesky(identity + factor.T @ (spectrum[:, None] * factor))
-            middle = torch.cholesky_inverse(inverse)
-        self.middle = middle.to(v)
+    def __init__(self, fine: Callable[[Tensor], Tensor], v: Tensor, t: Tensor, middle: Tensor) -> None:
+        self.fine, self.v, self.t, self.middle = fine, v, t, middle.to(v)
 
     def __call__(self, r: Tensor) -> Tensor:
         inside = self.v.T @ r
@@ -44,19 +37,27 @@ def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return v @ basis, t @ basis, factor
 
 
+def eigenvectors(factor: Tensor) -> tuple[Tensor, Tensor]:
+    """U (n, r) and Λ (r,) float64 of LLᵀ = UΛUᵀ for the factor L: (n, r)."""
+    q, triangle = torch.linalg.qr(factor)
+    spectrum, vectors = torch.linalg.eigh(triangle.double() @ triangle.double().T)
+    return q @ vectors.to(q), spectrum.clamp_min(0)
+
+
 def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
     """r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
 
     With LLᵀ = UΛUᵀ, V = MU and T = U, Woodbury's M − V(Λ⁻¹ + VᵀU)⁻¹Vᵀ is the sum that `TwoLevel` forms, with
     G = (I + FᵀΛF)⁻¹ for VᵀU = FFᵀ.
     """
-    q, triangle = torch.linalg.qr(factor)
-    spectrum, vectors = torch.linalg.eigh(triangle.double() @ triangle.double().T)
-    u = q @ vectors.to(q)
-    return TwoLevel(fine, fine(u), u, spectrum.clamp_min(0))
+    u, spectrum = eigenvectors(factor)
+    v, t, root = biorthonormal(fine(u), u)
+    inverse = torch.linalg.cholesky(torch.eye(len(root)).to(root) + root.T @ (spectrum[:, None] * root))
+    return TwoLevel(fine, v, t, torch.cholesky_inverse(inverse))
 
 
 def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[[Tensor], Tensor]) -> TwoLevel:
     """r ↦ (Q + (I − QK) M (I − KQ)) r with Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
     v = torch.linalg.qr(factor).Q
-    return TwoLevel(fine, v, matmul(v))
+    v, t, _ = biorthonormal(v, matmul(v))
+    return TwoLevel(fine, v, t, torch.eye(v.shape[1]))

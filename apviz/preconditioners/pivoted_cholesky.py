@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
+from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, low_rank
 from apviz.settings import require_whole
 
 
 @dataclass(frozen=True)
-class PivotedCholesky:
+class PivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X) with the largest pivot first.
 
     Harbrecht, Peters & Schneider (2012); Gardner et al. (2018), section 4.1. Set-up evaluates rank/n work.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
+from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, low_rank
 from apviz.settings import require_whole
 
@@ -16,7 +17,7 @@ PROPOSALS = 128
 
 
 @dataclass(frozen=True)
-class RandomlyPivotedCholesky:
+class RandomlyPivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
 
     Chen, Epperly, Tropp & Webber (2025); as a preconditioner Díaz, Epperly, Frangella, Tropp & Webber (2023).

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from apviz.choices import Auto, percent, resolve
 from apviz.factors import BlockFactors
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import require, require_number, require_whole
+from apviz.settings import require, require_overlap, require_whole, require_whole_or_auto
+from apviz.system import KernelSystem
 
 Coarse = Literal["low-rank", "galerkin"]
 
 
 @dataclass(frozen=True)
-class TwoLevelSchwarz:
+class TwoLevelSchwarz(Preconditioner):
     """Independent projections onto all blocks at once (M), and r vectors V for what no block can see.
 
     M = Σⱼ D Aⱼ⁻¹ D over the solved rows of block j, each row weighted by D = 1/√(number of blocks that hold it)
@@ -35,8 +39,8 @@ class TwoLevelSchwarz:
     Args:
         block_size: rows a block owns.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others.
-        coarse_rank: r; memory 2nr. 0: no coarse space.
-        partition: `kd-tree`, or another partition as in `apviz.AlternatingProjection`.
+        coarse_rank: r; memory 2nr. 0: no coarse space. These three may be `auto` (`apviz.choices`).
+        partition: as in `apviz.AlternatingProjection`.
         coarse: `low-rank` or `galerkin`.
         seed: of the pivots.
 
@@ -44,32 +48,36 @@ class TwoLevelSchwarz:
         ValueError: a setting out of range, with what would be accepted.
     """
 
-    block_size: int = 500
-    overlap: float = 1.0
-    coarse_rank: int = 200
-    partition: str | Partitioner = "kd-tree"
+    block_size: int | Auto = "auto"
+    overlap: float | Auto = "auto"
+    coarse_rank: int | Auto = "auto"
+    partition: str | Partitioner = "principal-axis-tree"
     coarse: Coarse = "low-rank"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_whole("block_size", self.block_size, 1)
-        require_number("overlap", self.overlap, 0, "a finite fraction of a block's rows, at least 0")
-        require_whole("coarse_rank", self.coarse_rank, 0)
+        require_whole_or_auto("block_size", self.block_size, 1)
+        require_overlap(self.overlap)
+        require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
         require_whole("seed", self.seed, 0)
         require(self.coarse in get_args(Coarse), "coarse", self.coarse, f"one of {', '.join(get_args(Coarse))}")
         partitioner_named(self.partition)
 
     @property
     def label(self) -> str:
-        margin = f" +{self.overlap:.0%}" if self.overlap else ""
+        margin = f" +{percent(self.overlap)}" if self.overlap else ""
         exact = " galerkin" if self.coarse == "galerkin" else ""
         return f"Schwarz b={self.block_size}{margin} r={self.coarse_rank}{exact}"
 
+    def resolve(self, system: KernelSystem) -> tuple[TwoLevelSchwarz, Mapping[str, str]]:
+        return resolve(self, system)
+
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
-        partition = partitioner_named(self.partition)(operator.operator.inputs, self.block_size, self.overlap)
+        inputs, size, overlap = operator.operator.inputs, int(self.block_size), float(self.overlap)
+        partition = partitioner_named(self.partition)(inputs, size, overlap)
         if self.coarse_rank == 0:
             return OneLevel(operator, partition)
-        factor = randomly_pivoted_cholesky(operator, self.coarse_rank, self.seed)
+        factor = randomly_pivoted_cholesky(operator, int(self.coarse_rank), self.seed)
         if self.coarse == "galerkin":
             return galerkin(OneLevel(operator, partition), factor, operator.matmul)
         return low_rank(OneLevel(operator, partition, factor), factor)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
+from typing import Any, get_args
 
 import jinja2
+import numpy as np
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
@@ -20,12 +22,20 @@ from apviz.tracing import Trace, open_trace
 
 @dataclass(frozen=True)
 class Figure:
-    """One chart of a section: what to look at, and the plotly JSON in both themes."""
+    """One chart of a section: what to look at, and plotly's parts (data, layout, frames) as JSON.
+
+    Attributes:
+        both: the parts that are the same in both themes, such as the many pictures of an animation; `light` and
+            `dark` hold the others.
+        height: CSS; empty for the page's own.
+    """
 
     heading: str
     text: str
+    both: str
     light: str
     dark: str
+    height: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,15 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
             lambda theme: plots.k_norm_error(traces, theme=theme),
         )
     )
+    if any("eigenvalues" in t for t in traces):
+        shown.append(
+            _figure(
+                "Eigenvalues",
+                "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
+                "preconditioner P gives them those of P⁻¹K in place of those of K. κ is the largest over the smallest.",
+                lambda theme: plots.eigenvalues(traces, theme=theme),
+            )
+        )
     rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell"]
     if len({t.attrs["block_size"] for t in rule}) > 1:
         shown.append(
@@ -153,6 +172,14 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
                 lambda theme, trace=trace: plots.block_norms(trace, theme=theme),  # type: ignore[misc]
             ),
         ]
+    for trace in filter(_has_picture, traces):
+        shown.append(
+            _figure(
+                f"The residual as a picture: {trace.label}",
+                "The residual of the targets after each recorded update: play, or pull the slider.",
+                lambda theme, trace=trace: plots.residual_image(trace, theme=theme),  # type: ignore[misc]
+            )
+        )
     if any(t["epoch"]["drift"].notnull().any() for t in traces):
         shown.append(
             _figure(
@@ -164,11 +191,38 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     return shown
 
 
+def _has_picture(trace: Trace) -> bool:
+    if trace.attrs["d"] != 2 or "rows" not in trace or "snapshot" not in trace:
+        return False
+    return bool(np.isfinite(trace["snapshot"]["residual"].values).all(axis=1).any())
+
+
 def _figure(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
-    return Figure(heading, text, _embeddable(draw("light")), _embeddable(draw("dark")))
+    light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
+    height = _height(light["layout"])
+    for layout in (light["layout"], dark["layout"]):
+        # plotly would forget it when the window changes its size, and ask the page
+        layout.pop("height", None)
+    both = {part: light.pop(part) for part in list(light) if light[part] == dark[part]}
+    dark = {part: dark[part] for part in light}
+    return Figure(heading, text, _embeddable(both), _embeddable(light), _embeddable(dark), height)
 
 
-def _embeddable(figure: go.Figure) -> str:
-    """Plotly JSON that cannot end the script element it is put into."""
-    text: str = figure.to_json()
-    return text.replace("</", "<\\/")
+def _height(layout: dict[str, Any]) -> str:
+    """What the figure asks for; with square pixels as much as the picture needs, at most what a window shows."""
+    if "height" not in layout:
+        return ""
+    asked = f"{layout['height']}px"
+    x, y, margin = layout.get("xaxis", {}), layout.get("yaxis", {}), layout["margin"]
+    if y.get("scaleanchor") != "x":
+        return asked
+    (left, right), (bottom, top) = x["range"], y["range"]
+    beside, around = margin["l"] + margin["r"], margin["t"] + margin["b"]
+    needed = f"{around}px + (100cqw - {beside}px) * {abs((top - bottom) / (right - left)):.4f}"
+    return f"min(max({asked}, 90vh), {needed})"
+
+
+def _embeddable(parts: dict[str, Any]) -> str:
+    """JSON that cannot end, or otherwise disturb, the script element it is put into: without any `<`."""
+    text = json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")

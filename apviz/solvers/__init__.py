@@ -2,11 +2,12 @@
 
 from apviz.factors import NotPositiveDefinite
 from apviz.solvers.alternating_projection import AlternatingProjection
+from apviz.solvers.automatic import Automatic
 from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, StopReason, Update, solve
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 
 __all__ = [
-    "AlternatingProjection", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite", "Run",
-    "Solution", "Solver", "StopReason", "Update", "solve",
+    "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite",
+    "Run", "Solution", "Solver", "StopReason", "Update", "solve",
 ]  # fmt: skip

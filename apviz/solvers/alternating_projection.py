@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from apviz.choices import Auto, percent, resolve
 from apviz.factors import BlockFactors
 from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
-from apviz.settings import require_number, require_tolerance, require_whole
+from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
 from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
 from apviz.solvers.history import History
+from apviz.system import KernelSystem
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class AlternatingProjection(Solver):
 
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
-            b ≥ n is a Cholesky solve.
+            b ≥ n is a Cholesky solve. `auto` chooses this, the overlap, the history and the coarse rank from n, d,
+            the right-hand sides and the free memory (`apviz.choices`); the trace says what and why.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, or a partitioner of `apviz.partitions`.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others; 0 is the paper's.
@@ -42,29 +46,29 @@ class AlternatingProjection(Solver):
         ValueError: a setting out of range, with what would be accepted.
     """
 
-    block_size: int = 1000
+    block_size: int | Auto = 1000
     rule: str | Rule = "gauss-southwell"
     partition: str | Partitioner = "sequential"
-    overlap: float = 0.0
+    overlap: float | Auto = 0.0
     tol: float = 1e-2
     max_epochs: int = 1000
     min_epochs: int = 0
     check_every: int = 50
-    history: int = 0
-    coarse_rank: int = 0
+    history: int | Auto = 0
+    coarse_rank: int | Auto = 0
     seed: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
 
     def __post_init__(self) -> None:
-        require_whole("block_size", self.block_size, 1)
-        require_number("overlap", self.overlap, 0, "a finite fraction of a block's rows, at least 0")
+        require_whole_or_auto("block_size", self.block_size, 1)
+        require_overlap(self.overlap)
         require_tolerance(self.tol)
         require_whole("max_epochs", self.max_epochs, 1)
         require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
         require_whole("check_every", self.check_every, 1)
-        require_whole("history", self.history, 0)
-        require_whole("coarse_rank", self.coarse_rank, 0)
+        require_whole_or_auto("history", self.history, 0)
+        require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
         require_whole("seed", self.seed, 0)
         rule_named(self.rule)
         partitioner_named(self.partition)
@@ -80,10 +84,13 @@ class AlternatingProjection(Solver):
     @property
     def label(self) -> str:
         place = "" if self.partition_name == "sequential" else f" {self.partition_name}"
-        margin = f" +{self.overlap:.0%}" if self.overlap else ""
+        margin = f" +{percent(self.overlap)}" if self.overlap else ""
         history = f" history={self.history}" if self.history else ""
         coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
         return f"AP {self.rule_name}{place}{margin} b={self.block_size}{history}{coarse}"
+
+    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+        return resolve(self, system)
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()
@@ -96,7 +103,7 @@ class _Projection:
         self.settings, self.run = settings, run
         system = run.system
         partitioner = partitioner_named(settings.partition)
-        partition: Partition = partitioner(system.operator.inputs, settings.block_size, settings.overlap)
+        partition: Partition = partitioner(system.operator.inputs, int(settings.block_size), float(settings.overlap))
         self.partition = run.partition = partition
         if not partition.is_identity:
             run.operator.operator = system.operator.reordered(partition.order)
@@ -113,9 +120,9 @@ class _Projection:
         self.history: History | None = None
         self.coarse: tuple[Tensor, Tensor] | None = None
         if settings.history:
-            self.history = History(settings.history, self.r, max(partition.solved_sizes()))
+            self.history = History(int(settings.history), self.r, max(partition.solved_sizes()))
         if settings.coarse_rank:
-            factor = randomly_pivoted_cholesky(self.operator, settings.coarse_rank, settings.seed)
+            factor = randomly_pivoted_cholesky(self.operator, int(settings.coarse_rank), settings.seed)
             v = torch.linalg.qr(factor).Q
             self.coarse = biorthonormal(v, self.operator.matmul(v))[:2]  # V, KV with VᵀKV = I
 

@@ -153,6 +153,10 @@ class Solver(ABC):
     def label(self) -> str:
         """The method in a few words, for tables and legends."""
 
+    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+        """The same solver with a value for every setting that says `auto`, and why each was chosen."""
+        return self, {}
+
     @abstractmethod
     def run(self, run: Run) -> StopReason:
         """Solves; leaves the weights in the run."""
@@ -207,15 +211,23 @@ class Run:
     """One solve in progress: what a solver reports to, and what hooks may look at.
 
     Attributes:
-        system, solver: what is solved, with which settings.
+        system, solver: what is solved, with which settings; none of them says `auto` any more.
+        choices: what `auto` chose, by setting, with the reason.
         operator: counts the kernel entries; a solver asks nothing of the system's operator behind its back.
         partition, factors: of alternating projection, else None.
         preconditioner: r ↦ P⁻¹r for r: (n, p), of conjugate gradients, else None.
         rhs_norms: (l+1,) float64 ‖b_i‖, with 1 in place of 0.
     """
 
-    def __init__(self, system: KernelSystem, solver: Solver, hooks: Iterable[Hook], initial: Tensor | None) -> None:
-        self.system, self.solver, self.hooks = system, solver, list(hooks)
+    def __init__(
+        self,
+        system: KernelSystem,
+        solver: Solver,
+        hooks: Iterable[Hook],
+        initial: Tensor | None,
+        choices: Mapping[str, str] | None = None,
+    ) -> None:
+        self.system, self.solver, self.hooks, self.choices = system, solver, list(hooks), dict(choices or {})
         self.clock = Clock(system.device)
         self.operator = CountingOperator(system.operator)
         self.initial_weights = initial
@@ -427,7 +439,8 @@ def solve(
             raise ValueError("initial_weights has NaN or infinite values; start from None (zeros) instead")
     # ten epochs is what the paper's training solves take at least
     system.operator.settle(10.0 * system.n**2, system.b.shape[1])
-    run = Run(system, solver, hooks, initial_weights)
+    solver, choices = solver.resolve(system)
+    run = Run(system, solver, hooks, initial_weights, choices)
     try:
         reason = solver.run(run)
         solution = run.solution(reason)

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
+from apviz.preconditioners.base import Preconditioner
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.base import Limits, Run, Solver, StopReason
-
-
-class Preconditioner(Protocol):
-    """Settings of a preconditioner; `build` does the expensive part for one system."""
-
-    @property
-    def label(self) -> str: ...
-
-    def build(self, operator: CountingOperator) -> Apply: ...
-
-
-class Apply(Protocol):
-    def __call__(self, r: Tensor) -> Tensor:
-        """P⁻¹ r for r: (n, l+1)."""
-        ...
+from apviz.system import KernelSystem
 
 
 @dataclass(frozen=True)
@@ -63,6 +50,12 @@ class ConjugateGradient(Solver):
     @property
     def label(self) -> str:
         return f"PCG {self.preconditioner.label}" if self.preconditioner else "CG"
+
+    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+        if self.preconditioner is None:
+            return self, {}
+        preconditioner, choices = self.preconditioner.resolve(system)
+        return replace(self, preconditioner=preconditioner), choices
 
     def run(self, run: Run) -> StopReason:
         operator, b = run.operator, run.system.b

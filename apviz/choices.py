@@ -1,0 +1,70 @@
+"""What `auto` means for a setting: chosen from n, d, the right-hand sides and the free memory, with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal, TypeVar
+
+import psutil
+import torch
+
+from apviz.system import KernelSystem
+
+S = TypeVar("S")
+Auto = Literal["auto"]
+
+# solved rows of a block ÷ √n: factoring then costs about a third of a CG iteration, (2/3)n·solved² flops to n²·90
+SOLVED_ROWS = 6.7
+# of the free memory, for the factors
+MEMORY_SHARE = 0.4
+# past updates; a step along them reads history·(l+1) numbers a row, a block evaluates its solved rows' entries
+MAX_HISTORY = 32
+
+
+def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
+    """The dataclass `settings` with a value for every field that says `auto`, and the reasons. Given values stay."""
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+
+    def choose(name: str, value: float | int, why: str) -> None:
+        if given.get(name) == "auto":
+            chosen[name], reasons[name] = value, f"{value}: {why}"
+
+    flat = system.d <= 3
+    choose("overlap", 0.5 if flat else 1.0, f"d = {system.d}, {'few' if flat else 'many'} neighbours around a block")
+    overlap = chosen.get("overlap", given["overlap"])
+    size, why = block_size(system, overlap)
+    choose("block_size", size, why)
+    b = chosen.get("block_size", given["block_size"])
+    columns = system.b.shape[1]
+    past = max(1, min(MAX_HISTORY, math.ceil(system.n / b), int(b * (1 + overlap) / (2 * columns))))
+    choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
+    choose("coarse_rank", coarse_rank(system), f"1.5 √n for n = {system.n:,}: set-up of a few iterations")
+    return dataclasses.replace(settings, **chosen), reasons  # type: ignore[type-var]
+
+
+def block_size(system: KernelSystem, overlap: float) -> tuple[int, str]:
+    """Rows a block owns, and why: solved rows near 6.7 √n, less if the factors would not fit the memory."""
+    n, item = system.n, system.x.element_size()
+    wished = SOLVED_ROWS * math.sqrt(n) / (1 + overlap)
+    free = torch.cuda.mem_get_info(system.device)[0] if system.device.type == "cuda" else _available()
+    fits = MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
+    b = max(1, min(n, round(min(wished, fits))))
+    gib = item * n * b * (1 + overlap) ** 2 / 2**30
+    if fits < wished:
+        return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
+    return b, f"{SOLVED_ROWS} √n solved rows: factors of {gib:.2g} GiB at a third of a CG iteration's price"
+
+
+def coarse_rank(system: KernelSystem) -> int:
+    return max(1, min(500, system.n // 2, round(1.5 * math.sqrt(system.n))))
+
+
+def percent(overlap: float | Auto) -> str:
+    return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
+
+
+def _available() -> int:
+    return int(psutil.virtual_memory().available)

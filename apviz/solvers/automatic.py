@@ -1,0 +1,81 @@
+"""The solver that chooses between overlapping alternating projection and CG with two-level Schwarz."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from apviz.choices import coarse_rank
+from apviz.operators import CountingOperator, make_operator
+from apviz.preconditioners import TwoLevelSchwarz
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.settings import require_tolerance, require_whole
+from apviz.solvers.alternating_projection import AlternatingProjection
+from apviz.solvers.base import Run, Solver, StopReason
+from apviz.solvers.conjugate_gradient import ConjugateGradient
+from apviz.system import KernelSystem
+
+# rows on which the share of k that r vectors leave is looked at
+PROBE_ROWS = 2_000
+
+
+@dataclass(frozen=True)
+class Automatic(Solver):
+    """The solver that suits the system: overlapping alternating projection, or CG with two-level Schwarz.
+
+    CG where r vectors leave less of k(X, X) than the noise, so that few iterations remain; else alternating
+    projection, which took the least work on six of seven data sets (`benchmarks/notes.md`). Both on blocks of
+    neighbours, sized by n and the free memory.
+
+    Args:
+        tol: stop when the mean relative residual, recomputed, is below this.
+        max_epochs: cap, in epochs or iterations.
+        seed: of the coarse space.
+    """
+
+    tol: float = 1e-2
+    max_epochs: int = 1000
+    seed: int = 0
+    name: ClassVar[str] = "Automatic"
+
+    def __post_init__(self) -> None:
+        require_tolerance(self.tol)
+        require_whole("max_epochs", self.max_epochs, 1)
+        require_whole("seed", self.seed, 0)
+
+    @property
+    def label(self) -> str:
+        return "auto"
+
+    def run(self, run: Run) -> StopReason:
+        raise TypeError("Automatic is resolved by apviz.solve before it runs")
+
+    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+        rank = coarse_rank(system)
+        left = left_by_low_rank(system, rank, self.seed) / system.noise
+        solver: Solver
+        if left < 1:
+            preconditioner = TwoLevelSchwarz("auto", "auto", "auto", "principal-axis-tree", seed=self.seed)
+            solver = ConjugateGradient(preconditioner, self.tol, self.max_epochs)
+            word = "less"
+        else:
+            solver = AlternatingProjection(
+                "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
+                max_epochs=self.max_epochs, seed=self.seed,
+            )  # fmt: skip
+            word = "more"
+        resolved, reasons = solver.resolve(system)
+        why = f"{rank} pivots leave {left:.2g} σ² of the diagonal of k, {word} than the noise"
+        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
+
+
+def left_by_low_rank(system: KernelSystem, rank: int, seed: int) -> float:
+    """Mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, on up to 2,000 random rows; under 4e6 entries."""
+    rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS].to(system.device)
+    probe = CountingOperator(make_operator("tiled", system.x[rows], system.kernel, system.noise))
+    probe.operator.settle(0.0, 1)
+    factor = randomly_pivoted_cholesky(probe, rank, seed)
+    return float(system.kernel.outputscale - factor.double().square().sum(1).mean())
