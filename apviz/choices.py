@@ -62,6 +62,17 @@ def coarse_rank(system: KernelSystem) -> int:
     return max(1, min(500, system.n // 2, round(1.5 * math.sqrt(system.n))))
 
 
+def chosen(setting: str, value: float | Auto) -> float:
+    """A setting that must have a number by now.
+
+    Raises:
+        ValueError: it still says `auto`.
+    """
+    if isinstance(value, str):
+        raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(system) first")
+    return value
+
+
 def percent(overlap: float | Auto) -> str:
     return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
 

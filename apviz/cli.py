@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
+from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, open_trace
 
@@ -77,14 +78,14 @@ def compare(
     dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a CSV or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
     n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
-    methods: Annotated[str, typer.Option(help="Among ap, cg, pcg, cholesky.")] = "ap,cg,pcg",
+    methods: Annotated[str, typer.Option(help=f"Among {', '.join(comparison.METHODS)}.")] = "ap,cg,pcg,auto",
     rules: Annotated[str, typer.Option(help="Among gauss-southwell, cyclic, random, shuffled.")] = (
         "gauss-southwell,cyclic,random"
     ),
     block_sizes: Annotated[str, typer.Option(help="Rows a block owns.")] = "200,1000",
-    partition: Annotated[str, typer.Option(help="Among sequential, shuffled, kd-tree.")] = "sequential",
+    partition: Annotated[str, typer.Option(help=f"Among {', '.join(PARTITIONS)}.")] = "sequential",
     overlap: Annotated[float, typer.Option(help="Margin of a block, as a fraction of its own rows.")] = 0.0,
-    rank: Annotated[str, typer.Option(help="Ranks of the pivoted-Cholesky preconditioner of pcg.")] = "100",
+    rank: Annotated[str, typer.Option(help="Ranks of the preconditioners of pcg and rpcg.")] = "100",
     kernel: Annotated[str | None, typer.Option(help="matern12, matern32, matern52 or rbf.")] = None,
     lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
     outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
@@ -96,6 +97,7 @@ def compare(
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     operator: Annotated[str, typer.Option(help="auto, dense, tiled or keops.")] = "auto",
+    pictures: Annotated[int, typer.Option(help="Updates of gauss-southwell to draw as pictures, if d = 2.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
 ) -> None:
     """Solve one system with many solvers: a table, a trace each, and a report."""
@@ -112,18 +114,23 @@ def compare(
             ranks=_integers(rank, "--rank"),
             tol=tol,
             max_epochs=max_epochs,
+            seed=seed,
         )
         data = _load(dataset, target, n, seed, DTYPES[dtype])
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(
             data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
         )
+        if pictures and system.d != 2:
+            raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
     except (ValueError, OSError, ImportError) as error:
         _fail(error)
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{data.card.title}[/]: {size}")
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
-    outcomes = comparison.compare(system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)])
+    outcomes = comparison.compare(
+        system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)], pictures=pictures
+    )
     raise typer.Exit(_present(outcomes, out))
 
 
@@ -141,6 +148,12 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
         errors.print("interrupted: the table so far")
     if traces:
         console.print(terminal_table(traces))
+        for trace in traces:
+            choices = json.loads(trace.attrs.get("choices", "{}"))
+            if choices:
+                console.print(f"chosen for {trace.label}:", highlight=False)
+            for setting, why in choices.items():
+                console.print(f"  {setting} = {why}", highlight=False)
         written = write_report(find_traces(out), out / "report.html")
         console.print(f"{len(traces)} traces in {out}, report: {written}")
     for failure in failures:

@@ -11,12 +11,12 @@ import torch
 
 from apviz.datasets import Dataset, Hyperparameters
 from apviz.kernels import kernel_named
-from apviz.preconditioners import PivotedCholesky
-from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Hook, Solver, solve
+from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, solve
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace
 
-METHODS = ("ap", "cg", "pcg", "cholesky")
+METHODS = ("ap", "overlap", "cg", "pcg", "rpcg", "schwarz", "auto", "cholesky")
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,13 @@ def choose_solvers(
     ranks: Sequence[int] = (100,),
     tol: float = 1e-2,
     max_epochs: int = 100,
+    seed: int = 0,
 ) -> list[Solver]:
-    """The solvers for the methods `ap`, `cg`, `pcg` and `cholesky`; the cap is one of epochs and of iterations.
+    """The solvers for the methods named; the cap is one of epochs and of iterations.
+
+    `ap` is alternating projection with the rules, sizes, partitions and overlap given; `overlap` the same with
+    everything chosen by apviz; `pcg` and `rpcg` CG with pivoted and randomly pivoted Cholesky of each rank;
+    `schwarz` CG with two-level Schwarz; `auto` what suits the system.
 
     Raises:
         ValueError: an unknown method, or a setting the solver refuses.
@@ -112,10 +117,22 @@ def choose_solvers(
             for partition in partitions
             for rule in rules
         ]
+    if "overlap" in methods:
+        place = "principal-axis-tree"
+        solvers.append(
+            AlternatingProjection("auto", "gauss-southwell", place, "auto", tol, max_epochs, history="auto", seed=seed)
+        )
     if "cg" in methods:
         solvers.append(ConjugateGradient(tol=tol, max_iterations=max_epochs))
     if "pcg" in methods:
         solvers += [ConjugateGradient(PivotedCholesky(rank), tol=tol, max_iterations=max_epochs) for rank in ranks]
+    if "rpcg" in methods:
+        random = [RandomlyPivotedCholesky(rank, seed) for rank in ranks]
+        solvers += [ConjugateGradient(one, tol=tol, max_iterations=max_epochs) for one in random]
+    if "schwarz" in methods:
+        solvers.append(ConjugateGradient(TwoLevelSchwarz(seed=seed), tol=tol, max_iterations=max_epochs))
+    if "auto" in methods:
+        solvers.append(Automatic(tol, max_epochs, seed))
     if "cholesky" in methods:
         solvers.append(Cholesky(tol=tol))
     return solvers
@@ -129,12 +146,15 @@ def compare(
     data: Dataset | None = None,
     mean: float = 0.0,
     hooks: Sequence[Hook] = (),
+    pictures: int = 0,
 ) -> Iterator[Outcome]:
     """Runs one solver after another, each with a trace in `out`; a solver that fails does not end the others.
 
     Args:
         data: evaluate its test RMSE after every epoch.
         mean: the prior mean that was subtracted from the targets.
+        pictures: of alternating projection by gauss-southwell record the residual after so many first updates,
+            for `apviz.plots.residual_image`; needs d = 2.
 
     Yields:
         One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
@@ -142,7 +162,12 @@ def compare(
     system.operator.prepare()
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
     for solver in solvers:
-        recorder = Recorder(free_path(out, f"{system.dataset}-n{system.n} {solver.label}"))
+        pictured = pictures > 0 and isinstance(solver, AlternatingProjection) and solver.rule_name == "gauss-southwell"
+        recorder = Recorder(
+            free_path(out, f"{system.dataset}-n{system.n} {solver.label}"),
+            rows=pictured,
+            snapshots=range(pictures + 1) if pictured else (),
+        )
         try:
             solve(system, solver, [*prediction, recorder, *hooks])
         except KeyboardInterrupt:

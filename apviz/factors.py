@@ -12,7 +12,7 @@ from torch import Tensor
 from apviz.operators import CountingOperator, Rows
 from apviz.operators.interface import count
 
-# relative to the mean of the diagonal, tried in this order
+# relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
 # blocks factored in one call hold at most this much beside the cache, or are one block
 BATCH_BYTES = 64 * 2**20
@@ -67,7 +67,9 @@ class BlockFactors:
                 matrix.addmm_(part, part.T, alpha=-1)
         factors, info = torch.linalg.cholesky_ex(matrices)
         for k in info.nonzero().flatten().tolist():
-            factors[k], self.jitter[blocks[k]] = cholesky_with_jitter(matrices[k], f"block {blocks[k]}")
+            what = f"block {blocks[k]} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
+            scale = float(operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
+            factors[k], self.jitter[blocks[k]] = cholesky_with_jitter(matrices[k], what, scale)
         return list(factors)
 
     def __len__(self) -> int:
@@ -85,13 +87,12 @@ class BlockFactors:
         return u
 
 
-def cholesky_with_jitter(matrix: Tensor, what: str) -> tuple[Tensor, float]:
-    """The lower factor of `matrix` plus the first jitter that works, and that jitter.
+def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
+    """The lower factor of `matrix` plus the first jitter, relative to `scale`, that works, and that jitter.
 
     Raises:
         NotPositiveDefinite: names the matrix and the jitter tried.
     """
-    scale = float(matrix.diagonal().mean())
     for relative in (0.0, *JITTERS):
         shifted = matrix.clone()
         shifted.diagonal().add_(relative * scale)
@@ -99,7 +100,7 @@ def cholesky_with_jitter(matrix: Tensor, what: str) -> tuple[Tensor, float]:
         if int(info) == 0:
             return factor, relative * scale
     raise NotPositiveDefinite(
-        f"{what} of K is not positive definite, even with {JITTERS[-1] * scale:.1e} added to its diagonal (tried "
+        f"{what} is not positive definite, even with {JITTERS[-1] * scale:.1e} added to its diagonal (tried "
         f"{', '.join(f'{j * scale:.1e}' for j in JITTERS)}); raise the noise, use dtype=torch.float64, or look for "
         "duplicate rows"
     )

@@ -97,7 +97,7 @@ class Sequential:
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = torch.arange(len(inputs), device=inputs.device)
-        return _with_margins(order, inputs, block_size, overlap)
+        return _with_margins(order, inputs, block_size, overlap, compact=False)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Shuffled:
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(self.seed))
-        return _with_margins(order.to(inputs.device), inputs, block_size, overlap)
+        return _with_margins(order.to(inputs.device), inputs, block_size, overlap, compact=False)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ def _principal(points: Tensor) -> Tensor:
     """Coordinates along the axis of largest variance: (n, d) to (n,)."""
     centred = (points - points.mean(0)).double()
     axis: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
-    return (centred @ axis).to(points)
+    sign = axis[axis.abs().argmax()].sign()  # an eigenvector's own sign differs from one library to the next
+    return (centred @ axis * sign).to(points)
 
 
 def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor]) -> Tensor:
@@ -175,11 +176,11 @@ def partitioner_named(name: str | Partitioner) -> Partitioner:
     return PARTITIONS[str(name)]
 
 
-def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float) -> Partition:
+def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, compact: bool = True) -> Partition:
     """Blocks of `block_size` consecutive rows of `order`, each with its ⌊overlap · owned⌋ nearest other rows.
 
-    Nearest to any row the block owns, among the rows of the blocks around it: those whose landmarks are nearest
-    and that hold `CANDIDATES` times the margin; everything, if there are few blocks.
+    Nearest to any row the block owns. Where blocks are compact, among the blocks around it: those whose landmarks
+    are nearest and that hold `CANDIDATES` times the margin. Else among all rows, n²d operations.
     """
     n = len(order)
     starts = (*range(0, n, block_size), n)
@@ -196,7 +197,8 @@ def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float
         nearest = _nearest(landmarks, landmarks[home == j])
         distance = nearest.new_full((len(blocks),), torch.inf).scatter_reduce_(0, home, nearest, "amin")
         distance[j] = torch.inf
-        around = distance.argsort()[: math.ceil((CANDIDATES * size + 1) / block_size) + 1]
+        near = math.ceil(CANDIDATES * overlap) + 2 if compact else len(blocks)
+        around = distance.argsort()[:near]
         around = around[around != j].sort().values
         rows = torch.cat([torch.arange(starts[k], starts[k + 1], device=inputs.device) for k in around.tolist()])
         margins.append(rows[_nearest(points[rows], owned).topk(size, largest=False).indices].sort().values)

@@ -5,8 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
-from apviz.partitions import PARTITIONS, KDTree, Partition, Sequential, Shuffled, partitioner_named
+from apviz.partitions import PARTITIONS, KDTree, Partition, PrincipalAxisTree, Sequential, Shuffled, partitioner_named
 
 EVERY_PARTITIONER = pytest.mark.parametrize("partitioner", PARTITIONS.values(), ids=PARTITIONS.keys())
 
@@ -21,12 +23,6 @@ def points(n, d, seed=0, duplicates=False):
 def solved_rows(partition, block):
     rows = partition.solved(block)
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.numpy()
-
-
-def distances_to_box(points, box):
-    """‖z − box‖ of each point, box the bounding box of some points."""
-    low, high = box.min(0), box.max(0)
-    return np.linalg.norm(np.maximum(0, np.maximum(low - points, points - high)), axis=1)
 
 
 @EVERY_PARTITIONER
@@ -52,27 +48,96 @@ def test_every_row_is_owned_once_and_margins_hold_other_rows(partitioner, n, d, 
         assert len(margin) == min(math.floor(overlap * size), n - size)
 
 
+def assert_margins_are_exact(partition, x, blocks=None):
+    """The margins have the distances of the rows nearest to any owned row: which of equals are in it is free."""
+    stored = np.asarray(x, dtype=np.float64)[partition.order.numpy()]
+    for j in range(len(partition)) if blocks is None else blocks:
+        owned = partition.owned(j)
+        others = np.delete(np.arange(len(stored)), owned)
+        nearest = dict(zip(others.tolist(), cdist(stored[others], stored[owned]).min(1), strict=True))
+        margin = solved_rows(partition, j)[owned.stop - owned.start :]
+        expected = np.sort(list(nearest.values()))[: len(margin)]
+        np.testing.assert_allclose(np.sort([nearest[row] for row in margin.tolist()]), expected, rtol=1e-6, atol=1e-7)
+
+
 @EVERY_PARTITIONER
-@pytest.mark.parametrize("overlap", [0.2, 1.0])
-def test_margin_rows_are_the_nearest_to_the_bounding_box_of_the_block(partitioner, overlap):
-    x = points(237, 3)
-    partition = partitioner(x, 30, overlap)
+@settings(deadline=None, max_examples=60)
+@given(
+    blocks=st.integers(2, 3), block_size=st.integers(1, 40), short=st.integers(0, 39), d=st.sampled_from([1, 2, 5]),
+    overlap=st.sampled_from([0.1, 0.5, 1.0, 1.5, 1000.0]), seed=st.integers(0, 99), duplicates=st.booleans(),
+)  # fmt: skip
+def test_with_few_blocks_a_margin_is_the_rows_nearest_to_any_owned_row(
+    partitioner, blocks, block_size, short, d, overlap, seed, duplicates
+):
+    x = points(blocks * block_size - short % block_size, d, seed, duplicates)
+    assert_margins_are_exact(partitioner(x, block_size, overlap), x)
+
+
+@EVERY_PARTITIONER
+@pytest.mark.parametrize(("overlap", "blocks"), [(0.25, 4), (0.5, 7), (1.0, 12), (2.0, 22)])
+@pytest.mark.parametrize("duplicates", [False, True], ids=["distinct", "duplicates"])
+def test_margins_of_full_blocks_are_exact_up_to_about_ten_times_the_overlap_in_blocks(
+    partitioner, overlap, blocks, duplicates
+):
+    # ten times the margin is looked at, and the block beyond: everything; less for the short last block
+    x = points(20 * blocks - 7, 3, duplicates=duplicates)
+    partition = partitioner(x, 20, overlap)
+    assert len(partition) == blocks
+    assert_margins_are_exact(partition, x, range(blocks - 1))
+
+
+def test_a_margin_is_nearest_to_the_rows_themselves_not_to_their_bounding_box():
+    # the box of the first block is [0, 10]; 5 lies in it, far from both rows, and 11 outside, near one
+    x = torch.tensor([0.0, 10.0, 5.0, 11.0, 4.0, -0.5])[:, None].double()
+    assert Sequential()(x, 2, 1.0).solved(0).tolist() == [0, 1, 3, 5]
+
+
+def test_margins_far_from_the_origin_are_as_good_in_float32():
+    # a grid that float32 holds exactly at this distance; ‖x‖² is 1e8 times the squared spacing
+    grid = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0))
+    x = grid[torch.randperm(144, generator=torch.Generator().manual_seed(0))] + 8192
+    assert_margins_are_exact(KDTree()(x, 16, 1.0), x)
+
+
+@EVERY_PARTITIONER
+def test_an_overlap_that_takes_everything_solves_on_all_rows_in_every_block(partitioner):
+    partition = partitioner(points(53, 2), 10, 6.0)
+    assert all(sorted(solved_rows(partition, j)) == list(range(53)) for j in range(5))
+    # ⌊6 · 3⌋ rows beside the three of the last block
+    assert partition.solved_sizes() == [53] * 5 + [21]
+
+
+def share_of_exact_margins(partition, x):
+    """The mean over blocks of the share of a margin that belongs there: as near as the last that should be in it."""
     stored = x.numpy()[partition.order.numpy()]
+    shares = []
     for j in range(len(partition)):
-        owned = np.arange(237)[partition.owned(j)]
-        margin = solved_rows(partition, j)[len(owned) :]
-        others = np.setdiff1d(np.arange(237), np.union1d(owned, margin))
-        distance = distances_to_box(stored, stored[owned])
-        if len(margin) and len(others):
-            # the distance to the centre breaks ties with weight 1e-6, squared distances apart
-            assert (distance[margin] ** 2).max() <= (distance[others] ** 2).min() + 1e-6 * 4 * np.ptp(stored) ** 2
+        owned = partition.owned(j)
+        nearest = cKDTree(stored[owned]).query(stored)[0]
+        nearest[owned] = np.inf
+        margin = nearest[solved_rows(partition, j)[owned.stop - owned.start :]]
+        shares.append((margin <= np.partition(nearest, len(margin) - 1)[len(margin) - 1] * (1 + 1e-9)).mean())
+    return np.mean(shares)
 
 
-def test_rows_inside_the_box_are_taken_by_their_distance_to_its_centre():
-    # the box of the first block is [0, 10]; the others all lie in it
-    x = torch.tensor([0.0, 10.0, 1.0, 4.0, 9.0, 5.5, 2.0, 8.0])[:, None].double()
-    partition = Sequential()(x, 2, 1.0)
-    assert partition.solved(0).tolist() == [0, 1, 3, 5]
+@pytest.mark.parametrize("partitioner", [KDTree(), PrincipalAxisTree()], ids=["kd-tree", "principal-axis-tree"])
+@pytest.mark.parametrize(
+    ("d", "overlap", "least"), [(1, 0.5, 1.0), (2, 0.5, 0.999), (3, 0.5, 0.8), (3, 1.0, 0.95), (3, 2.0, 0.995)]
+)
+def test_with_many_compact_blocks_nearly_all_of_the_exact_margin_is_found(partitioner, d, overlap, least):
+    x = points(6000, d)
+    partition = partitioner(x, 50, overlap)
+    assert len(partition) == 120
+    assert share_of_exact_margins(partition, x) >= least
+
+
+def test_margins_do_not_depend_on_how_the_rows_came():
+    x = points(800, 2)
+    shuffle = torch.randperm(800, generator=torch.Generator().manual_seed(1))
+    first, second = KDTree()(x, 25, 1.0), KDTree()(x[shuffle], 25, 1.0)
+    for j in range(32):
+        held = shuffle[second.order[second.solved(j)]]
+        assert set(held.tolist()) == set(first.order[first.solved(j)].tolist())
 
 
 def test_sequential_and_one_block_partitions_keep_the_order_of_the_rows():
@@ -114,6 +179,61 @@ def test_the_kd_tree_cuts_the_longest_side():
     x = torch.cartesian_prod(torch.arange(0.0, 80, 10), torch.arange(0.0, 8, 1))
     partition = KDTree()(x, 32, 0.0)
     assert set(x[partition.order[partition.owned(0)], 0].tolist()) == {0, 10, 20, 30}
+
+
+def across(x, axis):
+    return np.asarray(x) @ axis
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "block_size"), [(400, 50), (400, 390), (390, 100), (401, 40)])
+def test_the_principal_axis_tree_first_cuts_across_the_leading_singular_vector(n, block_size, dtype):
+    x = (points(n, 4) @ points(4, 4, seed=1)).to(dtype) + 3
+    partition = PrincipalAxisTree()(x, block_size, 0.0)
+    axis = np.linalg.svd(x.double().numpy() - x.double().numpy().mean(0))[2][0]
+    left = across(x[partition.order[: (len(partition) // 2) * block_size]], axis)
+    right = across(x[partition.order[(len(partition) // 2) * block_size :]], axis)
+    slack = 1e-5
+    assert left.max() <= right.min() + slack or right.max() <= left.min() + slack
+
+
+def test_the_principal_axis_tree_cuts_each_half_across_its_own_axis():
+    # an L: a long arm along x, and a shorter along y at its far end
+    along = torch.stack([torch.arange(0.0, 64), torch.zeros(64)], 1)
+    up = torch.stack([torch.full((64,), 64.0), torch.arange(0.0, 32, 0.5)], 1)
+    x = torch.cat([along, up]).double()
+    partition = PrincipalAxisTree()(x, 32, 0.0)
+    blocks = {tuple(sorted(partition.order[partition.owned(j)].tolist())) for j in range(4)}
+    assert blocks == {tuple(range(k, k + 32)) for k in (0, 32, 64, 96)}
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    halvings=st.integers(1, 4), block_size=st.integers(1, 20), d=st.integers(1, 6), seed=st.integers(0, 99),
+    shift=st.floats(-3, 3), factor=st.floats(0.1, 10),
+)  # fmt: skip
+def test_rotating_shifting_and_scaling_the_inputs_leaves_the_blocks_of_the_principal_axis_tree(
+    halvings, block_size, d, seed, shift, factor
+):
+    # with a power of two of full blocks: halves of one size, for which end of an axis comes first is arbitrary
+    x = points(block_size * 2**halvings, d, seed)
+    rotation = torch.linalg.qr(points(d, d, seed + 1))[0]
+    partitions = [PrincipalAxisTree()(inputs, block_size, 0.0) for inputs in (x, factor * (x @ rotation) + shift)]
+    first, second = (
+        {frozenset(p.order[p.owned(j)].tolist()) for j in range(len(p))} for p in partitions
+    )  # fmt: skip
+    assert first == second
+
+
+def test_principal_axis_blocks_are_thinner_where_the_inputs_are_correlated():
+    # five inputs that all follow one: a box cannot be cut along the diagonal
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.standard_normal((1600, 1)) + 0.05 * rng.standard_normal((1600, 5)))
+    spread = {}
+    for partitioner in (KDTree(), PrincipalAxisTree()):
+        stored = x.numpy()[partitioner(x, 50, 0.0).order.numpy()].reshape(32, 50, 5)
+        spread[type(partitioner)] = stored.var(1).sum(1).mean()
+    assert spread[PrincipalAxisTree] < 0.95 * spread[KDTree]
 
 
 def test_shuffled_orders_come_from_the_seed():

@@ -8,9 +8,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz import RBF, KernelSystem, Matern52
+from apviz import RBF, KernelSystem, Matern52, PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.kernels import KERNELS
-from apviz.spectrum import conjugate_gradient_bound, lanczos, largest_eigenvalue_of_factor, spectrum, theorem_1
+from apviz.operators import CountingOperator
+from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
+from apviz.spectrum import (
+    DENSE_ROWS,
+    all_eigenvalues,
+    conjugate_gradient_bound,
+    lanczos,
+    largest_eigenvalue_of_factor,
+    spectrum,
+    theorem_1,
+)
 
 
 def make(n=200, d=2, kernel=None, noise=0.1, dtype=torch.float32, seed=0, **settings):
@@ -151,6 +161,76 @@ def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(k
     assert found.lambda_max.is_estimate and "1,000 random rows" in found.lambda_max.how
     assert found.lambda_max.bound == pytest.approx(2500 * (kernel.outputscale + 0.1)) and found.lambda_max.bound > exact
     assert found.lambda_min.value == found.lambda_min.bound == system.noise
+
+
+def dense(system):
+    """K in float64, with numpy's sum."""
+    return system.kernel(system.x.double()).numpy() + system.noise * np.eye(system.n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_all_eigenvalues_are_scipys_largest_first(dtype):
+    system = make(dtype=dtype)
+    found, preconditioned = all_eigenvalues(system)
+    np.testing.assert_allclose(found.numpy(), eigenvalues(system)[::-1], rtol=1e-10)
+    assert found.dtype == torch.float64 and preconditioned is None
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float32, 1e-4), (torch.float64, 1e-9)])
+def test_preconditioned_eigenvalues_solve_the_generalised_problem_of_k_and_p(dtype, rtol):
+    system = make(dtype=dtype)
+    a = np.random.default_rng(1).standard_normal((200, 200)) / 14
+    p = a @ a.T + 0.5 * np.eye(200)
+    inverse = torch.tensor(np.linalg.inv(p)).to(dtype)
+    of_k, found = all_eigenvalues(system, lambda r: inverse @ r)
+    np.testing.assert_allclose(found.numpy(), scipy.linalg.eigh(dense(system), p, eigvals_only=True)[::-1], rtol=rtol)
+    np.testing.assert_allclose(of_k.numpy(), eigenvalues(system)[::-1], rtol=1e-10)
+    assert found.dtype == torch.float64
+
+
+def test_pivoted_cholesky_gives_the_eigenvalues_of_its_own_p():
+    system = make(dtype=torch.float64)
+    factor = pivoted_cholesky(CountingOperator(system.operator), 20).numpy()
+    p = factor @ factor.T + system.noise * np.eye(200)
+    _, found = all_eigenvalues(system, PivotedCholesky(20).build(CountingOperator(system.operator)))
+    np.testing.assert_allclose(found.numpy(), scipy.linalg.eigh(dense(system), p, eigvals_only=True)[::-1], rtol=1e-8)
+    # K − P is positive semidefinite
+    assert found.min() >= 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        RandomlyPivotedCholesky(20),
+        TwoLevelSchwarz(40, 1.0, 20),
+        TwoLevelSchwarz(40, 1.0, 20, coarse="galerkin"),
+        TwoLevelSchwarz(40, 1.0, 0),
+    ],
+    ids=lambda settings: f"{type(settings).__name__} {settings.label}",
+)
+def test_a_preconditioner_in_float32_has_the_eigenvalues_it_has_in_float64(settings):
+    single = make()
+    double = KernelSystem(single.x.double(), np.ones(200), single.kernel, single.noise, "dense", torch.float64, "cpu")
+    (_, rough), (_, exact) = (
+        all_eigenvalues(system, settings.build(CountingOperator(system.operator))) for system in (single, double)
+    )
+    np.testing.assert_allclose(rough.numpy(), exact.numpy(), rtol=1e-3)
+    assert exact[0] / exact[-1] < 0.5 * spectrum(double, method="exact").kappa.value
+
+
+def test_the_exact_inverse_as_a_preconditioner_puts_every_eigenvalue_at_one():
+    system = make(dtype=torch.float64)
+    _, found = all_eigenvalues(system, lambda r: torch.linalg.solve(system.operator.matrix, r))
+    np.testing.assert_allclose(found.numpy(), 1, rtol=1e-10)
+
+
+def test_too_many_rows_for_all_eigenvalues_are_refused_before_any_work():
+    system = KernelSystem(np.linspace(0, 1, DENSE_ROWS + 1), np.ones(DENSE_ROWS + 1), RBF(0.1), 0.1, device="cpu")
+    advice = (
+        r"at most 4,000, got n = 4,001; take fewer rows \(apviz\.datasets\.load\(name, n=4000\)\), or leave them out"
+    )
+    with pytest.raises(ValueError, match=advice):
+        all_eigenvalues(system, lambda r: pytest.fail("P⁻¹ was applied"))
 
 
 def test_an_unknown_method_is_refused():

@@ -41,6 +41,7 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
     "cyclic": ("#D27E00", "#FFA62B"),
     "random": ("#A8138F", "#D873C8"),
     "shuffled": ("#0E6B55", "#2FE39B"),
+    "AP overlapping": ("#5A7A00", "#A6D94A"),
     "CG": ("#A83600", "#E8592F"),
     "PCG": ("#1A1A1F", "#F4F4F4"),
     "PCG randomly pivoted": ("#7A45F0", "#9470F0"),
@@ -52,7 +53,6 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
 OTHERS: Final[tuple[tuple[str, str], ...]] = (
     ("#600C00", "#B98A7A"),
     ("#0089A8", "#4FD8EE"),
-    ("#5A7A00", "#A6D94A"),
 )
 
 
@@ -94,6 +94,8 @@ def family(label: str) -> str:
         return label
     head, rest = words[0], " ".join(words[1:]).lower()
     if head == "AP" and len(words) > 1:
+        if any(word.startswith("+") and word.endswith("%") for word in words):
+            return "AP overlapping"
         # the second word is the rule; a partition may be called `shuffled` too, so only that word counts
         return words[1]
     if head == "PCG":
@@ -107,8 +109,8 @@ def family(label: str) -> str:
 def method_color(label: str, theme: ThemeName = "light") -> str:
     """The colour of a method: a function of its label alone, so it is the same in every figure.
 
-    All block sizes, ranks, partitions and overlaps of one method share it; `method_symbols` tells those
-    apart.
+    All block sizes, ranks and partitions of one method share it, and all overlaps above 0; `method_symbols` tells
+    those apart.
     """
     of_family = family(label)
     pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]

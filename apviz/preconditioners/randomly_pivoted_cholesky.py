@@ -14,6 +14,7 @@ from apviz.settings import require_whole
 
 # proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
 PROPOSALS = 128
+IDLE_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,17 @@ def randomly_pivoted_cholesky(operator: CountingOperator, rank: int, seed: int) 
     generator = torch.Generator().manual_seed(seed)
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs
     left = torch.full((n,), scale, dtype=torch.float64, device=x.device)
-    k = 0
+    k = idle = 0
     while k < rank and left.max() > floor * (k + 1):
         proposed = torch.multinomial(left.cpu(), min(PROPOSALS, rank), replacement=True, generator=generator)
         rows = proposed.to(x.device)
         submatrix = operator.block(rows)
-        submatrix.diagonal().sub_(base.noise)
+        submatrix.diagonal().fill_(scale)  # without noise, and to the last bit what `left` started from
         submatrix = submatrix.double() - factor[:k, rows].double().T @ factor[:k, rows].double()
         accepted, lower = _accept(submatrix.cpu(), left[rows].cpu(), rank - k, floor * (k + 1), generator)
+        idle = 0 if len(accepted) else idle + 1
+        if idle == IDLE_ROUNDS:  # what is left is rounding
+            break
         pivots = rows[accepted.to(x.device)]
         columns = operator.columns(pivots).T - factor[:k, pivots].T @ factor[:k]
         new = torch.linalg.solve_triangular(lower.to(columns), columns, upper=False)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from apviz.choices import Auto, percent, resolve
+from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
@@ -73,11 +73,12 @@ class TwoLevelSchwarz(Preconditioner):
         return resolve(self, system)
 
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
-        inputs, size, overlap = operator.operator.inputs, int(self.block_size), float(self.overlap)
-        partition = partitioner_named(self.partition)(inputs, size, overlap)
-        if self.coarse_rank == 0:
+        size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
+        rank = int(chosen("coarse_rank", self.coarse_rank))
+        partition = partitioner_named(self.partition)(operator.operator.inputs, size, overlap)
+        if rank == 0:
             return OneLevel(operator, partition)
-        factor = randomly_pivoted_cholesky(operator, int(self.coarse_rank), self.seed)
+        factor = randomly_pivoted_cholesky(operator, rank, self.seed)
         if self.coarse == "galerkin":
             return galerkin(OneLevel(operator, partition), factor, operator.matmul)
         return low_rank(OneLevel(operator, partition, factor), factor)

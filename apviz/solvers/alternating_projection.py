@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from apviz.choices import Auto, percent, resolve
+from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors
 from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
@@ -83,7 +83,7 @@ class AlternatingProjection(Solver):
 
     @property
     def label(self) -> str:
-        place = "" if self.partition_name == "sequential" else f" {self.partition_name}"
+        place = "" if self.partition_name == "sequential" else f" {self.partition_name}".replace("principal-axis", "pa")
         margin = f" +{percent(self.overlap)}" if self.overlap else ""
         history = f" history={self.history}" if self.history else ""
         coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
@@ -103,7 +103,8 @@ class _Projection:
         self.settings, self.run = settings, run
         system = run.system
         partitioner = partitioner_named(settings.partition)
-        partition: Partition = partitioner(system.operator.inputs, int(settings.block_size), float(settings.overlap))
+        size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+        partition: Partition = partitioner(system.operator.inputs, size, overlap)
         self.partition = run.partition = partition
         if not partition.is_identity:
             run.operator.operator = system.operator.reordered(partition.order)
@@ -120,9 +121,11 @@ class _Projection:
         self.history: History | None = None
         self.coarse: tuple[Tensor, Tensor] | None = None
         if settings.history:
-            self.history = History(int(settings.history), self.r, max(partition.solved_sizes()))
+            self.history = History(int(chosen("history", settings.history)), self.r, max(partition.solved_sizes()))
         if settings.coarse_rank:
-            factor = randomly_pivoted_cholesky(self.operator, int(settings.coarse_rank), settings.seed)
+            factor = randomly_pivoted_cholesky(
+                self.operator, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed
+            )
             v = torch.linalg.qr(factor).Q
             self.coarse = biorthonormal(v, self.operator.matmul(v))[:2]  # V, KV with VᵀKV = I
 

@@ -46,7 +46,9 @@ class Cholesky(Solver):
                 f"a Cholesky factorisation of n = {system.n} rows needs {needed / 2**30:.1f} GiB, "
                 f"{psutil.virtual_memory().available / 2**30:.1f} GiB are free; use an iterative solver"
             )
-        factor, jitter = cholesky_with_jitter(operator.block(slice(0, system.n)), "the matrix")
+        factor, jitter = cholesky_with_jitter(
+            operator.block(slice(0, system.n)), "the matrix K", system.kernel.outputscale + system.noise
+        )
         if jitter:
             warnings.warn(
                 f"the matrix needed a jitter of {jitter:.1e} on its diagonal to be factored; float64 or more noise "

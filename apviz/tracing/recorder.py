@@ -248,6 +248,7 @@ def _attributes(run: Run) -> dict[str, Any]:
         "method": solver.label,
         "solver": solver.name,
         "solver_settings": json.dumps(_settings(solver)),
+        "choices": json.dumps(run.choices),
         "operator": system.operator.name,
         "engine": run.operator.operator.engine,
         "device": str(system.device),

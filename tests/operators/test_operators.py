@@ -322,3 +322,42 @@ def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes,
     operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64), Matern52(1.0), NOISE)
     norms = operator.squared_norms(given_r, starts, torch.empty_like(given_r))
     np.testing.assert_allclose(norms, np.add.reduceat(r**2, starts[:-1], axis=0), rtol=1e-12)
+
+
+@EVERY_ENGINE
+@settings(deadline=None, max_examples=40)
+@given(
+    n=SIZES, columns=st.integers(1, 20), q=st.integers(0, 6), dtype=st.sampled_from([torch.float32, torch.float64]),
+    layout=st.sampled_from(["plain", "a part of more images", "transposed"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_column_in_place(
+    engine, n, columns, q, dtype, layout, seed
+):
+    rng = np.random.default_rng(seed)
+    r, images, steps = (torch.tensor(rng.standard_normal(s), dtype=dtype) for s in ((n, columns), (8, n, columns), 8))
+    steps = steps[:, None] * torch.tensor(rng.standard_normal((8, columns)), dtype=dtype)
+    images, steps = images[:q], steps[:q]
+    if layout == "plain":
+        images, steps = images.clone(), steps.clone()
+    if layout == "transposed":
+        r, steps = r.T.contiguous().T, steps.T.contiguous().T
+        images = images.transpose(1, 2).contiguous().transpose(1, 2)
+    terms = images.double().numpy(), steps.double().numpy()
+    expected = r.double().numpy() - np.einsum("qnp,qp->np", *terms)
+    allowed = (q + 2) * torch.finfo(dtype).eps * (r.abs().numpy() + np.einsum("qnp,qp->np", *map(np.abs, terms)))
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(1.0), NOISE)
+    kept, given_r = (images.clone(), steps.clone()), r
+    operator.subtract_combination_(r, images, steps)
+    assert r is given_r and (np.abs(r.double().numpy() - expected) <= allowed).all()
+    assert torch.equal(images, kept[0]) and torch.equal(steps, kept[1])
+
+
+@EVERY_ENGINE
+def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_own_takes_r_away(make_problem, engine):
+    problem = make_problem(engine, Matern52, n=300, d=2, ard=False, dtype=torch.float64)
+    u = problem.random(4, 3)
+    r = torch.zeros(300, 3, dtype=torch.float64)
+    problem.operator.subtract_columns_(r, slice(2, 6), u)
+    images = r.clone()[None]  # −K[:, I] u
+    problem.operator.subtract_combination_(r, images, torch.ones(1, 3, dtype=torch.float64))
+    assert not r.any()

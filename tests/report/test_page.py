@@ -7,11 +7,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import apviz
-from apviz import comparison
+from apviz import comparison, plots
 from apviz.report import find_traces, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -41,11 +42,40 @@ def browser():
         started.close()
 
 
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """A page of the photograph: a run with snapshots, and a preconditioned one with eigenvalues."""
+    folder = tmp_path_factory.mktemp("pictures")
+    data = apviz.datasets.load("china", n=600, seed=0)
+    system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, device="cpu")
+    blocks = apviz.AlternatingProjection(90, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=2)
+    gradients = apviz.ConjugateGradient(apviz.PivotedCholesky(50))
+    apviz.solve(system, blocks, [apviz.Recorder(folder / "ap.zarr", rows=True, snapshots=range(8))])
+    apviz.solve(system, gradients, [apviz.Recorder(folder / "pcg.zarr", eigenvalues=True)])
+    return write_report(find_traces(folder), folder / "report.html")
+
+
+def embedded(page: Path) -> dict[tuple[str, str], str]:
+    """The JSON in the page by theme and place; what both themes share has the theme `both`."""
+    text = page.read_text("utf-8")
+    found = re.findall(r'<script type="application/json" data-theme="(\w+)" data-for="([\w-]+)">(.*?)</script>', text)
+    return {(theme, place): parts for theme, place, parts in found}
+
+
+def places_of(page: Path, heading: str) -> list[str]:
+    """The places of the charts below headings that start so."""
+    return re.findall(rf'<h3>{heading}[^<]*</h3>.*?id="(chart-[\d-]+)"', page.read_text("utf-8"), re.DOTALL)
+
+
 def open_page(browser, page: Path, width: int = 1280, scheme: str = "light"):
-    """The page with the network off, and what it complained about."""
+    """The page with the network off, and what it complained about.
+
+    Plotly rejects the promise of an animation that another one interrupts, with nothing for a reason, and nobody
+    listens: that is no complaint.
+    """
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
     tab, problems = context.new_page(), []
-    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("pageerror", lambda error: problems.append(str(error)) if str(error) != "undefined" else None)
     tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     tab.goto(page.as_uri())
     tab.wait_for_selector(".chart .main-svg")
@@ -58,12 +88,43 @@ def test_the_page_loads_nothing_from_elsewhere(page):
 
 
 def test_every_chart_is_there_in_both_themes_as_valid_json(page):
-    text = page.read_text("utf-8")
-    found = re.findall(r'<script type="application/json" data-theme="(\w+)" data-for="([\w-]+)">(.*?)</script>', text)
-    charts = {(theme, place): json.loads(figure) for theme, place, figure in found}
+    charts = {key: json.loads(parts) for key, parts in embedded(page).items()}
     places = {place for _, place in charts}
     assert len(places) >= 6
-    assert all((theme, place) in charts for theme in ("light", "dark") for place in places)
+    for place in places:
+        for theme in ("light", "dark"):
+            assert {"data", "layout"} <= charts["both", place].keys() | charts[theme, place].keys()
+
+
+def test_what_is_embedded_is_the_figure_and_an_animation_is_embedded_once(pictures):
+    ap, pcg = sorted(find_traces(pictures.parent), key=lambda trace: trace.label)
+    charts = {key: json.loads(parts) for key, parts in embedded(pictures).items()}
+    for heading, plot, trace in (("The residual as", plots.residual_image, ap), ("Eigen", plots.eigenvalues, pcg)):
+        (place,) = places_of(pictures, heading)
+        for theme in ("light", "dark"):
+            expected = json.loads(plot(trace, theme=theme).to_json())
+            expected["layout"].pop("height", None)  # the page's business
+            if plot is plots.residual_image:
+                assert charts["both", place].keys() == {"data", "frames"}
+                assert charts["both", place] | charts[theme, place] == expected
+            else:
+                # with the notes of a figure of both runs
+                assert charts[theme, place]["data"] == expected["data"]
+
+
+def test_only_traces_that_recorded_them_have_pictures_and_eigenvalues(page, pictures):
+    assert places_of(page, "The residual as a picture") == places_of(page, "Eigenvalues") == []
+    assert len(places_of(pictures, "The residual as a picture: AP")) == 1
+    assert places_of(pictures, "The residual as a picture: PCG") == []
+
+
+def test_a_run_without_a_finite_residual_has_no_picture_and_does_not_spoil_the_page(pictures, tmp_path):
+    (trace,) = [each for each in find_traces(pictures.parent) if "snapshot" in each]
+    tree = trace.tree.copy(deep=True)
+    residual = tree["snapshot"]["residual"]
+    tree["snapshot"]["residual"] = residual.copy(data=np.full(residual.shape, np.inf))
+    page = write_report([apviz.Trace(tree)], tmp_path / "report.html")
+    assert places_of(page, "Residual") and places_of(page, "The residual as a picture") == []
 
 
 def test_runs_of_two_systems_are_in_two_sections(tmp_path):
@@ -77,10 +138,13 @@ def test_runs_of_two_systems_are_in_two_sections(tmp_path):
 
 def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):
     x = torch.linspace(0, 1, 20)
-    system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(0.2), 0.1, dataset="</script><b id=x>")
+    # `<!--<script>` would keep the next `</script>` from ending the element it is in
+    system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(0.2), 0.1, dataset="<!--<script></script><b id=x>")
     list(comparison.compare(system, [apviz.Cholesky()], tmp_path))
-    text = write_report(find_traces(tmp_path), tmp_path / "report.html").read_text("utf-8")
-    assert "<b id=x>" not in text
+    report = write_report(find_traces(tmp_path), tmp_path / "report.html")
+    text = report.read_text("utf-8")
+    assert "<b id=x>" not in text and "<!--<script>" not in text.partition("plotly.js v")[0]
+    assert embedded(report) and not any("<" in parts for parts in embedded(report).values())
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1920, "dark"), (390, "light"), (390, "dark")])
@@ -103,6 +167,81 @@ def test_the_residual_chart_switches_from_work_to_seconds(browser, page):
     tab.wait_for_timeout(300)
     after = chart.evaluate("chart => chart.layout.xaxis.title.text")
     assert "work" in before and "time" in after
+    assert problems == []
+
+
+def test_no_chart_has_a_button_that_would_send_it_anywhere(browser, page):
+    tab, _ = open_page(browser, page)
+    buttons = tab.locator(".chart .modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
+    assert "Download plot as a PNG" in buttons
+    assert not [title for title in buttons if "hare" in title or "loud" in title]
+
+
+def step(chart, number):
+    """Clicks the slider at a step."""
+    rail = chart.locator(".slider-rail-touch-rect")
+    rail.scroll_into_view_if_needed()
+    box = rail.bounding_box()
+    count = chart.evaluate("chart => chart.layout.sliders[0].steps.length")
+    chart.page.mouse.click(box["x"] + 10 + (box["width"] - 20) * number / (count - 1), box["y"] + box["height"] / 2)
+
+
+def frames_of(page: Path):
+    (trace,) = [each for each in find_traces(page.parent) if "snapshot" in each]
+    return plots.residual_image(trace).frames
+
+
+def wait_until_shown(chart, frame, label):
+    """Until the line above the slider begins with the label, and the picture is that of the frame."""
+    chart.page.wait_for_function(
+        """([chart, label, expected]) => {
+            const {x, y} = chart._fullData[0], z = chart.calcdata[0][0].z;
+            return chart.querySelector(".slider-label").textContent.startsWith(label)
+                && expected.every((value, row) => z[y[row]][x[row]] === value);
+        }""",
+        arg=[chart.element_handle(), label, frame.data[0].z.tolist()],
+    )
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1920, "dark"), (390, "light"), (390, "dark")])
+def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_changed(browser, pictures, width, scheme):
+    tab, problems = open_page(browser, pictures, width, scheme)
+    frames = frames_of(pictures)
+    chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
+    step(chart, 3)
+    wait_until_shown(chart, frames[3], "update 3:")
+    tab.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    wait_until_shown(chart, frames[0], "before any update")
+    step(chart, 6)
+    wait_until_shown(chart, frames[6], "update 6:")
+    paper = chart.evaluate("chart => chart._fullLayout.paper_bgcolor")
+    assert paper == plots.style.THEMES["light" if scheme == "dark" else "dark"].paper
+    assert problems == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_play_runs_and_a_click_on_the_slider_interrupts_it(browser, pictures, width):
+    tab, problems = open_page(browser, pictures, width)
+    chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
+    frames = frames_of(pictures)
+    chart.locator(".updatemenu-button", has_text="play").click()
+    wait_until_shown(chart, frames[2], "update 2:")
+    step(chart, 7)
+    wait_until_shown(chart, frames[7], "update 7:")
+    assert problems == []
+
+
+def test_a_picture_fills_its_chart_on_a_phone_also_after_the_window_has_changed(browser, pictures):
+    tab, problems = open_page(browser, pictures, 1280)
+    chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
+    wide = chart.bounding_box()["height"]
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.wait_for_function("document.querySelector('.chart')._fullLayout.width < 390")
+    tab.wait_for_timeout(300)
+    room, picture = chart.evaluate("chart => [chart._fullLayout._size.h, chart._fullLayout.yaxis._length]")
+    assert picture > 150 and room - picture <= 3
+    assert chart.bounding_box()["height"] < wide
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     assert problems == []
 
 

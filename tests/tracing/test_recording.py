@@ -1,18 +1,23 @@
 """What a recorder writes down agrees with the solve, in memory, on disk, and for a reader without apviz."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+import time
 from importlib import metadata
 from io import StringIO
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 import xarray as xr
 from rich.console import Console
 
 import apviz
+from apviz.operators import CountingOperator
+from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.tracing.schema import GROUPS
 
 NEVER = 1e-300
@@ -24,6 +29,7 @@ SOLVERS = (
     apviz.ConjugateGradient(tol=1e-8),
     apviz.Cholesky(),
 )
+PCG = apviz.ConjugateGradient(apviz.PivotedCholesky(5), tol=1e-8)
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
 X = np.random.default_rng(0).uniform(size=(40, 2))
 B = np.random.default_rng(1).standard_normal((40, 3))
@@ -164,6 +170,67 @@ def test_the_spectrum_is_that_of_the_dense_matrix_and_says_how_it_was_got():
     assert float(spectrum["kappa"]) == pytest.approx(values[-1] / values[0])
     assert not spectrum["kappa"].attrs["is_estimate"] and "float64" in spectrum["lambda_min"].attrs["how"]
     assert spectrum["kappa_prime"].attrs["is_estimate"]
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, PCG], ids=lambda s: s.label)
+def test_eigenvalues_are_recorded_and_those_of_the_preconditioned_operator_where_there_is_one(tmp_path, solver):
+    recorder, solution = recorded(solver, path=tmp_path / "a.zarr", eigenvalues=True)
+    assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
+    group = recorder.trace["eigenvalues"]
+    assert ("preconditioned" in group) == (solver is PCG)
+    expected = {"eigenvalue": np.linalg.eigvalsh(K)[::-1]}
+    if solver is PCG:
+        factor = pivoted_cholesky(CountingOperator(system().operator), 5).numpy()
+        p = factor @ factor.T + 0.3 * np.eye(40)
+        expected["preconditioned"] = scipy.linalg.eigh(K, p, eigvals_only=True)[::-1]
+    for name, values in expected.items():
+        np.testing.assert_allclose(group[name], values, rtol=1e-9)
+        assert group[name].dims == ("index",) and group[name].attrs["long_name"] and group[name].attrs["units"] == "1"
+        assert group[name].attrs["kappa"] == pytest.approx(values[0] / values[-1])
+        assert "float64" in group[name].attrs["how"]
+    # a hook changes no numbers
+    assert solution.work == recorded(solver)[1].work
+
+
+def test_eigenvalues_are_recorded_only_where_asked():
+    assert "eigenvalues" not in recorded(PCG)[0].trace
+
+
+def test_a_preconditioner_that_is_not_positive_definite_has_eigenvalues_and_no_condition_number(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Minus:
+        label = "minus"
+
+        def build(self, operator):
+            return lambda r: -r
+
+    recorder, _ = recorded(
+        apviz.ConjugateGradient(Minus(), max_iterations=1), path=tmp_path / "a.zarr", eigenvalues=True
+    )
+    found = recorder.trace["eigenvalues"]["preconditioned"]
+    np.testing.assert_allclose(found, -np.linalg.eigvalsh(K))
+    assert "kappa" not in found.attrs
+    assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
+
+
+def test_the_time_of_the_eigenvalues_is_not_the_solves(monkeypatch):
+    compute = apviz.tracing.recorder.all_eigenvalues
+
+    def slow(*args):
+        time.sleep(1.0)
+        return compute(*args)
+
+    monkeypatch.setattr(apviz.tracing.recorder, "all_eigenvalues", slow)
+    recorder, solution = recorded(PCG, eigenvalues=True)
+    assert solution.seconds < 1.0 and recorder.trace["epoch"]["seconds"].values[-1] < 1.0
+
+
+def test_too_many_rows_for_the_eigenvalues_end_the_solve_before_it_starts_and_leave_no_trace(tmp_path):
+    large = apviz.KernelSystem(np.linspace(0, 1, 4001), np.ones(4001), apviz.RBF(0.1), 0.3, device="cpu")
+    recorder = apviz.Recorder(tmp_path / "a.zarr", eigenvalues=True)
+    with pytest.raises(ValueError, match="n is at most 4,000, got n = 4,001"):
+        apviz.solve(large, apviz.ConjugateGradient(), [recorder])
+    assert recorder.traces == [] and list(tmp_path.iterdir()) == []
 
 
 class KeepErrors(apviz.Hook):

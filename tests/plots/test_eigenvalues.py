@@ -1,0 +1,144 @@
+"""The eigenvalues of K and of P⁻¹K, as drawn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import plots
+from apviz.plots.style import THEMES
+
+N = 120
+SOLVERS = {
+    "cg": apviz.ConjugateGradient(),
+    "pcg": apviz.ConjugateGradient(apviz.PivotedCholesky(10)),
+    "schwarz": apviz.ConjugateGradient(apviz.TwoLevelSchwarz(30, 0.5, 10)),
+    "ap": apviz.AlternatingProjection(30),
+}
+
+
+def solved(solver, noise=0.05, **recording):
+    x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    system = apviz.KernelSystem(x, torch.sin(9 * x[:, 0]), apviz.Matern52(0.3), noise, dtype=torch.float64)
+    recorder = apviz.Recorder(**{"eigenvalues": True, **recording})
+    apviz.solve(system, solver, [recorder])
+    return recorder.trace
+
+
+@pytest.fixture(scope="module")
+def traces():
+    return {name: solved(solver) for name, solver in SOLVERS.items()}
+
+
+def curves(figure):
+    """The drawn curves by the first line of their name, markers and legend keys left out."""
+    return {each.name.split(" — ")[0].split("<br>")[0]: each for each in figure.data if each.mode == "lines"}
+
+
+def legend(figure):
+    return [each.name for each in figure.data if each.showlegend]
+
+
+def test_one_curve_for_k_and_one_for_each_preconditioned_run(traces):
+    drawn = curves(plots.eigenvalues(list(traces.values())))
+    assert list(drawn) == ["K", traces["pcg"].label, traces["schwarz"].label]
+    for each in drawn.values():
+        np.testing.assert_array_equal(each.x, np.arange(1, N + 1))
+    np.testing.assert_array_equal(drawn["K"].y, traces["ap"]["eigenvalues"]["eigenvalue"].values)
+    for name in ("pcg", "schwarz"):
+        recorded = traces[name]["eigenvalues"]["preconditioned"].values
+        np.testing.assert_array_equal(drawn[traces[name].label].y, recorded)
+
+
+def test_runs_without_a_preconditioner_show_the_curve_of_k_alone(traces):
+    for name in ("cg", "ap"):
+        assert list(curves(plots.eigenvalues(traces[name]))) == ["K"]
+
+
+def test_systems_that_differ_have_a_curve_of_k_each(traces):
+    drawn = curves(plots.eigenvalues([traces["cg"], solved(SOLVERS["cg"], noise=0.5)]))
+    assert list(drawn) == ["K of CG, σ² = 0.05", "K of CG, σ² = 0.5"]
+
+
+def test_legend_and_pointer_give_the_condition_numbers(traces):
+    figure = plots.eigenvalues([traces["pcg"]])
+    group = traces["pcg"]["eigenvalues"]
+    before, after = (values[0] / values[-1] for values in (group[name].values for name in group.data_vars))
+    assert [each.partition("κ")[2] for each in legend(figure)] == [f"(K) = {before:.3g}", f"(P⁻¹K) = {after:.3g}"]
+    for each, kappa in zip(curves(figure).values(), (before, after), strict=True):
+        assert f"= {kappa:.3g}" in each.hovertemplate
+
+
+def test_a_smallest_eigenvalue_that_rounding_made_negative_is_a_gap_and_said_to_leave_no_condition_number(traces):
+    tree = traces["pcg"].tree.copy(deep=True)
+    values = tree["eigenvalues"]["preconditioned"].values.copy()
+    values[-1] = -1e-9
+    # without attributes, as the recorder leaves κ out
+    tree["eigenvalues"].dataset = tree["eigenvalues"].to_dataset().assign(preconditioned=("index", values))
+    figure = plots.eigenvalues(apviz.Trace(tree))
+    (drawn,) = [each for name, each in curves(figure).items() if name != "K"]
+    assert np.isnan(drawn.y[-1]) and np.isfinite(drawn.y[:-1]).all()
+    assert legend(figure)[-1].endswith("κ(P⁻¹K) unknown: λmin ≤ 0")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_preconditioned_curve_has_the_colour_of_its_method_and_k_that_of_none(traces, theme):
+    figure = plots.eigenvalues(list(traces.values()), theme=theme)
+    drawn = curves(figure)
+    for name in ("pcg", "schwarz"):
+        assert drawn[traces[name].label].line.color == plots.method_color(traces[name].label, theme)
+    assert drawn["K"].line.color not in {plots.method_color(trace.label, theme) for trace in traces.values()}
+    assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
+
+
+def test_markers_lie_on_their_curve_and_hide_with_it(traces):
+    figure = plots.eigenvalues(traces["pcg"])
+    (markers,) = [each for each in figure.data if each.mode == "lines+markers"]
+    curve = curves(figure)[traces["pcg"].label]
+    at = markers.x[::2].astype(int) - 1
+    np.testing.assert_array_equal(markers.y[::2], curve.y[at])
+    assert at[0] == 0 and at[-1] == N - 1
+    assert np.isnan(markers.y[1::2]).all()  # no line between them
+    assert markers.legendgroup == curve.legendgroup
+
+
+def test_both_axes_are_logarithmic_and_a_line_marks_the_perfect_preconditioner(traces):
+    layout = plots.eigenvalues(traces["pcg"]).layout
+    assert layout.xaxis.type == layout.yaxis.type == "log"
+    assert layout.xaxis.title.text and layout.yaxis.title.text == "eigenvalue"
+    (line,) = layout.shapes
+    assert line.y0 == line.y1 == 1 and line.line.dash is None
+    assert layout.annotations[0].y == 0  # annotations on a log axis take the logarithm
+
+
+def test_the_settings_are_stated_and_every_line_of_the_title_fits_a_phone(traces):
+    title = plots.eigenvalues(traces["ap"]).layout.title.text
+    for stated in (f"n = {N}", "d = 2", "b = 30", "Matérn-5/2", "σ² = 0.05", "float64"):
+        assert stated in title
+    lines = [line.partition(">")[2].partition("<")[0] for line in title.split("<br>")]
+    assert all(len(line) <= 52 for line in lines) and len(lines[0]) <= 43
+
+
+def test_runs_without_eigenvalues_are_left_out_and_counted_and_alone_are_an_error(traces):
+    without = solved(SOLVERS["cg"], eigenvalues=False)
+    title = plots.eigenvalues([traces["cg"], without]).layout.title.text
+    assert "1 of 2 runs recorded no eigenvalues" in title
+    with pytest.raises(ValueError, match=r"4,000 rows with hooks=\[apviz\.Recorder\(eigenvalues=True\)\]"):
+        plots.eigenvalues(without)
+
+
+def test_nothing_to_draw_and_an_unknown_theme_are_errors(traces):
+    with pytest.raises(ValueError, match="no trace to draw; pass one or several"):
+        plots.eigenvalues([])
+    with pytest.raises(ValueError, match="light, dark, got 'blue'"):
+        plots.eigenvalues(traces["cg"], theme="blue")
+
+
+def test_one_trace_is_as_good_as_a_sequence_of_one_and_the_figure_is_valid_json(traces):
+    text = plots.eigenvalues(traces["pcg"]).to_json()
+    assert text == plots.eigenvalues([traces["pcg"]]).to_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -1,0 +1,298 @@
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import (
+    RBF,
+    ConjugateGradient,
+    KernelSystem,
+    Matern12,
+    Matern52,
+    PivotedCholesky,
+    RandomlyPivotedCholesky,
+    StopReason,
+    TwoLevelSchwarz,
+)
+from apviz.operators import CountingOperator
+from apviz.partitions import KDTree, PrincipalAxisTree, Sequential, partitioner_named
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+
+KERNEL, NOISE = Matern52(0.5, 1.3), 0.05
+EVERY_COARSE = pytest.mark.parametrize("coarse", ["low-rank", "galerkin"])
+
+
+def system(n=150, d=3, kernel=KERNEL, noise=NOISE, dtype=torch.float64, seed=0, operator="dense", x=None):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, d)) if x is None else x
+    return KernelSystem(x, rng.standard_normal((len(x), 2)), kernel, noise, operator, dtype, device="cpu")
+
+
+def make(**settings):
+    return CountingOperator(system(**settings).operator)
+
+
+def matrix(operator):
+    """K in float64."""
+    base = operator.operator
+    return base.kernel(base.x.double()).numpy() + base.noise * np.eye(base.n)
+
+
+def held_rows(operator, settings):
+    made = partitioner_named(settings.partition)(operator.operator.inputs, settings.block_size, settings.overlap)
+    return [made.order[made.solved(block)].numpy() for block in range(len(made))]
+
+
+def schwarz(rows, a):
+    """Σⱼ D A[I,I]⁻¹ D with D = 1/√(number of blocks that hold a row), as a dense matrix."""
+    m, d = np.zeros_like(a), 1 / np.sqrt(np.bincount(np.concatenate(rows), minlength=len(a)))
+    for held in rows:
+        m[np.ix_(held, held)] += np.linalg.inv(a[np.ix_(held, held)])
+    return d[:, None] * m * d
+
+
+def applied(operator, settings, dtype=torch.float64):
+    return settings.build(operator)(torch.eye(operator.operator.n, dtype=dtype)).double().numpy()
+
+
+@pytest.mark.parametrize("partition", [Sequential(), KDTree(), PrincipalAxisTree()], ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize(("block_size", "overlap"), [(30, 0.0), (30, 0.5), (40, 1.0), (7, 3.0), (1, 0.0), (60, 100.0)])
+@pytest.mark.parametrize("operator", ["dense", "tiled"])
+def test_without_a_coarse_space_it_is_the_weighted_sum_of_the_blocks_inverses(partition, block_size, overlap, operator):
+    counting = make(operator=operator)
+    settings = TwoLevelSchwarz(block_size, overlap, 0, partition)
+    expected = schwarz(held_rows(counting, settings), matrix(counting))
+    np.testing.assert_allclose(applied(counting, settings), expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("block_size", "overlap"), [(30, 0.0), (40, 1.0), (1, 0.0), (200, 0.5)])
+@pytest.mark.parametrize("rank", [1, 12, 100, 500])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_low_rank_is_the_inverse_of_the_blocks_of_what_the_factor_leaves_plus_the_factor(
+    block_size, overlap, rank, seed
+):
+    counting = make()
+    settings = TwoLevelSchwarz(block_size, overlap, rank, KDTree(), "low-rank", seed)
+    factor = randomly_pivoted_cholesky(counting, rank, seed).numpy()
+    m = schwarz(held_rows(counting, settings), matrix(counting) - factor @ factor.T)
+    expected = np.linalg.inv(np.linalg.inv(m) + factor @ factor.T)
+    np.testing.assert_allclose(applied(counting, settings), expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("block_size", "overlap"), [(30, 0.0), (40, 1.0), (1, 0.0), (200, 0.5)])
+@pytest.mark.parametrize("rank", [1, 12, 60])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_galerkin_is_the_blocks_inverses_balanced_by_the_span_of_the_factor(block_size, overlap, rank, seed):
+    counting = make()
+    settings = TwoLevelSchwarz(block_size, overlap, rank, KDTree(), "galerkin", seed)
+    k, v = matrix(counting), np.linalg.qr(randomly_pivoted_cholesky(counting, rank, seed).numpy())[0]
+    q = v @ np.linalg.solve(v.T @ k @ v, v.T)
+    identity = np.eye(150)
+    expected = q + (identity - q @ k) @ schwarz(held_rows(counting, settings), k) @ (identity - k @ q)
+    np.testing.assert_allclose(applied(counting, settings), expected, atol=1e-8 * np.abs(expected).max())
+
+
+@EVERY_COARSE
+@pytest.mark.parametrize("rank", [0, 1, 30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_it_is_symmetric_and_positive_definite(coarse, rank, dtype):
+    counting = make(n=200, dtype=dtype)
+    p = applied(counting, TwoLevelSchwarz(30, 0.7, rank, coarse=coarse), dtype)
+    np.testing.assert_allclose(p, p.T, atol=50 * torch.finfo(dtype).eps * np.abs(p).max())
+    assert np.linalg.eigvalsh((p + p.T) / 2)[0] > 0
+
+
+@EVERY_COARSE
+@pytest.mark.parametrize("rank", [0, 5, 100])
+@pytest.mark.parametrize("block_size", [50, 150])
+@pytest.mark.parametrize("outputscale", [1.0, 1000.0])
+def test_in_float32_it_stays_definite_where_the_largest_eigenvalue_is_1e7_times_the_noise(
+    coarse, rank, block_size, outputscale
+):
+    x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    noise = outputscale * 3e-5
+    counting = make(x=x, kernel=RBF(1.0, outputscale), noise=noise, dtype=torch.float32)
+    eigenvalues, vectors = np.linalg.eigh(matrix(counting))
+    assert eigenvalues[-1] > 0.9e7 * noise
+    apply = TwoLevelSchwarz(block_size, 1.0, rank, coarse=coarse).build(counting)
+    p = apply(torch.eye(500)).double().numpy()
+    assert np.abs(p - p.T).max() < 1e-4 * np.abs(p).max()
+    # nothing above 1/σ², nothing below 0 beyond rounding of it
+    spectrum = np.linalg.eigvalsh((p + p.T) / 2)
+    assert spectrum[-1] < 2 / noise and spectrum[0] > 0
+    v = torch.tensor(vectors[:, -8:], dtype=torch.float32)
+    leading = (v * apply(v)).sum(0).double().numpy() * eigenvalues[-8:]
+    assert (leading > 0).all()
+    if rank == 100:  # the coarse space has these
+        np.testing.assert_allclose(leading, 1, atol=0.1)
+
+
+@EVERY_COARSE
+@pytest.mark.parametrize(("noise", "seed"), [(0.03, seed) for seed in range(8)] + [(0.01, 0)])
+def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is_1e7_times_the_noise(
+    coarse, noise, seed
+):
+    x = np.random.default_rng(seed).uniform(-1, 1, (500, 2))
+    problem = KernelSystem(x, np.sin(3 * x).sum(1), RBF(1.0, 1000.0), noise, "dense", torch.float32, device="cpu")
+    preconditioner = TwoLevelSchwarz(150, 1.0, 100, coarse=coarse)
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-2, max_iterations=100))
+    assert solution.stop_reason is StopReason.CONVERGED
+
+
+@EVERY_COARSE
+@pytest.mark.parametrize("rank", [0, 1, 20, 500])
+@pytest.mark.parametrize("block_size", [80, 10**6])
+def test_one_block_that_holds_everything_is_exact_and_takes_one_iteration(coarse, rank, block_size):
+    problem = system(n=80, kernel=Matern12(0.5, 1.3))
+    settings = TwoLevelSchwarz(block_size, 1.0, rank, coarse=coarse)
+    operator = CountingOperator(problem.operator)
+    np.testing.assert_allclose(applied(operator, settings) @ matrix(operator), np.eye(80), atol=1e-9)
+    solution = apviz.solve(problem, ConjugateGradient(settings, tol=1e-8, max_iterations=10))
+    assert solution.epochs == 1
+
+
+def test_blocks_that_all_solve_on_everything_are_exact_too():
+    counting = make(n=60)
+    p = applied(counting, TwoLevelSchwarz(20, 1000.0, 0))
+    np.testing.assert_allclose(p @ matrix(counting), np.eye(60), atol=1e-9)
+
+
+@pytest.mark.parametrize("partition", ["kd-tree", "principal-axis-tree"])
+@pytest.mark.parametrize("overlap", [0.0, 0.5, 2.0])
+def test_permuting_the_rows_permutes_the_result(partition, overlap):
+    x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
+    order = np.random.default_rng(1).permutation(160)
+    settings = TwoLevelSchwarz(20, overlap, 0, partition)
+    plain, permuted = applied(make(x=x), settings), applied(make(x=x[order]), settings)
+    np.testing.assert_allclose(permuted, plain[np.ix_(order, order)], atol=1e-10 * np.abs(plain).max())
+
+
+def test_rescaling_inputs_with_the_lengthscale_changes_nothing():
+    x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
+    settings = TwoLevelSchwarz(20, 0.5, 10)
+    plain = applied(make(x=x, kernel=Matern52((0.5, 0.1))), settings)
+    scaled = applied(make(x=x * [4.0, 16.0], kernel=Matern52((2.0, 1.6))), settings)
+    np.testing.assert_allclose(scaled, plain, atol=1e-9 * np.abs(plain).max())
+
+
+def test_the_seed_alone_decides_the_coarse_space():
+    counting = make()
+    first, again, other = (applied(counting, TwoLevelSchwarz(30, 0.5, 10, seed=seed)) for seed in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.allclose(first, other, rtol=1e-3)
+
+
+@EVERY_COARSE
+def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_columns(coarse):
+    counting = make()
+    apply = TwoLevelSchwarz(30, 0.5, 10, coarse=coarse).build(counting)
+    r = torch.tensor(np.random.default_rng(0).standard_normal((150, 5)))
+    kept = r.clone()
+    together = apply(r)
+    assert torch.equal(r, kept)
+    apart = torch.cat([apply(r[:, k : k + 1]) for k in range(5)], 1)
+    torch.testing.assert_close(together, apart, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("block_size", "overlap"), [(30, 0.0), (40, 1.0), (7, 3.0)])
+@pytest.mark.parametrize("rank", [0, 12])
+@EVERY_COARSE
+def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(block_size, overlap, rank, coarse):
+    counting, alone = make(), make()
+    settings = TwoLevelSchwarz(block_size, overlap, rank, coarse=coarse)
+    expected = sum(len(held) ** 2 for held in held_rows(counting, settings))
+    if rank:
+        randomly_pivoted_cholesky(alone, rank, 0)
+        assert alone.entries >= 150 * rank + rank**2  # columns of the pivots, blocks of the proposals
+        expected += alone.entries + (150**2 if coarse == "galerkin" else 0)
+    apply = settings.build(counting)
+    assert counting.entries == expected
+    apply(torch.ones(150, 1, dtype=torch.float64))
+    assert counting.entries == expected
+
+
+PRECONDITIONERS = {
+    "none": None, "pivoted": PivotedCholesky(20), "randomly pivoted": RandomlyPivotedCholesky(20),
+    "one level": TwoLevelSchwarz(30, 0.5, 0), "low rank": TwoLevelSchwarz(30, 0.5, 20),
+    "galerkin": TwoLevelSchwarz(30, 0.5, 20, coarse="galerkin"),
+    "k-d tree": TwoLevelSchwarz(30, 0.5, 20, "kd-tree"),
+    "principal axes": TwoLevelSchwarz(30, 1.0, 20, "principal-axis-tree"),
+    "rank above n": TwoLevelSchwarz(30, 1.0, 1000), "blocks of one row": TwoLevelSchwarz(1, 0.0, 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS.values(), ids=PRECONDITIONERS.keys())
+@pytest.mark.parametrize("operator", ["dense", "tiled"])
+def test_conjugate_gradients_find_the_answer_of_a_direct_solve(preconditioner, operator):
+    problem = system(operator=operator)
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-10, max_iterations=500))
+    k = matrix(CountingOperator(problem.operator))
+    assert solution.stop_reason is StopReason.CONVERGED
+    np.testing.assert_allclose(solution.weights, np.linalg.solve(k, problem.b.numpy()), rtol=0, atol=1e-6)
+
+
+@EVERY_COARSE
+def test_duplicate_rows_are_no_obstacle(coarse):
+    x = np.tile(np.random.default_rng(0).uniform(-1, 1, (15, 2)), (8, 1))
+    problem = system(x=x)
+    preconditioner = TwoLevelSchwarz(25, 0.5, 40, coarse=coarse)
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-10, max_iterations=100))
+    expected = np.linalg.solve(matrix(CountingOperator(problem.operator)), problem.b.numpy())
+    np.testing.assert_allclose(solution.weights, expected, rtol=0, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def photograph():
+    """2,000 pixels of a photograph with the hyperparameters on its card."""
+    data = apviz.datasets.load("china", seed=0, n=2000)
+    fitted = data.card.hyperparameters
+    kernel = Matern52(fitted.lengthscale, fitted.outputscale)
+    return KernelSystem(data.train_x, data.train_y - fitted.mean, kernel, fitted.noise, device="cpu")
+
+
+def iterations(problem, preconditioner, tol=1e-3):
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=tol, max_iterations=500))
+    assert solution.stop_reason is StopReason.CONVERGED
+    return solution.epochs
+
+
+@EVERY_COARSE
+def test_on_a_photograph_it_needs_less_than_half_the_iterations_of_pivoted_cholesky_of_the_same_rank(
+    photograph, coarse
+):
+    assert 2 * iterations(photograph, TwoLevelSchwarz(50, 1.0, 50, coarse=coarse)) < iterations(
+        photograph, PivotedCholesky(50)
+    )
+
+
+def test_on_a_photograph_both_levels_and_overlap_pay(photograph):
+    both = iterations(photograph, TwoLevelSchwarz(50, 1.0, 50))
+    assert both < iterations(photograph, TwoLevelSchwarz(50, 0.0, 50))
+    assert both < iterations(photograph, TwoLevelSchwarz(50, 1.0, 0)) < iterations(photograph, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"block_size": 0}, "block_size must be a whole number, at least 1, got 0"),
+        ({"block_size": 2.5}, "block_size must be a whole number, at least 1, got 2.5"),
+        ({"overlap": -0.1}, "overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got -0.1"),
+        (
+            {"overlap": float("nan")},
+            "overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got nan",
+        ),
+        (
+            {"overlap": float("inf")},
+            "overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got inf",
+        ),
+        ({"coarse_rank": -1}, "coarse_rank must be a whole number, at least 0, got -1"),
+        ({"block_size": "best"}, "block_size must be a whole number, at least 1, or 'auto', got 'best'"),
+        ({"overlap": "best"}, "overlap must be a finite fraction of a block's rows, at least 0, or 'auto', got 'best'"),
+        ({"coarse_rank": "best"}, "coarse_rank must be a whole number, at least 0, or 'auto', got 'best'"),
+        ({"seed": -1}, "seed must be a whole number, at least 0, got -1"),
+        ({"coarse": "smooth"}, "coarse must be one of low-rank, galerkin.*, got 'smooth'"),
+        ({"partition": "ball-tree"}, "partition must be one of sequential, .*, got 'ball-tree'"),
+    ],
+)
+def test_a_setting_out_of_range_is_named_with_what_would_be_accepted(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TwoLevelSchwarz(**settings)
