@@ -12,7 +12,8 @@ N      ?= 13696
 .PHONY: demo test test-slow lint bench clean
 
 demo: $(VENV)/installed
-	$(BIN)/apviz compare --dataset china --n $(N) --block-sizes 250,1000 --rank 100 --max-epochs 100 --out runs/demo
+	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
+	  --max-epochs 100 --pictures 30 --out runs/demo
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m "not slow"

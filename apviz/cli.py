@@ -98,6 +98,7 @@ def compare(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     operator: Annotated[str, typer.Option(help="auto, dense, tiled or keops.")] = "auto",
     pictures: Annotated[int, typer.Option(help="Updates of gauss-southwell to draw as pictures, if d = 2.")] = 0,
+    eigenvalues: Annotated[bool, typer.Option(help="Record all eigenvalues of K and P⁻¹K; n up to 4,000.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
 ) -> None:
     """Solve one system with many solvers: a table, a trace each, and a report."""
@@ -129,8 +130,9 @@ def compare(
     console.print(f"[bold]{data.card.title}[/]: {size}")
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
     outcomes = comparison.compare(
-        system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)], pictures=pictures
-    )
+        system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)], pictures=pictures,
+        eigenvalues=eigenvalues,
+    )  # fmt: skip
     raise typer.Exit(_present(outcomes, out))
 
 

@@ -147,6 +147,7 @@ def compare(
     mean: float = 0.0,
     hooks: Sequence[Hook] = (),
     pictures: int = 0,
+    eigenvalues: bool = False,
 ) -> Iterator[Outcome]:
     """Runs one solver after another, each with a trace in `out`; a solver that fails does not end the others.
 
@@ -155,6 +156,7 @@ def compare(
         mean: the prior mean that was subtracted from the targets.
         pictures: of alternating projection by gauss-southwell record the residual after so many first updates,
             for `apviz.plots.residual_image`; needs d = 2.
+        eigenvalues: record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
 
     Yields:
         One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
@@ -167,6 +169,7 @@ def compare(
             free_path(out, f"{system.dataset}-n{system.n} {solver.label}"),
             rows=pictured,
             snapshots=range(pictures + 1) if pictured else (),
+            eigenvalues=eigenvalues,
         )
         try:
             solve(system, solver, [*prediction, recorder, *hooks])

@@ -1,11 +1,17 @@
-"""Runs the parts named, or all, one process each, so that none inherits another's memory or threads."""
+"""Runs the parts named, or all, one process each, so that none inherits another's memory or threads.
+
+`solvers:DATASET:SIZE` is one data set of the comparison of solvers (`benchmarks/solvers.py`).
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-PARTS = ("columns_matmul", "epoch_cost", "memory", "scaling", "published_sgemm")
+from benchmarks.solvers import SIZES
+
+SOLVERS = tuple(f"solvers:{dataset}:{size}" for size, datasets in SIZES.items() for dataset in datasets)
+PARTS = ("columns_matmul", "epoch_cost", "memory", "scaling", "published_sgemm", *SOLVERS)
 
 
 def main() -> int:
@@ -17,7 +23,9 @@ def main() -> int:
     failed = []
     for part in parts:
         print(f"== {part}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{part}"]).returncode:
+        name, *of = part.split(":")
+        arguments = [of[0], "--size", of[1]] if of else []
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *arguments]).returncode:
             failed.append(part)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

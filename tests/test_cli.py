@@ -134,3 +134,19 @@ def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
     opened = apviz.open_trace(trace)
     assert opened.outcome == "interrupted" and "KeyboardInterrupt" in opened.attrs["stop_message"]
     assert (tmp_path / "runs/report.html").exists()
+
+
+def test_what_auto_chose_is_printed_with_its_reason(tmp_path):
+    done = apviz_command(
+        "compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    for words in ("chosen for AP gauss-southwell pa-tree +100%", "block_size =", "history =", "coarse_rank =", "σ²"):
+        assert words in done.stdout
+    assert "chosen for AP gauss-southwell" in (tmp_path / "runs/report.html").read_text("utf-8")
+
+
+def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path):
+    done = apviz_command("compare", "--dataset", "diabetes", "--pictures", "3", folder=tmp_path)
+    assert done.returncode == 2 and "--pictures draws inputs with d = 2 columns" in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -47,8 +47,29 @@ def test_every_combination_of_rule_partition_and_block_size_is_a_solver():
     assert len({solver.label for solver in solvers}) == len(solvers) == 2 * 2 * 2 + 1 + 2 + 1
 
 
+def test_every_method_by_its_name_solves_the_same_system(tmp_path, data):
+    system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, dtype=torch.float64)
+    solvers = comparison.choose_solvers(comparison.METHODS, block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)
+    outcomes = list(comparison.compare(system, solvers, tmp_path, eigenvalues=True))
+    assert len(outcomes) == 3 + 7 and all(outcome.trace.converged for outcome in outcomes)
+    energies = [outcome.trace["epoch"]["energy"].values[-1] for outcome in outcomes]
+    np.testing.assert_allclose(energies, energies[0], rtol=1e-8)
+    assert all(outcome.trace["eigenvalues"].sizes["index"] == system.n for outcome in outcomes)
+
+
+def test_pictures_are_recorded_of_projections_by_gauss_southwell(tmp_path):
+    data = apviz.datasets.load("china", n=300)
+    system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=1)
+    solvers = comparison.choose_solvers(["ap", "overlap", "cg"], block_sizes=[50], rules=["cyclic", "gauss-southwell"])
+    traces = [outcome.trace for outcome in comparison.compare(system, solvers, tmp_path, pictures=3)]
+    assert ["snapshot" in trace for trace in traces] == [False, True, True, False]
+    assert traces[1]["snapshot"]["update"].values.tolist() == [0, 1, 2, 3]
+
+
 def test_an_unknown_method_is_named_with_those_there_are():
-    with pytest.raises(ValueError, match=r"methods must be among ap, cg, pcg, cholesky, got sor"):
+    with pytest.raises(
+        ValueError, match=r"methods must be among ap, overlap, cg, pcg, rpcg, schwarz, auto, cholesky, got sor"
+    ):
         comparison.choose_solvers(["ap", "sor"])
 
 

@@ -48,7 +48,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
-    assert len(wanted) == 5
+    assert len(wanted) == 6
     for command in wanted:
         done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -57,7 +57,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
 
 def test_the_make_commands_are_targets_of_the_makefile():
     made = [line.split()[1] for line in commands() if line.startswith("make")]
-    assert made == ["demo", "test"]
+    assert made == ["demo", "test", "bench"]
     for target in made:
         done = run(["make", "--dry-run", target], ROOT)
         assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_the_make_commands_are_targets_of_the_makefile():
 def demo(tmp_path_factory) -> tuple[str, Path]:
     """What `make demo` runs after the install, here and into a folder of its own."""
     printed = run(["make", "--dry-run", "demo"], ROOT).stdout
-    (line,) = [line for line in printed.splitlines() if " compare " in line]
+    (line,) = [line for line in printed.replace("\\\n", "").splitlines() if " compare " in line]
     out = tmp_path_factory.mktemp("demo")
     command = [sys.executable, "-m", "apviz.cli", *shlex.split(line)[1:]]
     command[command.index("--out") + 1] = str(out)
@@ -77,9 +77,16 @@ def demo(tmp_path_factory) -> tuple[str, Path]:
 
 
 @pytest.mark.slow
-def test_make_demo_compares_three_rules_at_two_block_sizes_with_cg_and_pcg(demo):
+def test_make_demo_compares_three_rules_at_two_block_sizes_with_cg_pcg_and_what_goes_beyond_the_paper(demo):
     table, out = demo
-    assert len(list(out.glob("*.zarr"))) == 3 * 2 + 2
-    for method in ("AP gauss-southwell", "AP cyclic", "AP random", "CG", "PCG r=100"):
+    assert len(list(out.glob("*.zarr"))) == 3 * 2 + 2 + 2
+    for method in ("AP gauss-southwell", "AP cyclic", "AP random", "CG", "PCG r=100", "PCG Schwarz", "pa-tree +50%"):
         assert method in table
     assert (out / "report.html").exists()
+
+
+def test_the_table_of_the_readme_is_the_one_the_results_give():
+    from benchmarks.table import MARKS, table
+
+    shown = README.partition(MARKS[0])[2].partition(MARKS[1])[0].strip()
+    assert shown == table()

@@ -107,6 +107,10 @@ def _section(traces: Sequence[Trace]) -> Section:
         "operator": a["engine"],
         "machine": f"{a['device_name']}, {a['threads']} threads",
     }
+    for trace in drawn:
+        choices = json.loads(trace.attrs.get("choices", "{}"))
+        if choices:
+            facts[f"chosen for {trace.label}"] = "; ".join(f"{name} {why}" for name, why in choices.items())
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     return Section(title, facts, [row(t) for t in drawn], _figures(drawn), len(traces) - len(drawn))
 
@@ -150,7 +154,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
                 lambda theme: plots.eigenvalues(traces, theme=theme),
             )
         )
-    rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell"]
+    rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell" and not t.attrs["overlap"]]
     if len({t.attrs["block_size"] for t in rule}) > 1:
         shown.append(
             _figure(

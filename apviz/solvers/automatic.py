@@ -20,13 +20,15 @@ from apviz.system import KernelSystem
 
 # rows on which the share of k that r vectors leave is looked at
 PROBE_ROWS = 2_000
+# of σ²: then a low-rank preconditioner leaves next to nothing to iterate on
+FEW_LEFT = 0.1
 
 
 @dataclass(frozen=True)
 class Automatic(Solver):
     """The solver that suits the system: overlapping alternating projection, or CG with two-level Schwarz.
 
-    CG where r vectors leave less of k(X, X) than the noise, so that few iterations remain; else alternating
+    CG where r vectors leave less of k(X, X) than a tenth of the noise, so that few iterations remain; else alternating
     projection, which took the least work on six of seven data sets (`benchmarks/notes.md`). Both on blocks of
     neighbours, sized by n and the free memory.
 
@@ -57,18 +59,18 @@ class Automatic(Solver):
         rank = coarse_rank(system)
         left = left_by_low_rank(system, rank, self.seed) / system.noise
         solver: Solver
-        if left < 1:
+        if left < FEW_LEFT:
             preconditioner = TwoLevelSchwarz("auto", "auto", "auto", "principal-axis-tree", seed=self.seed)
             solver = ConjugateGradient(preconditioner, self.tol, self.max_epochs)
-            word = "less"
+            word = "under"
         else:
             solver = AlternatingProjection(
                 "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
                 max_epochs=self.max_epochs, seed=self.seed,
             )  # fmt: skip
-            word = "more"
+            word = "over"
         resolved, reasons = solver.resolve(system)
-        why = f"{rank} pivots leave {left:.2g} σ² of the diagonal of k, {word} than the noise"
+        why = f"{rank} pivots leave {left:.2g} σ² of the diagonal of k, {word} {FEW_LEFT}"
         return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
 

@@ -1,0 +1,130 @@
+"""The table and the chart of `benchmarks.solvers`, from its result files: `python -m benchmarks.table`.
+
+Writes the table into the README between its two marks, and the chart to `results/solvers.png` (needs kaleido and a
+browser; `--no-chart` leaves it).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import RESULTS
+from benchmarks.solvers import FOLDER, GPYTORCH
+
+README = Path(__file__).parents[1] / "README.md"
+MARKS = ("<!-- the table of benchmarks.table -->", "<!-- its end -->")
+TOL = "0.01"
+A, B = "A: AP, overlapping", "B: CG, two-level Schwarz"
+PAPER = "AP, the paper's"
+OTHER_CG = ("CG", "CG, pivoted Cholesky 100", "CG, pivoted Cholesky 500", "CG, randomly pivoted Cholesky")
+COLUMNS = {PAPER: "paper's AP", A: "A", B: "B", "CG": "CG", OTHER_CG[1]: "PCG 100", OTHER_CG[2]: "PCG 500",
+           OTHER_CG[3]: "rPCG"}  # fmt: skip
+
+
+def results() -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+    return sorted(found, key=lambda one: (one["n"], one["dataset"], one["right-hand sides"]))
+
+
+def chosen(result: dict[str, Any]) -> str:
+    """The method `auto` took."""
+    return A if result["auto"] == "AlternatingProjection" else B
+
+
+def reached(cell: dict[str, Any] | None, what: str, tol: str = TOL) -> tuple[float, bool]:
+    """Work or seconds to the tolerance, and whether it was reached; else what was spent without reaching it."""
+    if cell is None:
+        return float("nan"), False
+    if tol in cell["reached"]:
+        return float(cell["reached"][tol][what]), True
+    return float(cell[what]), False
+
+
+def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str = TOL) -> str:
+    """The best of the others over what `auto` took: `5.0×`, or `> 5.0×` where none of the others got there."""
+    ours, done = reached(result["cells"].get(chosen(result)), what, tol)
+    if not done:
+        return "–"
+    cells = [reached(result["cells"][name], what, tol) for name in others if name in result["cells"]]
+    ends = [value for value, ok in cells if ok]
+    if ends:
+        return f"{min(ends) / ours:.1f}×"
+    # each was stopped at the limit: even the one that spent least had not arrived
+    return f"> {min(value for value, _ in cells) / ours:.0f}×" if cells else "–"
+
+
+def gpytorch_ratio(result: dict[str, Any]) -> str:
+    """GPyTorch's CG makes CG's iterations, each as long as three of them took on average: seconds over ours."""
+    cell, cg = result["cells"].get(GPYTORCH), result["cells"].get("CG")
+    ours, done = reached(result["cells"].get(chosen(result)), "seconds")
+    if cell is None or cg is None or not done:
+        return "–"
+    iterations = cg["reached"][TOL]["epochs"] if TOL in cg["reached"] else cg["epochs"]
+    least = "" if TOL in cg["reached"] else "> "
+    return f"{least}{iterations * cell['seconds an iteration'] / ours:.0f}×"
+
+
+def shown(cell: dict[str, Any] | None) -> str:
+    """`work (seconds)`, or the bound on both."""
+    if cell is None:
+        return "–"
+    (work, done), (seconds, _) = reached(cell, "work"), reached(cell, "seconds")
+    text = f"{work:.1f} ({seconds:.1f} s)" if work < 100 else f"{work:.0f} ({seconds:.0f} s)"
+    return text if done else f"> {text}"
+
+
+def table() -> str:
+    """Work and seconds to 0.01 in Markdown; what `auto` chooses is bold."""
+    heading = ["data, n, right-hand sides", *COLUMNS.values(), "work: paper's ÷ auto", "time: best other CG ÷ auto",
+               "time: GPyTorch + KeOps ÷ auto"]  # fmt: skip
+    lines = ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading)]
+    for one in results():
+        cells = []
+        for name in COLUMNS:
+            text = shown(one["cells"].get(name))
+            cells.append(f"**{text}**" if name == chosen(one) else text)
+        row = [f"{one['dataset']}, {one['n']:,}, {one['right-hand sides']}", *cells]
+        row += [ratio(one, (PAPER,), "work"), ratio(one, OTHER_CG, "seconds"), gpytorch_ratio(one)]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def chart() -> None:
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    sets = results()
+    names = [f"{one['dataset']}<br>n = {one['n']:,}, {one['right-hand sides']} rhs" for one in sets]
+    colors = ("#1F77D0", "#5A7A00", "#A84400", "#A83600", "#1A1A1F", "#77777F", "#7A45F0")
+    symbols = ("square", "star", "hexagram", "circle", "triangle-up", "triangle-down", "diamond")
+    for (method, label), color, symbol in zip(COLUMNS.items(), colors, symbols, strict=True):
+        points = [reached(one["cells"].get(method), "seconds") for one in sets]
+        figure.add_scatter(
+            x=[value for value, _ in points], y=names, mode="markers", name=label,
+            marker={
+                "color": color, "size": 14 if label in "AB" else 10,
+                "symbol": [symbol if done else f"{symbol}-open" for _, done in points],
+            },
+        )  # fmt: skip
+    figure.update_layout(
+        template="plotly_white", xaxis={"type": "log", "title": "seconds to a mean relative residual of 0.01"},
+        yaxis={"autorange": "reversed"}, title="Time to 0.01 on 2 cores; open: stopped before it got there",
+        legend={"orientation": "h", "y": -0.18}, margin={"l": 190},
+    )  # fmt: skip
+    figure.write_image(RESULTS / "solvers.png", width=1000, height=140 + 70 * len(sets), scale=1.5)
+
+
+def main() -> None:
+    text = README.read_text()
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    README.write_text(f"{before}{MARKS[0]}\n{table()}\n{MARKS[1]}{after}")
+    if "--no-chart" not in sys.argv:
+        chart()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Overlap, a history of updates, and a coarse space, against dense float64 linear algebra."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import apviz
+from apviz.operators import CountingOperator
+from apviz.partitions import KDTree
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
+from apviz.solvers import Hook
+
+
+def problem(n=240, d=2, columns=2, noise=0.05, seed=0, lengthscale=0.5):
+    rng = np.random.default_rng(seed)
+    x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, "dense", torch.float64, "cpu")
+    r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
+    return system, (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n), b
+
+
+def energy(k, w, b):
+    return 0.5 * np.trace(w.T @ k @ w) - np.trace(b.T @ w)
+
+
+class EveryUpdate(Hook):
+    """The weights and the recursive residual after every update."""
+
+    def on_start(self, run):
+        self.run, self.states = run, [(run.weights.clone(), run.residual_vectors.clone())]
+
+    def on_update(self, update):
+        self.states.append((self.run.weights.clone(), self.run.residual_vectors.clone()))
+
+
+def states(system, **options):
+    watch, recorder = EveryUpdate(), apviz.Recorder()
+    solver = apviz.AlternatingProjection(40, partition="kd-tree", tol=1e-12, max_epochs=3, **options)
+    apviz.solve(system, solver, [watch, recorder])
+    return [(w.numpy(), r.numpy()) for w, r in watch.states], recorder.trace
+
+
+VARIANTS = [{"history": 5}, {"history": 100, "overlap": 1.0}, {"coarse_rank": 20}, {"history": 3, "coarse_rank": 9}]
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@settings(deadline=None, max_examples=10)
+@given(
+    columns=st.integers(1, 4), seed=st.integers(0, 99),
+    rule=st.sampled_from(["gauss-southwell", "cyclic", "random", "shuffled"]),
+)  # fmt: skip
+def test_after_every_update_the_residual_is_b_minus_kw_and_the_energy_is_h(options, columns, seed, rule):
+    system, k, b = problem(columns=columns, seed=seed)
+    found, trace = states(system, rule=rule, **options)
+    recorded = np.concatenate([[0.0], -trace["update"]["energy_decrease"].to_numpy().cumsum()])
+    for (w, r), h in zip(found, recorded, strict=True):
+        np.testing.assert_allclose(r, b - k @ w, atol=1e-8 * np.abs(b).max())
+        assert energy(k, w, b) == pytest.approx(h, rel=1e-8, abs=1e-8)
+    assert np.diff(recorded).max() <= 1e-9
+
+
+def test_with_a_history_the_energy_is_the_least_over_the_span_of_the_last_updates():
+    system, k, b = problem(columns=1, seed=3)
+    length = 4
+    found, _ = states(system, rule="cyclic", overlap=0.5, history=length)
+    plain_updates = []  # the projections, before they are combined
+    for (w, _), (after, _) in zip(found, found[1:], strict=False):
+        plain_updates.append(after - w)
+    for t in range(1, len(plain_updates) + 1):
+        # each step is a combination of the raw updates so far, so the steps span the same space while all are kept
+        if t > length:
+            break
+        span = np.concatenate(plain_updates[:t], axis=1)
+        least = np.linalg.solve(span.T @ k @ span, span.T @ b)
+        assert energy(k, found[t][0], b) == pytest.approx(energy(k, span @ least, b), rel=1e-6)
+
+
+def test_a_history_takes_fewer_epochs_on_an_ill_conditioned_system():
+    system, _, _ = problem(n=600, d=4, noise=1e-3, lengthscale=2.0)
+    plain, kept = (
+        apviz.solve(system, apviz.AlternatingProjection(60, partition="kd-tree", history=q, max_epochs=2000))
+        for q in (0, 20)
+    )
+    assert kept.converged and kept.epochs < 0.7 * plain.epochs
+
+
+def test_after_every_update_nothing_of_the_residual_is_left_in_the_coarse_space():
+    system, _, b = problem(seed=5)
+    found, _ = states(system, coarse_rank=15, overlap=0.5)
+    order = KDTree()(system.operator.inputs, 40, 0.5).order  # the space is drawn in the stored order
+    factor = randomly_pivoted_cholesky(CountingOperator(system.operator.reordered(order)), 15, 0)
+    v = np.linalg.qr(factor[order.argsort()].numpy())[0]
+    for _, r in found[1:]:
+        assert np.abs(v.T @ r).max() < 1e-9 * np.abs(b).max()
+
+
+def test_a_coarse_space_of_full_rank_solves_in_one_update():
+    system, k, b = problem(n=60, columns=2)
+    solution = apviz.solve(system, apviz.AlternatingProjection(20, coarse_rank=60, tol=1e-6, max_epochs=1))
+    np.testing.assert_allclose(solution.weights.numpy(), np.linalg.solve(k, b), rtol=1e-5, atol=1e-6)
+
+
+def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_is_whole():
+    system, _, _ = problem(n=800, d=2, noise=0.5)
+    for overlap, whole in ((0.0, True), (1.0, False)):
+        recorder = apviz.Recorder()
+        solver = apviz.AlternatingProjection(20, partition="kd-tree", overlap=overlap, tol=0.1)
+        assert apviz.solve(system, solver, [recorder]).converged
+        updates = recorder.trace["update"].sizes["update"]
+        assert (updates % 40 == 0) == whole
+
+
+@pytest.mark.parametrize("setting", ["history", "coarse_rank", "block_size"])
+@pytest.mark.parametrize("value", [-1, 1.5, "some"])
+def test_a_setting_out_of_range_is_named(setting, value):
+    with pytest.raises(ValueError, match=f"{setting} must be .*got {value!r}"):
+        apviz.AlternatingProjection(**{setting: value})
+
+
+@pytest.mark.parametrize("history", [0, 8])
+def test_the_same_seed_gives_the_same_trace(history):
+    system, _, _ = problem()
+    solver = apviz.AlternatingProjection(40, partition="principal-axis-tree", overlap=1.0, history=history)
+    one, two = apviz.solve(system, solver), apviz.solve(system, solver)
+    assert torch.equal(one.weights, two.weights)
