@@ -25,24 +25,24 @@ MAX_HISTORY = 32
 def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
     """The dataclass `settings` with a value for every field that says `auto`, and the reasons. Given values stay."""
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    chosen: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
 
     def choose(name: str, value: float | int, why: str) -> None:
         if given.get(name) == "auto":
-            chosen[name], reasons[name] = value, f"{value}: {why}"
+            found[name], reasons[name] = value, f"{value}: {why}"
 
     flat = system.d <= 3
     choose("overlap", 0.5 if flat else 1.0, f"d = {system.d}, {'few' if flat else 'many'} neighbours around a block")
-    overlap = chosen.get("overlap", given["overlap"])
+    overlap = found.get("overlap", given["overlap"])
     size, why = block_size(system, overlap)
     choose("block_size", size, why)
-    b = chosen.get("block_size", given["block_size"])
+    b = found.get("block_size", given["block_size"])
     columns = system.b.shape[1]
     past = max(1, min(MAX_HISTORY, math.ceil(system.n / b), int(b * (1 + overlap) / (2 * columns))))
     choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
     choose("coarse_rank", coarse_rank(system), f"1.5 √n for n = {system.n:,}: set-up of a few iterations")
-    return dataclasses.replace(settings, **chosen), reasons  # type: ignore[type-var]
+    return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 
 
 def block_size(system: KernelSystem, overlap: float) -> tuple[int, str]:

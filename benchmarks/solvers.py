@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -90,10 +89,10 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
         return gpytorch_seconds(system)
     system.operator.prepare()
     system.operator.columns_matmul(slice(0, 100), system.b[:100])  # threads and caches are warm
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_kib(reset=True)
     (solver, _), recorder = methods(system)[method]().resolve(system), apviz.Recorder()
     solution = apviz.solve(system, solver, [recorder, apviz.StopHook(max_seconds=limit)])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    peak = peak_kib() - before
     trace = recorder.trace
     b = system.b.double()
     fresh = b - system.operator.matmul(torch.as_tensor(solution.weights).reshape(b.shape)).double()
@@ -117,6 +116,14 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
         "set-up work": round(solution.setup_work, 3), "peak MB": round(peak / 1024),
         "factor MB": round(factor_numbers(system, solver) * system.x.element_size() / 2**20),
     }  # fmt: skip
+
+
+def peak_kib(*, reset: bool = False) -> int:
+    """The most memory this process has held since the last reset; Linux counts it."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def factor_numbers(system: apviz.KernelSystem, solver: Any) -> float:
@@ -167,6 +174,7 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str]) 
         "noise": system.noise, "outputscale": system.kernel.outputscale, "lengthscale": system.kernel.lengthscale,
         "hyperparameters": hyperparameters.provenance, "auto": automatic.name, "machine": describe(),
     }  # fmt: skip
+    path.write_text(json.dumps(kept, indent=1) + "\n")
     for method in [*methods(system), GPYTORCH]:
         if method in kept["cells"] or (wanted and not any(word in method for word in wanted)):
             continue

@@ -31,7 +31,7 @@ def results() -> list[dict[str, Any]]:
 
 def chosen(result: dict[str, Any]) -> str:
     """The method `auto` took."""
-    return A if result["auto"] == "AlternatingProjection" else B
+    return A if result["auto"] == "AlternatingProjection" else OTHER_CG[-1]
 
 
 def reached(cell: dict[str, Any] | None, what: str, tol: str = TOL) -> tuple[float, bool]:
@@ -48,6 +48,7 @@ def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str =
     ours, done = reached(result["cells"].get(chosen(result)), what, tol)
     if not done:
         return "–"
+    others = tuple(name for name in others if name != chosen(result))
     cells = [reached(result["cells"][name], what, tol) for name in others if name in result["cells"]]
     ends = [value for value, ok in cells if ok]
     if ends:

@@ -1,4 +1,4 @@
-"""The solver that chooses between overlapping alternating projection and CG with two-level Schwarz."""
+"""The solver that chooses: overlapping alternating projection, or CG where a low-rank preconditioner is enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from apviz.choices import coarse_rank
 from apviz.operators import CountingOperator, make_operator
-from apviz.preconditioners import TwoLevelSchwarz
+from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
@@ -26,11 +26,11 @@ FEW_LEFT = 0.1
 
 @dataclass(frozen=True)
 class Automatic(Solver):
-    """The solver that suits the system: overlapping alternating projection, or CG with two-level Schwarz.
+    """The solver that suits the system: overlapping alternating projection, or CG with a low-rank preconditioner.
 
-    CG where r vectors leave less of k(X, X) than a tenth of the noise, so that few iterations remain; else alternating
-    projection, which took the least work on six of seven data sets (`benchmarks/notes.md`). Both on blocks of
-    neighbours, sized by n and the free memory.
+    CG with randomly pivoted Cholesky where r pivots leave less of k(X, X) than a tenth of the noise, so that two or
+    three iterations remain; else alternating projection on blocks of neighbours sized by n and the free memory, which
+    took the least time on all other sets of `benchmarks/results/solvers`.
 
     Args:
         tol: stop when the mean relative residual, recomputed, is below this.
@@ -60,8 +60,7 @@ class Automatic(Solver):
         left = left_by_low_rank(system, rank, self.seed) / system.noise
         solver: Solver
         if left < FEW_LEFT:
-            preconditioner = TwoLevelSchwarz("auto", "auto", "auto", "principal-axis-tree", seed=self.seed)
-            solver = ConjugateGradient(preconditioner, self.tol, self.max_epochs)
+            solver = ConjugateGradient(RandomlyPivotedCholesky(rank, self.seed), self.tol, self.max_epochs)
             word = "under"
         else:
             solver = AlternatingProjection(
