@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 
@@ -104,6 +105,17 @@ def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tenso
         f"{', '.join(f'{j * scale:.1e}' for j in JITTERS)}); raise the noise, use dtype=torch.float64, or look for "
         "duplicate rows"
     )
+
+
+def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
+    """Before rows are put into blocks, which may take long: whether the factors for the inputs x: (n, d) will fit.
+
+    Raises:
+        MemoryError: they would not fit the free memory.
+    """
+    n = len(x)
+    solved = min(n, int(block_size * (1 + overlap)))
+    _check_memory(math.ceil(n / block_size) * solved**2 * x.element_size(), x.device, solved)
 
 
 def _check_memory(needed: int, device: torch.device, largest: int) -> None:

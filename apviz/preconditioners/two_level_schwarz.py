@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.choices import Auto, chosen, percent, resolve
-from apviz.factors import BlockFactors
+from apviz.factors import BlockFactors, check_fits
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.base import Preconditioner
@@ -75,6 +75,7 @@ class TwoLevelSchwarz(Preconditioner):
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
         rank = int(chosen("coarse_rank", self.coarse_rank))
+        check_fits(operator.operator.x, size, overlap)
         partition = partitioner_named(self.partition)(operator.operator.inputs, size, overlap)
         if rank == 0:
             return OneLevel(operator, partition)

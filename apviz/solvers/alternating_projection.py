@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.choices import Auto, chosen, percent, resolve
-from apviz.factors import BlockFactors
+from apviz.factors import BlockFactors, check_fits
 from apviz.operators.interface import add_rows_
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.low_rank import biorthonormal
@@ -104,6 +104,7 @@ class _Projection:
         system = run.system
         partitioner = partitioner_named(settings.partition)
         size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+        check_fits(system.x, size, overlap)
         partition: Partition = partitioner(system.operator.inputs, size, overlap)
         self.partition = run.partition = partition
         if not partition.is_identity:

@@ -352,7 +352,7 @@ class NotAKernel(apviz.RBF):
 
 @pytest.mark.parametrize(
     ("solver", "what"),
-    [(apviz.AlternatingProjection(8), "block [0-3] of K"), (apviz.Cholesky(), "the matrix of K")],
+    [(apviz.AlternatingProjection(8), "block [0-3] of K"), (apviz.Cholesky(), "the matrix K")],
 )
 def test_a_hopeless_matrix_is_named_with_the_jitter_tried(solver, what):
     rng = np.random.default_rng(0)
@@ -383,9 +383,9 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
     [
         ("block_size", 0, "block_size must be a whole number, at least 1, got 0"),
         ("block_size", 2.5, "block_size must be a whole number.* got 2.5"),
-        ("block_size", "10", "block_size must be a whole number.* got '10'"),
+        ("block_size", "10", "block_size must be a whole number, at least 1, or 'auto', got '10'"),
         ("block_size", True, "block_size must be a whole number.* got True"),
-        ("overlap", -0.1, "overlap must be .* at least 0, got -0.1"),
+        ("overlap", -0.1, "overlap must be .* at least 0, or 'auto', got -0.1"),
         ("overlap", np.inf, "overlap must be a finite fraction .* got inf"),
         ("overlap", np.nan, "overlap must be a finite fraction .* got nan"),
         ("tol", 0, "tol must be a positive relative residual.* got 0"),
@@ -399,7 +399,11 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
         ("check_every", 0, "check_every must be a whole number, at least 1, got 0"),
         ("rule", "greedy", "rule must be one of gauss-southwell, cyclic, random, shuffled, or .* got 'greedy'"),
         ("rule", 3, "rule must be .* got 3"),
-        ("partition", "grid", "partition must be one of sequential, shuffled, kd-tree, or .* got 'grid'"),
+        (
+            "partition",
+            "grid",
+            "partition must be one of sequential, shuffled, kd-tree, .* got 'grid'",
+        ),
         ("partition", 3, "partition must be .* got 3"),
     ],
 )
