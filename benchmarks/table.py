@@ -103,7 +103,7 @@ def chart() -> None:
     figure = go.Figure()
     sets = results()
     names = [f"{one['dataset']}<br>n = {one['n']:,}, {one['right-hand sides']} rhs" for one in sets]
-    colors = ("#1F77D0", "#5A7A00", "#A84400", "#A83600", "#1A1A1F", "#77777F", "#7A45F0")
+    colors = ("#1F77D0", "#5A7A00", "#C98A00", "#A83600", "#1A1A1F", "#77777F", "#7A45F0")
     symbols = ("square", "star", "hexagram", "circle", "triangle-up", "triangle-down", "diamond")
     for (method, label), color, symbol in zip(COLUMNS.items(), colors, symbols, strict=True):
         points = [reached(one["cells"].get(method), "seconds") for one in sets]

@@ -32,12 +32,12 @@ def test_the_repository_speaks_of_apviz_alone():
 
 
 def test_arrows_between_rooms_point_one_way():
-    """kernels → operators → preconditioners and solvers; no solver imports tracing; plots know only traces."""
+    """kernels → operators → preconditioners → solvers; no solver imports tracing; plots know only traces."""
     forbidden = {
         "kernels.py": ("operators", "solvers", "tracing", "plots"),
         "operators": ("solvers", "preconditioners", "tracing", "plots", "datasets", "partitions", "rules"),
-        "solvers": ("tracing", "plots", "report", "datasets", "preconditioners"),
-        "preconditioners": ("tracing", "plots", "report", "datasets"),
+        "solvers": ("tracing", "plots", "report", "datasets", "comparison"),
+        "preconditioners": ("solvers", "tracing", "plots", "report", "datasets"),
         "tracing": ("plots", "report", "datasets", "comparison"),
         "plots": ("solvers", "operators", "kernels", "spectrum", "report", "datasets"),
         "datasets": ("solvers", "operators", "tracing", "plots", "report"),

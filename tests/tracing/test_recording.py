@@ -17,6 +17,7 @@ from rich.console import Console
 
 import apviz
 from apviz.operators import CountingOperator
+from apviz.preconditioners import Preconditioner
 from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.tracing.schema import GROUPS
 
@@ -198,7 +199,7 @@ def test_eigenvalues_are_recorded_only_where_asked():
 
 def test_a_preconditioner_that_is_not_positive_definite_has_eigenvalues_and_no_condition_number(tmp_path):
     @dataclasses.dataclass(frozen=True)
-    class Minus:
+    class Minus(Preconditioner):
         label = "minus"
 
         def build(self, operator):
