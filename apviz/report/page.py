@@ -40,10 +40,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """All runs of one system."""
+    """All runs of one system; `chosen` says what `auto` took for a run, and why."""
 
     title: str
     facts: dict[str, str]
+    chosen: dict[str, str]
     rows: list[Row]
     figures: list[Figure]
     earlier: int
@@ -107,12 +108,10 @@ def _section(traces: Sequence[Trace]) -> Section:
         "operator": a["engine"],
         "machine": f"{a['device_name']}, {a['threads']} threads",
     }
-    for trace in drawn:
-        choices = json.loads(trace.attrs.get("choices", "{}"))
-        if choices:
-            facts[f"chosen for {trace.label}"] = "; ".join(f"{name} {why}" for name, why in choices.items())
+    choices = {trace.label: json.loads(trace.attrs.get("choices", "{}")) for trace in drawn}
+    chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    return Section(title, facts, [row(t) for t in drawn], _figures(drawn), len(traces) - len(drawn))
+    return Section(title, facts, chosen, [row(t) for t in drawn], _figures(drawn), len(traces) - len(drawn))
 
 
 def _estimate(trace: Trace, name: str) -> str:

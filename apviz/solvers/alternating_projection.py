@@ -85,7 +85,7 @@ class AlternatingProjection(Solver):
     def label(self) -> str:
         place = "" if self.partition_name == "sequential" else f" {self.partition_name}".replace("principal-axis", "pa")
         margin = f" +{percent(self.overlap)}" if self.overlap else ""
-        history = f" history={self.history}" if self.history else ""
+        history = f" q={self.history}" if self.history else ""
         coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
         return f"AP {self.rule_name}{place}{margin} b={self.block_size}{history}{coarse}"
 

@@ -51,7 +51,7 @@ class Trace:
         return group in self.tree.children
 
     def __getitem__(self, group: str) -> xr.Dataset:
-        """One of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`.
+        """One of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`, `eigenvalues`.
 
         Raises:
             KeyError: a group this trace does not have; the message lists those it has.

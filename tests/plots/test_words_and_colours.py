@@ -13,7 +13,7 @@ from apviz.plots.style import COLORS, OTHERS, THEMES, method_color, method_symbo
 LABELS = {
     "AP gauss-southwell b=1000": "gauss-southwell",
     "AP gauss-southwell kd-tree +10% b=500": "AP overlapping",
-    "AP cyclic pa-tree +100% b=500 history=9": "AP overlapping",
+    "AP cyclic pa-tree +100% b=500 q=9": "AP overlapping",
     "AP gauss-southwell shuffled b=500": "gauss-southwell",
     "AP cyclic b=1000": "cyclic",
     "AP random b=1000": "random",
