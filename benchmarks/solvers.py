@@ -172,7 +172,7 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str]) 
     kept |= {
         "dataset": dataset, "n": system.n, "d": system.d, "right-hand sides": rhs, "kernel": system.kernel.name,
         "noise": system.noise, "outputscale": system.kernel.outputscale, "lengthscale": system.kernel.lengthscale,
-        "hyperparameters": hyperparameters.provenance, "auto": automatic.name, "machine": describe(),
+        "hyperparameters": hyperparameters.provenance, "auto": automatic.name,
     }  # fmt: skip
     path.write_text(json.dumps(kept, indent=1) + "\n")
     for method in [*methods(system), GPYTORCH]:
@@ -184,7 +184,9 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str]) 
         if done.returncode:
             print(f"{dataset} {method}: failed\n{done.stderr[-2000:]}", flush=True)
             continue
-        kept["cells"][method] = json.loads(done.stdout.strip().splitlines()[-1]) | {"limit": limit}
+        kept["cells"][method] = json.loads(done.stdout.strip().splitlines()[-1]) | {
+            "limit": limit, "machine": describe()
+        }  # fmt: skip
         path.write_text(json.dumps(kept, indent=1) + "\n")
         cell = kept["cells"][method]
         print(dataset, system.n, rhs, method, cell["reached"], cell.get("checked residual"), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -56,20 +57,25 @@ def add_color_bar(
         "cmin": low,
         "cmax": high,
         "colorscale": sequential_colors(16, theme),
-        "colorbar": {
-            "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "xpad": 0,
-            # at exactly 1 plotly would make room by shifting every other title of the figure
-            "y": 0.9999,
-            "yanchor": "bottom",
-            "ypad": PANEL_NAME,
-            "thickness": 14,
-            "len": 1,
-            "tickvals": places,
-            "ticktext": labels,
-        },
+        "colorbar": horizontal_bar(title, places, labels, PANEL_NAME),
     }
     figure.update_layout(coloraxis=axis)
+
+
+def horizontal_bar(title: str, places: Sequence[float], labels: Sequence[str], gap: int) -> dict[str, Any]:
+    """A colour bar as wide as the chart, `gap` pixels above it, with a label at each place."""
+    return {
+        "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        # at exactly 1 plotly would make room by shifting every other title of the figure
+        "y": 0.9999,
+        "yanchor": "bottom",
+        "ypad": gap,
+        "thickness": 14,
+        "len": 1,
+        "tickvals": places,
+        "ticktext": labels,
+    }

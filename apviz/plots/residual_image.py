@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from apviz.plots.captions import outcome, safe
+from apviz.plots.color_scale import horizontal_bar
 from apviz.plots.layout import finish
 from apviz.plots.style import CAPTION_SIZE, Theme, ThemeName, theme_named
 
@@ -307,20 +308,7 @@ def _add_color_bar(figure: go.Figure, limit: float, right_hand_sides: int) -> No
     places = (-1, -0.5, 0, 0.5, 1)
     name = "residual r" if right_hand_sides == 1 else "residual r of the first right-hand side"
     labels = [f"{math.copysign(place * place, place) * limit:.2g}".replace("-", "−") for place in places]
-    bar = {
-        "title": {"text": f"{name}, colours by √|r|", "side": "top", "font": {"size": CAPTION_SIZE}},
-        "orientation": "h",
-        "x": 0,
-        "xanchor": "left",
-        "xpad": 0,
-        "y": 0.9999,
-        "yanchor": "bottom",
-        "ypad": _GAP,
-        "thickness": 14,
-        "len": 1,
-        "tickvals": places,
-        "ticktext": labels,
-    }
+    bar = horizontal_bar(f"{name}, colours by √|r|", places, labels, _GAP)
     figure.update_layout(
         coloraxis={"cmin": -1, "cmax": 1, "colorscale": _colorscale(square_root=True), "colorbar": bar}
     )

@@ -31,7 +31,7 @@ class AlternatingProjection(Solver):
             b ≥ n is a Cholesky solve. `auto` chooses this, the overlap, the history and the coarse rank from n, d,
             the right-hand sides and the free memory (`apviz.choices`); the trace says what and why.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
-        partition: `sequential`, `shuffled`, `kd-tree`, or a partitioner of `apviz.partitions`.
+        partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others; 0 is the paper's.
             With an overlap an epoch costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
         history: how many past updates are stepped along again with every new one, see `History`; 0 is the paper's.

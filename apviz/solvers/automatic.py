@@ -74,7 +74,10 @@ class Automatic(Solver):
 
 
 def left_by_low_rank(system: KernelSystem, rank: int, seed: int) -> float:
-    """Mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, on up to 2,000 random rows; under 4e6 entries."""
+    """Mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, on up to 2,000 random rows.
+
+    Under 4e6 entries, which the work of the solve leaves out; its seconds do not.
+    """
     rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS].to(system.device)
     probe = CountingOperator(make_operator("tiled", system.x[rows], system.kernel, system.noise))
     probe.operator.settle(0.0, 1)

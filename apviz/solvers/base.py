@@ -226,9 +226,10 @@ class Run:
         hooks: Iterable[Hook],
         initial: Tensor | None,
         choices: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.system, self.solver, self.hooks, self.choices = system, solver, list(hooks), dict(choices or {})
-        self.clock = Clock(system.device)
+        self.clock = clock or Clock(system.device)
         self.operator = CountingOperator(system.operator)
         self.initial_weights = initial
         self.partition: Partition | None = None
@@ -439,8 +440,9 @@ def solve(
             raise ValueError("initial_weights has NaN or infinite values; start from None (zeros) instead")
     # ten epochs is what the paper's training solves take at least
     system.operator.settle(10.0 * system.n**2, system.b.shape[1])
+    clock = Clock(system.device)  # choosing is part of the solve's time
     solver, choices = solver.resolve(system)
-    run = Run(system, solver, hooks, initial_weights, choices)
+    run = Run(system, solver, hooks, initial_weights, choices, clock)
     try:
         reason = solver.run(run)
         solution = run.solution(reason)
