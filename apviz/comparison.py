@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from apviz.datasets import Dataset, Hyperparameters
-from apviz.kernels import kernel_named
+from apviz.datasets import Dataset
+from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, solve
 from apviz.system import KernelSystem
@@ -80,9 +80,10 @@ def build_system(
     n = len(data.train_x)
     probes = 2.0 * torch.randint(2, (n, rhs - 1), generator=generator) - 1.0
     b = torch.cat([(data.train_y - hyperparameters.mean)[:, None], probes.to(data.train_y)], dim=1)
-    h = hyperparameters
-    kernel = kernel_named(h.kernel, h.lengthscale, h.outputscale)
-    return KernelSystem(data.train_x, b, kernel, h.noise, operator, dtype, device, dataset=data.card.name, seed=seed)
+    return KernelSystem(
+        data.train_x, b, hyperparameters.build_kernel(), hyperparameters.noise, operator, dtype, device,
+        dataset=data.card.name, seed=seed,
+    )  # fmt: skip
 
 
 def choose_solvers(

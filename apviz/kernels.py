@@ -64,6 +64,11 @@ class Kernel(ABC):
     def correlation_(u: Tensor, spare: Tensor) -> Tensor:
         """k/outputscale from squared scaled distances u, overwriting both `u` and `spare` (same shape)."""
 
+    @staticmethod
+    @abstractmethod
+    def slope(u: Tensor) -> Tensor:
+        """The derivative of the correlation in u, the squared scaled distance; 0 where it has none, at u = 0."""
+
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
         """The kernel matrix k(x, z), x: (n, d), z: (m, d), to (n, m): no noise, direct differences."""
         x = self.scale(x)
@@ -82,6 +87,11 @@ class Matern12(Kernel):
     def correlation_(u: Tensor, spare: Tensor) -> Tensor:
         return u.sqrt_().neg_().exp_()
 
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        r = u.sqrt()
+        return torch.where(r > 0, -0.5 * (-r).exp() / r, 0.0)
+
 
 class Matern32(Kernel):
     """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
@@ -93,6 +103,10 @@ class Matern32(Kernel):
     def correlation_(u: Tensor, spare: Tensor) -> Tensor:
         torch.neg(u.sqrt_(), out=spare).exp_()
         return u.add_(1.0).mul_(spare)
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        return -0.5 * (-u.sqrt()).exp()
 
 
 class Matern52(Kernel):
@@ -108,6 +122,11 @@ class Matern52(Kernel):
         u.mul_(1.0 / 3.0).add_(spare).add_(1.0)
         return u.mul_(spare.neg_().exp_())
 
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        r = u.sqrt()
+        return (1.0 + r) * (-r).exp() / -6.0
+
 
 class RBF(Kernel):
     """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
@@ -118,6 +137,10 @@ class RBF(Kernel):
     @staticmethod
     def correlation_(u: Tensor, spare: Tensor) -> Tensor:
         return u.neg_().exp_()
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        return -(-u).exp()
 
 
 KERNELS: dict[str, type[Kernel]] = {kind.name: kind for kind in (Matern12, Matern32, Matern52, RBF)}

@@ -1,11 +1,12 @@
 """Data sets by name, your own tables, and what the paper's authors published of their runs."""
 
-from apviz.datasets.cards import Card, Hyperparameters
+from apviz.datasets.cards import Card
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry
 from apviz.datasets.preprocessing import Dataset
 from apviz.datasets.published import PublishedRun, published_hyperparameters, published_residuals
 from apviz.datasets.tables import load_table
+from apviz.hyperparameters import Hyperparameters
 
 __all__ = [
     "Card",

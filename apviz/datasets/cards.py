@@ -7,23 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from apviz.hyperparameters import Hyperparameters
+
 UCI = "https://archive.ics.uci.edu"
 CC_BY_4 = "CC BY 4.0"
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """Kernel and noise that suit a data set after the preprocessing of `load`.
-
-    `lengthscale` has d values, in the order of `Dataset.feature_names`; `noise` is σ².
-    """
-
-    kernel: str
-    lengthscale: tuple[float, ...]
-    outputscale: float
-    noise: float
-    mean: float
-    provenance: str
 
 
 @dataclass(frozen=True)

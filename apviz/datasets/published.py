@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from apviz.datasets.cards import Hyperparameters
 from apviz.datasets.fetching import DatasetUnavailable, data_folder
+from apviz.hyperparameters import Hyperparameters
 
 FILE = "paper_runs.jsonl.gz"
 PUBLISHED_NAMES = {"sgemm": "sgemmgpu"}

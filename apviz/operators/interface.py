@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from apviz.kernels import Kernel
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
+#: rows and columns of a tile of derivatives: d + 4 such tiles are held at a time
+DERIVATIVE_TILE = 1024
 
 #: rows of K: a slice, or their indices without repetition
 Rows = slice | Tensor
@@ -35,6 +37,14 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
         a[rows].add_(u, alpha=factor)
     else:
         a.index_add_(0, rows, u, alpha=factor)
+
+
+class KernelDerivatives(NamedTuple):
+    """tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ, in float64; lengthscale: (1,) or (d,), as the kernel has them."""
+
+    lengthscale: Tensor
+    outputscale: Tensor
+    noise: Tensor
 
 
 class Operator(ABC):
@@ -123,6 +133,37 @@ class Operator(ABC):
         self._accumulate(out, self.kernel.scale(z.to(self.x)), self.inputs, v * self.kernel.outputscale)
         return out
 
+    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
+        """tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the lengthscales, the outputscale and σ². Evaluates n² entries.
+
+        With u = Σₖ (x̃ₖ − z̃ₖ)² of scaled inputs x̃ = c x/ℓ, ∂u/∂ℓₖ = −(2/ℓₖ)(x̃ₖ − z̃ₖ)².
+        """
+        self._check(a, self.n, "a")
+        self._check(b, self.n, "b")
+        if a.shape != b.shape:
+            raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+        sums = self._derivative_sums(a, b)
+        lengthscale = torch.as_tensor(self.kernel.lengthscale, dtype=torch.float64, device=sums.device)
+        along = sums[1:] * (-2.0 * self.kernel.outputscale / lengthscale)
+        return KernelDerivatives(
+            along if lengthscale.ndim else along.sum(0, keepdim=True), sums[0], torch.sum(a * b, dtype=torch.float64)
+        )
+
+    def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
+        """(1 + d,) float64: ΣM·correlation, then ΣM·slope·(x̃ₖ − z̃ₖ)² per input, for M = ABᵀ, tile by tile."""
+        x = self.inputs
+        sums = torch.zeros(1 + x.shape[1], dtype=torch.float64, device=x.device)
+        for i in range(0, self.n, DERIVATIVE_TILE):
+            for j in range(0, self.n, DERIVATIVE_TILE):
+                rows, columns = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
+                gaps = [torch.sub(x[rows, k, None], x[None, columns, k]).square_() for k in range(x.shape[1])]
+                u = torch.stack(gaps).sum(0)
+                m = a[rows] @ b[columns].T
+                weighted = self.kernel.slope(u).mul_(m)
+                sums[1:] += torch.stack([torch.sum(gap.mul_(weighted), dtype=torch.float64) for gap in gaps])
+                sums[0] += torch.sum(self.kernel.correlation_(u, torch.empty_like(u)).mul_(m), dtype=torch.float64)
+        return sums
+
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         """‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
 
@@ -172,6 +213,10 @@ class CountingOperator:
     def matmul(self, v: Tensor) -> Tensor:
         self.entries += self.operator.n**2
         return self.operator.matmul(v)
+
+    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
+        self.entries += self.operator.n**2
+        return self.operator.bilinear_derivatives(a, b)
 
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         self.entries += self.operator.n * count(rows)

@@ -90,13 +90,19 @@ template <int wide, typename T> inline void distances(const T* x, int64_t d, con
     for (int w = 0; w < wide; ++w) std::memcpy(out + i * kColumns + w * kLanes<T>, &sum[i][w], sizeof(V));
 }
 
-// Kernel values of kRows rows and `columns` (a multiple of the lanes) columns.
-template <int kind, typename T>
-inline void kernel_tile(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
+// The same for `columns` (a multiple of the lanes) columns.
+template <typename T>
+inline void squared_distances(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
   constexpr int64_t lanes = kLanes<T>;
   int64_t c = 0;
   for (; c + 4 * lanes <= columns; c += 4 * lanes) distances<4, T>(x, d, z + c, ldz, out + c);
   for (; c < columns; c += lanes) distances<1, T>(x, d, z + c, ldz, out + c);
+}
+
+// Kernel values of kRows rows and `columns` (a multiple of the lanes) columns.
+template <int kind, typename T>
+inline void kernel_tile(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
+  squared_distances<T>(x, d, z, ldz, columns, out);
   for (int i = 0; i < kRows; ++i) {
     T* row = out + i * kColumns;
 #pragma omp simd
@@ -167,6 +173,73 @@ void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used,
   }
 }
 
+// du of the correlation; 0 at u = 0 where there is none (Matérn-1/2)
+template <int kind, typename T> inline T slope(T u) {
+  if constexpr (kind == kRbf) return -exponential(-u);
+  const T r = std::sqrt(u);
+  const T e = exponential(-r);
+  if constexpr (kind == kMatern12) return r > T(0) ? e / (T(-2) * r) : T(0);
+  if constexpr (kind == kMatern32) return T(-0.5) * e;
+  return (T(1) + r) * e * T(-1.0 / 6.0);
+}
+
+template <typename T> inline double total(typename Vector<T>::type v) {
+  double sum = 0;
+  for (int64_t l = 0; l < kLanes<T>; ++l) sum += v[l];
+  return sum;
+}
+
+// Per group of rows: Σ m·correlation, then Σ m·slope·(x_k − z_k)² per input k, with m = a[row] · b[column].
+// bt: p × m, zero beyond the true columns, so that the padded ones add nothing. partial: groups × (1 + d).
+template <int kind, typename T>
+void derivative_sums(const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a, const T* bt, int64_t p,
+                     double* partial, int64_t threads) {
+  using V = typename Vector<T>::type;
+  constexpr int64_t lanes = kLanes<T>;
+#pragma omp parallel num_threads(threads)
+  {
+    alignas(64) T values[kRows * kColumns], weights[kRows * kColumns];
+    std::vector<T> padded(kRows * d), padded_a(kRows * p);
+#pragma omp for schedule(dynamic)
+    for (int64_t group = 0; group < n; group += kRowGroup) {
+      double* sums = partial + group / kRowGroup * (1 + d);
+      for (int64_t c = 0; c < m; c += kColumns) {
+        const int64_t columns = std::min(kColumns, m - c);
+        for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
+          const T* rows = rows_of(x, n, d, r, padded.data());
+          const T* left = rows_of(a, n, p, r, padded_a.data());
+          const int64_t used = std::min(kRows, n - r);
+          squared_distances<T>(rows, d, z + c, m, columns, values);
+          for (int64_t i = 0; i < used; ++i) {
+            T *u = values + i * kColumns, *w = weights + i * kColumns;
+            for (int64_t j = 0; j < columns; j += lanes) {
+              V sum = {};
+              for (int64_t k = 0; k < p; ++k) sum += load(bt + k * m + c + j) * left[i * p + k];
+              std::memcpy(w + j, &sum, sizeof sum);
+            }
+            T products = 0;
+#pragma omp simd reduction(+ : products)
+            for (int64_t j = 0; j < columns; ++j) {
+              products += w[j] * correlation<kind, T>(u[j]);
+              w[j] *= slope<kind, T>(u[j]);
+            }
+            sums[0] += products;
+          }
+          for (int64_t k = 0; k < d; ++k) {
+            V sum = {};
+            for (int64_t i = 0; i < used; ++i)
+              for (int64_t j = 0; j < columns; j += lanes) {
+                const V gap = load(z + k * m + c + j) - rows[i * d + k];
+                sum += load(weights + i * kColumns + j) * gap * gap;
+              }
+            sums[1 + k] += total<T>(sum);
+          }
+        }
+      }
+    }
+  }
+}
+
 // out[j] = column sums of squares of rows starts[j] to starts[j + 1] of r, each p wide.
 template <typename T>
 void squared_norms(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out, int64_t threads) {
@@ -220,6 +293,13 @@ void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* 
     if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, threads);                            \
     if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, threads);                            \
     fill<kRbf, T>(x, n, d, z, m, used, out, threads);                                                               \
+  }                                                                                                                 \
+  extern "C" void derivative_sums_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,   \
+                                           const T* a, const T* bt, int64_t p, double* partial, int64_t threads) {  \
+    if (kind == kMatern12) return derivative_sums<kMatern12, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
+    if (kind == kMatern32) return derivative_sums<kMatern32, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
+    if (kind == kMatern52) return derivative_sums<kMatern52, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
+    derivative_sums<kRbf, T>(x, n, d, z, m, a, bt, p, partial, threads);                                            \
   }                                                                                                                 \
   extern "C" void squared_norms_##suffix(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out,           \
                                          int64_t threads) {                                                         \

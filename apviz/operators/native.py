@@ -41,6 +41,8 @@ KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "rbf": 3}
 VECTOR_BYTES = 64
 # below this many kernel entries a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
+# kRowGroup of native.cpp
+ROW_GROUP = 128
 
 
 def compiler() -> list[str]:
@@ -176,6 +178,24 @@ def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
         i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
     )
     return out
+
+
+def derivative_sums(kind: str, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """ΣM·correlation, then ΣM·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled inputs, a, b: (n, p), to (1 + d,).
+
+    Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
+    """
+    function = _function("derivative_sums", x.dtype)
+    (n, d), p = x.shape, a.shape[1]
+    zt, bt = _transposed(x), _transposed(b)
+    m, a = zt.shape[1], a.contiguous()
+    partial = torch.zeros(-(-n // ROW_GROUP), 1 + d, dtype=torch.float64)
+    i64 = ctypes.c_int64
+    function(
+        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a), _pointer(bt), i64(p),
+        _pointer(partial), _threads(n * m),
+    )  # fmt: skip
+    return partial.sum(0)
 
 
 def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:

@@ -75,6 +75,11 @@ class TiledOperator(Operator):
             for r, tile_rows in self._tiles(rows, 0):
                 out[r].addmm_(self._tile(tile_rows, tile_columns), u[c])
 
+    def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
+        if self._compiled:
+            return native.derivative_sums(self.kernel.name, self.inputs, a, b)
+        return super()._derivative_sums(a, b)
+
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         if self._compiled and r.is_contiguous():
             return native.squared_norms(r, starts)
