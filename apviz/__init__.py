@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from apviz import datasets, plots
+from apviz.gp.training import Training, TrainingError, TrainingHook, TrainingSettings
+from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import (
@@ -19,8 +21,34 @@ from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, ProgressHook, Recorder, StopHook, Trace, open_trace
 
 __all__ = [
-    "RBF", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Hook", "Kernel", "KernelSystem",
-    "Matern12", "Matern32", "Matern52", "PivotedCholesky", "PredictionHook", "ProgressHook",
-    "RandomlyPivotedCholesky", "Recorder", "Solution", "StopHook", "StopReason", "Trace", "TwoLevelSchwarz",
-    "datasets", "open_trace", "plots", "solve",
-]  # fmt: skip
+    "RBF",
+    "AlternatingProjection",
+    "Automatic",
+    "Cholesky",
+    "ConjugateGradient",
+    "Hook",
+    "Hyperparameters",
+    "Kernel",
+    "KernelSystem",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "PivotedCholesky",
+    "PredictionHook",
+    "ProgressHook",
+    "RandomlyPivotedCholesky",
+    "Recorder",
+    "Solution",
+    "StopHook",
+    "StopReason",
+    "Trace",
+    "Training",
+    "TrainingError",
+    "TrainingHook",
+    "TrainingSettings",
+    "TwoLevelSchwarz",
+    "datasets",
+    "open_trace",
+    "plots",
+    "solve",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -28,3 +29,21 @@ class Preconditioner(ABC):
 
     @abstractmethod
     def build(self, operator: CountingOperator) -> Apply: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Built(Preconditioner):
+    """One that was built already, for a solver to use as it is."""
+
+    settings: Preconditioner
+    apply: Apply
+
+    @property
+    def label(self) -> str:
+        return self.settings.label
+
+    def build(self, operator: CountingOperator) -> Apply:
+        return self.apply
+
+    def __repr__(self) -> str:
+        return repr(self.settings)

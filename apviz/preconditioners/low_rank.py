@@ -61,3 +61,20 @@ def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[
     v = torch.linalg.qr(factor).Q
     v, t, _ = biorthonormal(v, matmul(v))
     return TwoLevel(fine, v, t, torch.eye(v.shape[1]))
+
+
+class LowRankPlusNoise:
+    """r ↦ (LLᵀ + σ²I)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + σ²I)."""
+
+    def __init__(self, factor: Tensor, noise: float) -> None:
+        self.factor, self.noise = factor, noise
+        self._apply = low_rank(lambda r: r / noise, factor)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        return self._apply(r)
+
+    def sample(self, columns: int, generator: torch.Generator) -> Tensor:
+        """(n, columns) independent draws; the generator is of the CPU, so that any device draws the same."""
+        n, rank = self.factor.shape
+        inside, outside = (torch.randn(rows, columns, generator=generator).to(self.factor) for rows in (rank, n))
+        return (self.factor @ inside).add_(outside, alpha=self.noise**0.5)

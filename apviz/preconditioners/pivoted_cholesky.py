@@ -9,7 +9,7 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator
 from apviz.preconditioners.base import Preconditioner
-from apviz.preconditioners.low_rank import TwoLevel, low_rank
+from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
 
@@ -35,9 +35,8 @@ class PivotedCholesky(Preconditioner):
     def label(self) -> str:
         return f"r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> TwoLevel:
-        noise = operator.operator.noise
-        return low_rank(lambda r: r / noise, pivoted_cholesky(operator, self.rank))
+    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
+        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.operator.noise)
 
 
 def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:

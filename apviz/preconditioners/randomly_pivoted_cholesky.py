@@ -9,7 +9,7 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator
 from apviz.preconditioners.base import Preconditioner
-from apviz.preconditioners.low_rank import TwoLevel, low_rank
+from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
 # proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
@@ -43,9 +43,8 @@ class RandomlyPivotedCholesky(Preconditioner):
     def label(self) -> str:
         return f"randomly pivoted r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> TwoLevel:
-        noise = operator.operator.noise
-        return low_rank(lambda r: r / noise, randomly_pivoted_cholesky(operator, self.rank, self.seed))
+    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
+        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.operator.noise)
 
 
 def randomly_pivoted_cholesky(operator: CountingOperator, rank: int, seed: int) -> Tensor:

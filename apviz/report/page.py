@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 from apviz import plots
 from apviz.plots.style import ThemeName
 from apviz.report.table import HEADINGS, Row, row
-from apviz.tracing import Trace, open_trace
+from apviz.tracing import Trace, TrainingTrace, open_trace
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Section:
 
 
 def find_traces(folder: Path) -> list[Trace]:
-    """The traces in a folder (`*.zarr`), oldest first.
+    """The traces of solves in a folder (`*.zarr`), oldest first.
 
     Raises:
         FileNotFoundError: no such folder, or no trace in it.
@@ -61,7 +61,8 @@ def find_traces(folder: Path) -> list[Trace]:
     paths = sorted(folder.glob("*.zarr"))
     if not paths:
         raise FileNotFoundError(f"there is no trace (*.zarr) in {folder}; `apviz compare --out {folder}` writes some")
-    return sorted(map(open_trace, paths), key=lambda trace: trace.attrs["created"])
+    traces = [trace for trace in map(open_trace, paths) if not isinstance(trace, TrainingTrace)]
+    return sorted(traces, key=lambda trace: trace.attrs["created"])
 
 
 def write_report(traces: Sequence[Trace], path: Path) -> Path:

@@ -12,11 +12,14 @@ from typing import Final
 SCHEMA_VERSION: Final = 1
 
 #: dimensions along which a group grows while a solve runs
-GROWING: Final = ("update", "epoch")
+GROWING: Final = ("update", "epoch", "step")
 
 #: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
 INTERRUPTED: Final = "interrupted"
 FINISHED: Final = "finished"
+
+#: the root attribute `kind` of a training's trace; a solve's has none
+TRAINING: Final = "training"
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,27 @@ SNAPSHOT: Final[dict[str, Variable]] = {
     "residual": Variable(("update", "row"), "float64", "residual of the first right-hand side", "target unit"),
 }
 
+#: of a training, whose trace has this group alone: one row an Adam step, at the hyperparameters its solve was done with
+STEP: Final[dict[str, Variable]] = {
+    "step": Variable(("step",), "int64", "Adam step", "step"),
+    "noise": Variable(("step",), "float64", "noise variance σ² of the step's solve", "target unit²"),
+    "outputscale": Variable(("step",), "float64", "outputscale of the step's solve", "target unit²"),
+    "mean": Variable(("step",), "float64", "prior mean of the step's solve", "target unit"),
+    "lengthscale": Variable(("step", "input"), "float64", "lengthscales of the step's solve", "input unit"),
+    "gradient_norm": Variable(
+        ("step",), "float64", "norm of the gradient of ℓ/n in the unconstrained parameters", "nats a row"
+    ),
+    "epochs": Variable(("step",), "int64", "epochs, or iterations of a Krylov method, of the step's solve", "epoch"),
+    "work": Variable(("step",), "float64", "work of the step: probes, solve and gradient", "n² kernel entries"),
+    "seconds": Variable(("step",), "float64", "time of the step", "s"),
+    "residual": Variable(("step",), "float64", "relative residual at the end of the step's solve, mean", "1"),
+    "converged": Variable(("step",), "int64", "1 where the step's solve converged, else 0", "1"),
+    "kappa": Variable(("step",), "float64", "condition number κ, an estimate for large n (NaN: not asked for)", "1"),
+    "kappa_prime": Variable(
+        ("step",), "float64", "κ′ = λ′max/λmin, an estimate (NaN: no blocks, or not asked for)", "1"
+    ),
+}
+
 GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "update": UPDATE,
     "epoch": EPOCH,
@@ -110,4 +134,5 @@ GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "eigenvalues": EIGENVALUES,
     "rows": ROWS,
     "snapshot": SNAPSHOT,
+    "step": STEP,
 }

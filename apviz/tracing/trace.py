@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
-from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
+from apviz.tracing.schema import FINISHED
 
 
 class Trace:
@@ -130,25 +130,3 @@ class Trace:
         last = self["epoch"].isel(epoch=-1)
         state = f"{self.outcome} after {int(last['epoch'])} epochs, residual {float(last['residual']):.2e}"
         return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"
-
-
-def open_trace(path: str | Path) -> Trace:
-    """Opens a trace written by a `Recorder` or by `Trace.save`; also of a solve that was killed or still runs.
-
-    Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: not a trace, or one of a schema newer than this version of apviz reads.
-    """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"no trace at {path}")
-    try:
-        with xr.open_datatree(path, engine="zarr") as tree:
-            trace = Trace(tree.load())
-    except Exception as error:
-        raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
-    version = trace.attrs.get("schema_version")
-    if not isinstance(version, int):
-        raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
-    if version > SCHEMA_VERSION:
-        raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
-    return trace

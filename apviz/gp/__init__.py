@@ -1,0 +1,1 @@
+"""Gaussian processes on the solvers: gradient, training, prediction, and GPyTorch models in place."""

@@ -1,0 +1,67 @@
+"""The state of a training on disk: one NumPy archive, replaced whole after every step, read without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# the entries that are JSON; all others are arrays
+IDENTITY, ATTRIBUTES = "identity", "attributes"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that keeps arrays and attributes for the training it is of.
+
+    Args:
+        path: of the file.
+        identity: what must be the same for a training to go on: its settings and its data, as JSON knows them.
+    """
+
+    path: Path
+    identity: Mapping[str, Any]
+
+    def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
+        """Writes the file whole or not at all.
+
+        Raises:
+            OSError: the disk is full or gone; what was there stays.
+        """
+        texts = {IDENTITY: np.array(json.dumps(self.identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        written = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            with written.open("wb") as file:
+                np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
+            written.replace(self.path)
+        finally:
+            written.unlink(missing_ok=True)
+
+    def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The arrays and the attributes.
+
+        Raises:
+            ValueError: not such a file, or one of another training; the message names what differs.
+        """
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            identity, attributes = (json.loads(str(arrays.pop(name))) for name in (IDENTITY, ATTRIBUTES))
+        except Exception as error:
+            raise ValueError(
+                f"{self.path} is not a checkpoint of a training ({error}); move it away to begin anew"
+            ) from error
+        now = json.loads(json.dumps(self.identity))
+        changed = [name for name in now if identity.get(name) != now[name]]
+        changes = [f"{name} was {identity.get(name)!r}, is {now[name]!r}" for name in changed]
+        if changes:
+            raise ValueError(
+                f"{self.path} is of another training: {'; '.join(changes)}. Choose another path, or the same settings"
+            )
+        return arrays, attributes

@@ -1,0 +1,396 @@
+"""Training: Adam on the marginal likelihood, one batched solve a step, recorded and resumable (paper, section 5.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apviz.gp.checkpoint import Checkpoint
+from apviz.gp.gradient import marginal_likelihood_gradient
+from apviz.gp.parameters import Parametrisation
+from apviz.gp.probes import draw
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
+from apviz.operators import CountingOperator
+from apviz.settings import require, require_number, require_whole
+from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
+from apviz.solvers.base import Run
+from apviz.spectrum import spectrum
+from apviz.system import KernelSystem
+from apviz.tracing.record import Record
+from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION, STEP, TRAINING
+from apviz.tracing.store import TraceStore
+from apviz.tracing.training_trace import TrainingTrace
+
+log = logging.getLogger("apviz")
+
+#: the paper's solver of a training step (section 5.1), but for the batch size, which follows the memory of its GPU
+PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
+# σ² has settled when its last so many steps changed it by less than this in all
+SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
+# in a checkpoint: "step" is a variable of the trace, and a number of Adam's
+TRACED = "trace_"
+
+
+class TrainingError(RuntimeError):
+    """A step could not be done; what was done before it is kept."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train.
+
+    Args:
+        kernel: `matern12`, `matern32`, `matern52` or `rbf`.
+        solver: any solver of apviz; the default is the paper's, tolerance 1 after at least 11 epochs.
+        steps: Adam steps.
+        step_size: of Adam.
+        probes: l, the probe vectors of the trace estimate.
+        noise_floor: σ² stays above this.
+        ard: one lengthscale per input, else one for all.
+        warm_start: start every solve from the last step's weights, and keep the probes the same for it.
+        spectrum: record κ and κ′ of every step, estimates for large n; under a million kernel entries a step.
+        seed: of the probes.
+
+    Raises:
+        ValueError: a setting out of range, with what would be accepted.
+    """
+
+    kernel: str = "matern52"
+    solver: Solver = PAPER_SOLVER
+    steps: int = 50
+    step_size: float = 0.1
+    probes: int = 15
+    noise_floor: float = 1e-4
+    ard: bool = True
+    warm_start: bool = False
+    spectrum: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.kernel in KERNELS, "kernel", self.kernel, f"one of {', '.join(KERNELS)}")
+        require(isinstance(self.solver, Solver), "solver", self.solver, "a solver, such as apviz.Automatic()")
+        require_whole("steps", self.steps, 1)
+        require_number("step_size", self.step_size, 0.0, "a positive number, such as 0.1", strictly=True)
+        require_whole("probes", self.probes, 1)
+        require_number("noise_floor", self.noise_floor, 0.0, "a number, at least 0")
+        require_whole("seed", self.seed, 0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished Adam step: the hyperparameters its solve was done with, and what the solve took.
+
+    Args:
+        gradient_norm: of ℓ/n in the unconstrained parameters.
+        work: of probes, solve and gradient, in kernel entries ÷ n².
+        hyperparameters_after: what the step led to.
+    """
+
+    number: int
+    hyperparameters: Hyperparameters
+    hyperparameters_after: Hyperparameters
+    gradient_norm: float
+    solution: Solution
+    work: float
+    seconds: float
+
+
+class TrainingHook(Hook):
+    """A hook that is also told about the steps of a training."""
+
+    def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        """After every Adam step, when it is on disk."""
+
+
+class Training:
+    """The training of one Gaussian process: constant mean, scaled kernel, Gaussian noise.
+
+    `run` takes the steps that are left, so a training that was interrupted goes on when it is run again. With a path
+    the trace is there after every step, and beside it a checkpoint (`*.checkpoint.npz`): a process that was killed
+    goes on from its last finished step with the same result when the same `Training` is made again.
+
+    Args:
+        x: (n, d) inputs.
+        y: (n,) targets.
+        settings: how to train; `steps` may be raised to go on with a finished training.
+        path: the trace to write, by convention `*.zarr`.
+        initial: hyperparameters to start from; None starts the raw parameters at zero, as GPyTorch does.
+        operator, dtype, device: as of `KernelSystem`.
+        dataset: the name of the data, for charts and traces.
+
+    Raises:
+        FileExistsError: there is something at `path` without a checkpoint of a training beside it.
+        ValueError: bad data, or a checkpoint of another training; the message names what differs.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        settings: TrainingSettings | None = None,
+        *,
+        path: str | Path | None = None,
+        initial: Hyperparameters | None = None,
+        operator: str = "auto",
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "auto",
+        dataset: str = "",
+    ) -> None:
+        self.settings = s = settings or TrainingSettings()
+        self.path = None if path is None else Path(path)
+        self._operator, self._dataset = operator, dataset
+        y = torch.as_tensor(y)
+        if y.ndim != 1:
+            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        # checks the data before any work; a step's system takes x and the device from here
+        system = KernelSystem(x, y, KERNELS[s.kernel](), 1.0, "tiled", dtype, device, dataset=dataset)
+        self._x, self._y, self._n, self._d = system.x, system.b[:, 0], system.n, system.d
+        self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor)
+        raw = self._parametrisation.zeros() if initial is None else self._parametrisation.raw(initial)
+        self._initial = raw.tolist()
+        self._raw = torch.nn.Parameter(raw)
+        self._adam = torch.optim.Adam([self._raw], lr=s.step_size)
+        self._weights: Tensor | None = None
+        self._record = Record(self._attributes())
+        self._store: TraceStore | None = None
+        self._warned = self._unconverged = False
+        self._checkpoint: Checkpoint | None = None
+        if self.path is not None:
+            self._checkpoint = Checkpoint(self.path.with_suffix(".checkpoint.npz"), self._identity())
+            resumes = self._checkpoint.path.exists()
+            if resumes:
+                self._resume(self.path, self._checkpoint)
+            self._store = TraceStore(self.path, self._record)
+            if resumes:
+                self._store.flush()
+
+    @property
+    def steps_done(self) -> int:
+        return self._record.length(("step", "step"))
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Those after the last finished step."""
+        return self._parametrisation.hyperparameters(
+            self._raw.detach(),
+            f"{self.steps_done} Adam steps with {self.settings.solver.label} on {self._n:,} rows",
+        )
+
+    @property
+    def trace(self) -> TrainingTrace:
+        """Everything recorded so far; also of a training that was interrupted."""
+        return TrainingTrace(self._record.to_trace().tree)
+
+    @property
+    def noise_settled_at(self) -> int | None:
+        """The step from which on σ² changed by less than 1% in five steps, the paper's sign of the end; or None."""
+        values = self._record.values().get(("step", "noise"), np.empty(0))
+        return settled_at(np.append(values, self.hyperparameters.noise))
+
+    def run(self, hooks: Iterable[Hook] = ()) -> Hyperparameters:
+        """Takes the steps that are left; `hooks` are told about every solve, a `TrainingHook` about every step too.
+
+        A solve that ends at its cap is used, as in the paper, warned about and recorded as not converged. A hook that
+        stops a solve ends the training before that step; it can be run again.
+
+        Raises:
+            TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
+        """
+        hooks = list(hooks)
+        self._record.attrs |= {"status": INTERRUPTED}
+        while self.steps_done < self.settings.steps:
+            number = self.steps_done + 1
+            try:
+                step = self._step(number, hooks)
+            except (ValueError, RuntimeError, MemoryError) as error:
+                raise TrainingError(f"training step {number}: {error}. {self._kept()}") from error
+            if step is None:
+                break
+            self._write()
+            for hook in hooks:
+                if isinstance(hook, TrainingHook):
+                    hook.on_step(step, self.settings)
+        else:
+            self._record.attrs |= {"status": FINISHED, "stop_reason": "finished"}
+            self._write()
+        return self.hyperparameters
+
+    # --- one step -------------------------------------------------------------------------------------------------
+
+    def _step(self, number: int, hooks: list[Hook]) -> Step | None:
+        """One step, recorded in memory; None where a hook stopped the solve."""
+        s, started, before = self.settings, time.perf_counter(), self.hyperparameters
+        # a training that starts warm needs the right-hand sides it started from
+        seed = s.seed if s.warm_start else (s.seed << 20) + number
+        targets = KernelSystem(
+            self._x, self._y - before.mean, before.build_kernel(), before.noise, self._operator, self._x.dtype,
+            self._x.device,
+        )  # fmt: skip
+        operator = CountingOperator(targets.operator)
+        probes, solver = draw(s.solver, operator, s.probes, seed)
+        system = KernelSystem(
+            targets.x, torch.cat([targets.b, probes.z], dim=1), targets.kernel, targets.noise, targets.operator,
+            targets.dtype, targets.device, dataset=self._dataset, seed=seed,
+        )  # fmt: skip
+        watch = _Spectrum()
+        solution = solve(system, solver, [*hooks, watch] if s.spectrum else hooks, self._weights)
+        if solution.stop_reason is StopReason.STOPPED:
+            self._record.attrs |= {"stop_message": solution.stop_message}
+            return None
+        if solution.stop_reason is StopReason.DIVERGED:
+            raise RuntimeError(f"the solve {solution.stop_message}")
+        self._warn_unconverged(number, solution)
+        gradient = marginal_likelihood_gradient(operator, solution.weights, probes.dual)
+        direction = self._parametrisation.chain(self._raw.detach(), gradient) / self._n
+        if not torch.isfinite(direction).all():
+            raise RuntimeError("the gradient is not finite; use float64, or a larger noise_floor")
+        self._raw.grad = direction
+        self._adam.step()
+        self._weights = solution.weights if s.warm_start else None
+        step = Step(
+            number, before, self.hyperparameters, float(direction.norm()), solution, solution.work + operator.work,
+            time.perf_counter() - started,
+        )  # fmt: skip
+        self._put(step, watch)
+        return step
+
+    def _put(self, step: Step, watch: _Spectrum) -> None:
+        h, solution = step.hyperparameters, step.solution
+        self._record.put(
+            step={
+                "step": [step.number],
+                "noise": [h.noise],
+                "outputscale": [h.outputscale],
+                "mean": [h.mean],
+                "lengthscale": [h.lengthscale],
+                "gradient_norm": [step.gradient_norm],
+                "epochs": [solution.epochs],
+                "work": [step.work],
+                "seconds": [step.seconds],
+                "residual": [solution.residual],
+                "converged": [solution.converged],
+                "kappa": [watch.kappa],
+                "kappa_prime": [watch.kappa_prime],
+            }
+        )
+        after = step.hyperparameters_after
+        self._record.attrs["hyperparameters"] = json.dumps(dataclasses.asdict(after))
+        settled = self.noise_settled_at
+        if settled is not None and "noise_settled_step" not in self._record.attrs:
+            self._record.attrs["noise_settled_step"] = settled
+            log.info("σ² = %.3g has settled at step %d", after.noise, settled)
+
+    def _warn_unconverged(self, number: int, solution: Solution) -> None:
+        if solution.converged or self._unconverged:
+            return
+        self._unconverged = True
+        warnings.warn(
+            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step is "
+            "taken with the gradient it gives, and the trace marks every step whose solve did not converge",
+            stacklevel=4,
+        )
+
+    # --- what is kept ---------------------------------------------------------------------------------------------
+
+    def _kept(self) -> str:
+        where = self.path or "this Training's trace and hyperparameters"
+        return f"The {self.steps_done} steps before it are kept in {where}"
+
+    def _resume(self, path: Path, checkpoint: Checkpoint) -> None:
+        """The state at the last finished step; the trace is written anew from it."""
+        arrays, attributes = checkpoint.read()
+        steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP}
+        self._raw.data = torch.from_numpy(arrays.pop("raw"))
+        weights = arrays.pop("weights")
+        self._weights = torch.from_numpy(weights).to(self._x) if weights.size else None
+        self._adam.state[self._raw] = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
+        self._record.put(step=steps)
+        if path.exists():
+            shutil.rmtree(path)
+
+    def _write(self) -> None:
+        """The checkpoint first: the trace can be written anew from it, so a kill in between loses nothing."""
+        if self._store is None or self._checkpoint is None:
+            return
+        arrays = {f"{TRACED}{name}": value for (_, name), value in self._record.values().items()}
+        arrays |= {name: value.numpy() for name, value in self._adam.state[self._raw].items()}
+        arrays["raw"] = self._raw.detach().numpy()
+        arrays["weights"] = np.empty(0) if self._weights is None else self._weights.cpu().numpy()
+        try:
+            self._checkpoint.write(arrays, self._record.attrs)
+            self._store.flush()
+        except OSError as error:
+            if not self._warned:
+                warnings.warn(
+                    f"the training could not be written to {self.path} ({error}); it is kept in memory, and every "
+                    "later step tries again: free some space",
+                    stacklevel=3,
+                )
+            self._warned = True
+
+    def _identity(self) -> dict[str, Any]:
+        """All settings but the number of steps, and the data."""
+        settings = {field.name: getattr(self.settings, field.name) for field in dataclasses.fields(self.settings)}
+        del settings["steps"]
+        settings["solver"] = repr(self.settings.solver)
+        data = hashlib.sha256(self._x.cpu().numpy().tobytes() + self._y.cpu().numpy().tobytes()).hexdigest()[:16]
+        return settings | {
+            "data": data, "dtype": str(self._x.dtype), "operator": self._operator, "initial": self._initial
+        }  # fmt: skip
+
+    def _attributes(self) -> dict[str, Any]:
+        s = self.settings
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": TRAINING,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "status": INTERRUPTED,
+            "dataset": self._dataset,
+            "n": self._n,
+            "d": self._d,
+            "kernel": s.kernel,
+            "method": s.solver.label,
+            "solver_settings": repr(s.solver),
+            "training_settings": json.dumps(
+                {name: value for name, value in dataclasses.asdict(s).items() if name != "solver"}
+            ),
+            "device": str(self._x.device),
+            "dtype": str(self._x.dtype).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+        }
+
+
+class _Spectrum(Hook):
+    """κ and κ′ of the solve that starts; its time is not the solve's."""
+
+    def __init__(self) -> None:
+        self.kappa = self.kappa_prime = math.nan
+
+    def on_start(self, run: Run) -> None:
+        with run.clock.pause():
+            found = spectrum(run.system, run.factors or ())
+        self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value
+
+
+def settled_at(noise: np.ndarray) -> int | None:
+    """The first step t such that σ² changed by less than 1% in all over the five steps up to t; noise: (t+1,)."""
+    changes = np.abs(np.log(noise[SETTLED_STEPS:] / noise[:-SETTLED_STEPS]))
+    small = np.flatnonzero(changes < SETTLED_CHANGE)
+    return int(small[0]) + SETTLED_STEPS if small.size else None

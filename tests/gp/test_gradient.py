@@ -1,0 +1,144 @@
+"""The gradient of the marginal likelihood against autograd through a dense Cholesky factor, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import apviz
+from apviz.gp.gradient import marginal_likelihood_gradient
+from apviz.gp.probes import draw, rademacher
+from apviz.operators import CountingOperator, make_operator
+
+N, D, NOISE, SCALE, MEAN = 60, 3, 0.3, 1.7, 0.4
+LENGTHSCALE = [0.5, 0.9, 1.3]
+CORRELATIONS = {
+    apviz.Matern12: lambda r: torch.exp(-r),
+    apviz.Matern32: lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),
+    apviz.Matern52: lambda r: (1 + math.sqrt(5) * r + 5 * r**2 / 3) * torch.exp(-math.sqrt(5) * r),
+    apviz.RBF: lambda r: torch.exp(-(r**2) / 2),
+}
+
+
+def data(n=N):
+    generator = torch.Generator().manual_seed(3)
+    x = torch.rand(n, D, generator=generator, dtype=torch.float64)
+    return x, torch.sin(5 * x).sum(1) + 0.3 * torch.randn(n, generator=generator, dtype=torch.float64)
+
+
+def dense_gradient(kind, lengthscale, x, y):
+    """∂ℓ/∂(mean, noise, outputscale, lengthscales) by autograd."""
+    theta = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (MEAN, NOISE, SCALE, lengthscale)]
+    mean, noise, scale, ell = theta
+    gaps = ((x[:, None] - x[None]) / ell).square().sum(-1)
+    # the diagonal's distance is 0, where the root has no derivative; its correlation is constant
+    eye = torch.eye(len(x), dtype=torch.float64)
+    k = scale * torch.where(eye > 0, 1.0, CORRELATIONS[kind]((gaps + eye).sqrt())) + noise * eye
+    factor = torch.linalg.cholesky(k)
+    white = torch.linalg.solve_triangular(factor, (y - mean)[:, None], upper=False)
+    loss = 0.5 * white.square().sum() + factor.diagonal().log().sum()
+    return [g.reshape(-1) for g in torch.autograd.grad(loss, theta)]
+
+
+def estimated(kind, lengthscale, x, y, z, dual, compiled=False):
+    operator = make_operator("tiled", x, kind(lengthscale, SCALE), NOISE)
+    if compiled:
+        operator.prepare()
+    else:
+        operator.settle(0.0, 1)
+    k = kind(lengthscale, SCALE)(x) + NOISE * torch.eye(len(x), dtype=torch.float64)
+    weights = torch.linalg.solve(k, torch.cat([(y - MEAN)[:, None], z], dim=1))
+    counting = CountingOperator(operator)
+    g = marginal_likelihood_gradient(counting, weights, dual)
+    assert counting.work == 1.0
+    return [torch.tensor([v], dtype=torch.float64) for v in (g.mean, g.noise, g.outputscale)] + [g.lengthscale]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["in-place tiles", "compiled"])
+@pytest.mark.parametrize("lengthscale", [0.7, LENGTHSCALE], ids=["isotropic", "ARD"])
+@pytest.mark.parametrize("kind", CORRELATIONS, ids=lambda k: k.__name__)
+def test_with_the_n_scaled_unit_vectors_as_probes_the_gradient_is_exact(kind, lengthscale, compiled):
+    x, y = data()
+    probes = math.sqrt(N) * torch.eye(N, dtype=torch.float64)
+    for found, exact in zip(
+        estimated(kind, lengthscale, x, y, probes, probes, compiled), dense_gradient(kind, lengthscale, x, y),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-9)
+
+
+def test_the_exact_gradient_holds_over_many_tiles():
+    """More rows than one tile, one group of rows or one vector of columns holds, and not a multiple of any."""
+    x, _ = data(1100)
+    w = torch.randn(1100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    k = apviz.Matern52(LENGTHSCALE, SCALE)
+    results = []
+    for compiled in (True, False):
+        operator = make_operator("tiled", x, k, NOISE)
+        operator.prepare() if compiled else operator.settle(0.0, 1)
+        results.append(operator.bilinear_derivatives(w, w))
+    ell = torch.tensor(LENGTHSCALE, dtype=torch.float64, requires_grad=True)
+    gaps = ((x[:, None] - x[None]) / ell).square().sum(-1)
+    eye = torch.eye(1100, dtype=torch.float64)
+    corr = torch.where(eye > 0, 1.0, CORRELATIONS[apviz.Matern52]((gaps + eye).sqrt()))
+    (exact,) = torch.autograd.grad(((w.T @ (SCALE * corr)) * w.T).sum(), ell)
+    for found in results:
+        torch.testing.assert_close(found.lengthscale, exact)
+        torch.testing.assert_close(found.outputscale, ((w.T @ corr.detach()) * w.T).sum())
+        torch.testing.assert_close(found.noise, w.square().sum())
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        apviz.AlternatingProjection(20),
+        apviz.ConjugateGradient(),
+        apviz.ConjugateGradient(apviz.PivotedCholesky(10)),
+        apviz.ConjugateGradient(apviz.RandomlyPivotedCholesky(10)),
+        apviz.ConjugateGradient(apviz.TwoLevelSchwarz(20, 0.5, 10)),
+    ],
+    ids=lambda s: s.label,
+)
+def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
+    """The mean of 40 estimates of 100 probes each is within four of its standard errors."""
+    x, y = data()
+    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    estimates = []
+    for seed in range(40):
+        probes, _ = draw(solver, operator, 100, seed)
+        estimates.append(torch.cat(estimated(apviz.Matern52, LENGTHSCALE, x, y, probes.z, probes.dual)))
+    found = torch.stack(estimates)
+    exact = torch.cat(dense_gradient(apviz.Matern52, LENGTHSCALE, x, y))
+    error = found.std(0) / math.sqrt(len(found))
+    assert ((found.mean(0) - exact).abs() <= 4 * error + 1e-9).all()
+
+
+def test_probes_of_a_low_rank_preconditioner_have_its_covariance():
+    """E[zzᵀ] = P, dual = P⁻¹z, and the solver gets the P they were drawn with, whose entries are counted once."""
+    x, _ = data()
+    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    asked = apviz.ConjugateGradient(apviz.PivotedCholesky(10))
+    probes, solver = draw(asked, operator, 40_000, seed=0)
+    assert solver.label == asked.label and repr(solver) == repr(asked)
+    built = solver.preconditioner.build(None)
+    p = torch.linalg.inv(built(torch.eye(N, dtype=torch.float64)))
+    covariance = probes.z @ probes.z.T / probes.z.shape[1]
+    assert (covariance - p).norm() < 0.05 * p.norm()
+    torch.testing.assert_close(p @ probes.dual, probes.z)
+    assert operator.work == pytest.approx(10 / N)
+
+
+def test_rademacher_probes_are_plus_and_minus_one_and_the_same_for_the_same_seed():
+    x, _ = data()
+    first, again, other = (rademacher(N, 7, seed, x).z for seed in (1, 1, 2))
+    assert set(first.unique().tolist()) == {-1.0, 1.0}
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_a_gradient_without_probes_is_refused():
+    x, y = data()
+    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(1.0), NOISE))
+    with pytest.raises(ValueError, match=r"dual \(n, l\) with l ≥ 1, got \(60, 1\) and \(60, 0\)"):
+        marginal_likelihood_gradient(operator, y[:, None], y[:, None][:, :0])

@@ -1,0 +1,318 @@
+"""Training: against GPyTorch's own, and what is kept when it is cut."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.gp.training import settled_at
+
+CHOLESKY = apviz.Cholesky(tol=1e-6)
+
+
+def data(n=80, d=2):
+    generator = torch.Generator().manual_seed(5)
+    x = torch.rand(n, d, generator=generator, dtype=torch.float64) * 2 - 1
+    y = torch.sin(4 * x[:, 0]) + 0.5 + 0.2 * torch.randn(n, generator=generator, dtype=torch.float64)
+    return x, y
+
+
+def training(path=None, n=80, dtype=torch.float64, x=None, **settings):
+    inputs, y = data(n)
+    settings = apviz.TrainingSettings(**{"solver": CHOLESKY, "steps": 6, **settings})
+    return apviz.Training(inputs if x is None else x, y, settings, path=path, dtype=dtype, dataset="sine")
+
+
+def values(h):
+    return np.array([h.mean, h.noise, h.outputscale, *h.lengthscale])
+
+
+class ExactGP(gpytorch.models.ExactGP):
+    def __init__(self, x, y, likelihood):
+        super().__init__(x, y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=x.shape[1]))
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
+    x, y = data()
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    model = ExactGP(x, y, likelihood).double().train()
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    for _ in range(20):
+        adam.zero_grad()
+        (-objective(model(x), y)).backward()
+        adam.step()
+    exact = [model.mean_module.constant.item(), likelihood.noise.item(), model.covar_module.outputscale.item()]
+    exact += model.covar_module.base_kernel.lengthscale.flatten().tolist()
+    found = training(steps=20, probes=3000).run()
+    np.testing.assert_allclose(values(found), exact, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        apviz.AlternatingProjection(30, tol=1e-8),
+        apviz.AlternatingProjection(20, partition="kd-tree", overlap=1.0, tol=1e-8),
+        apviz.ConjugateGradient(tol=1e-8),
+    ],
+    ids=lambda s: s.label,
+)
+def test_every_solver_with_rademacher_probes_trains_the_same(solver):
+    np.testing.assert_allclose(values(training(solver=solver).run()), values(training().run()), rtol=1e-5)
+
+
+def test_training_starts_where_gpytorch_starts_and_keeps_the_noise_above_its_floor():
+    start = training(noise_floor=0.3).hyperparameters
+    softplus_of_0 = np.log(2)
+    np.testing.assert_allclose(values(start), [0, softplus_of_0 + 0.3, *[softplus_of_0] * 3])
+    x, _ = data()
+    smooth = apviz.Training(
+        x, torch.sin(x[:, 0]), apviz.TrainingSettings(solver=CHOLESKY, steps=40, noise_floor=0.3), dtype=torch.float64
+    )
+    assert smooth.run().noise > 0.3
+
+
+def test_training_goes_on_from_given_hyperparameters():
+    start = apviz.Hyperparameters("matern52", (0.4, 0.6), 1.5, 0.05, 0.3)
+    x, y = data()
+    settings = apviz.TrainingSettings(solver=CHOLESKY, steps=1)
+    going = apviz.Training(x, y, settings, initial=start, dtype=torch.float64)
+    np.testing.assert_allclose(values(going.hyperparameters), values(start), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"the noise to start from is 0.05, not above noise_floor = 0.1"):
+        apviz.Training(x, y, apviz.TrainingSettings(noise_floor=0.1), initial=start)
+    with pytest.raises(ValueError, match="2 lengthscales were given to start from, 1 are trained"):
+        apviz.Training(x, y, apviz.TrainingSettings(ard=False), initial=start)
+
+
+def test_without_ard_one_lengthscale_is_trained():
+    assert len(training(ard=False).run().lengthscale) == 1
+
+
+def test_the_trace_tells_every_step(tmp_path):
+    trained = training(tmp_path / "t.zarr", solver=apviz.AlternatingProjection(30, tol=0.1), spectrum=True, steps=7)
+    final = trained.run()
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    steps = trace["step"]
+    assert steps["step"].values.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert steps["noise"].values[0] == pytest.approx(np.log(2) + 1e-4)
+    assert (steps["epochs"] >= 1).all() and (steps["residual"] < 0.1).all() and (steps["converged"] == 1).all()
+    # a solve, and one pass over K for the gradient
+    assert (steps["work"] > steps["epochs"] + 1).all()
+    assert (steps["kappa"] > steps["kappa_prime"]).all() and (steps["kappa_prime"] > 1).all()
+    assert all({"long_name", "units"} <= set(v.attrs) for v in steps.data_vars.values())
+    np.testing.assert_array_equal(values(trace.hyperparameters), values(final))
+    assert trace.finished and trace.converged and trace.attrs["kind"] == "training"
+    assert "7 steps" in repr(trace) and trace.to_dataframe("step").index.name == "step"
+
+
+def test_kappa_of_a_step_is_the_condition_number_of_its_matrix():
+    trained = training(spectrum=True, steps=1)
+    trained.run()
+    x, _ = data()
+    noise, scale, ell = np.log(2) + 1e-4, np.log(2), np.log(2)
+    r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]).numpy() / ell, axis=-1)
+    k = scale * (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(len(x))
+    assert float(trained.trace["step"]["kappa"][0]) == pytest.approx(np.linalg.cond(k), rel=1e-6)
+
+
+def test_recorders_get_the_solve_of_every_step():
+    recorder = apviz.Recorder()
+    training(solver=apviz.AlternatingProjection(30, tol=0.1), steps=3).run([recorder])
+    assert [t.attrs["noise"] for t in recorder.traces] == sorted([t.attrs["noise"] for t in recorder.traces])[::-1]
+    assert len(recorder.traces) == 3 and recorder.trace.attrs["right_hand_sides"] == 16
+
+
+KILLED = """
+import os, signal, sys
+import torch
+sys.path.insert(0, {tests!r})
+import apviz
+from test_training import training
+
+class Kill(apviz.TrainingHook):
+    def on_step(self, step, settings):
+        if step.number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+training({path!r}, **{settings!r}).run([Kill()])
+"""
+
+
+@pytest.mark.parametrize("warm_start", [False, True], ids=["cold", "warm"])
+def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_path, warm_start):
+    path, settings = str(tmp_path / "killed.zarr"), {"warm_start": warm_start}
+    script = KILLED.format(tests=os.path.dirname(__file__), path=path, settings=settings)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert apviz.open_trace(path).outcome == "interrupted" and apviz.open_trace(path)["step"].sizes["step"] == 3
+    resumed, whole = training(path, **settings), training(**settings)
+    assert resumed.steps_done == 3
+    np.testing.assert_array_equal(values(resumed.run()), values(whole.run()))
+    names = [name for name in whole.trace["step"] if name != "seconds"]
+    written = apviz.open_trace(path)
+    for name in names:
+        np.testing.assert_array_equal(written["step"][name], whole.trace["step"][name])
+    assert written.finished
+
+
+def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_steps(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=2).run()
+    again = training(path, steps=2)
+    assert apviz.open_trace(path).finished and again.steps_done == 2
+    longer = training(path, steps=4)
+    np.testing.assert_array_equal(values(longer.run()), values(training(steps=4).run()))
+    assert apviz.open_trace(path)["step"].sizes["step"] == 4
+    assert '"steps": 4' in apviz.open_trace(path).attrs["training_settings"]
+
+
+def test_a_checkpoint_of_another_training_is_refused_and_the_message_says_what_differs(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=1).run()
+    with pytest.raises(ValueError, match=r"t.checkpoint.npz is of another training: probes was 15, is 7"):
+        training(path, probes=7)
+    with pytest.raises(ValueError, match=r"data was '\w+', is '\w+'"):
+        training(path, x=data()[0] + 1)
+    (tmp_path / "t.checkpoint.npz").write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match="is not a checkpoint of a training .* move it away to begin anew"):
+        training(path)
+
+
+def test_a_trace_without_a_checkpoint_is_never_overwritten(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=1).run()
+    (tmp_path / "t.checkpoint.npz").unlink()
+    with pytest.raises(FileExistsError, match="a trace is never overwritten"):
+        training(path)
+
+
+class StopAtStep(apviz.Hook):
+    """Stops the k-th solve, or raises in it."""
+
+    def __init__(self, at, error=None):
+        self.at, self.solves, self.error = at, 0, error
+
+    def on_start(self, run):
+        self.solves += 1
+        if self.solves == self.at and self.error:
+            raise self.error
+        if self.solves == self.at:
+            run.request_stop("enough")
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["a stop", "Ctrl-C"])
+def test_what_was_done_before_a_stop_or_ctrl_c_is_kept_and_the_training_can_be_run_again(tmp_path, error):
+    solver = apviz.AlternatingProjection(20, tol=1e-4)
+    cut = training(tmp_path / "t.zarr", solver=solver)
+    if error:
+        with pytest.raises(KeyboardInterrupt):
+            cut.run([StopAtStep(3, error)])
+    else:
+        cut.run([StopAtStep(3)])
+    assert cut.steps_done == 2 and not cut.trace.finished
+    assert apviz.open_trace(tmp_path / "t.zarr")["step"].sizes["step"] == 2
+    np.testing.assert_array_equal(values(cut.run()), values(training(solver=solver).run()))
+
+
+def test_a_solve_that_does_not_converge_is_used_warned_about_once_and_marked():
+    solver = apviz.AlternatingProjection(5, tol=1e-12, max_epochs=1)
+    trained = training(solver=solver, steps=3)
+    with pytest.warns(UserWarning, match=r"training step 1: max_epochs: .* not converged \(residual .*e-"):
+        trained.run()
+    steps = trained.trace["step"]
+    assert (steps["converged"] == 0).all() and (steps["residual"] > 1e-12).all()
+    assert trained.trace.finished and not trained.trace.converged
+
+
+def test_a_step_that_fails_says_which_and_keeps_the_steps_before_it(tmp_path):
+    class Fails(apviz.Hook):
+        solves = 0
+
+        def on_start(self, run):
+            Fails.solves += 1
+            if Fails.solves == 3:
+                raise MemoryError("the factors need 7 GiB, 2 GiB are free")
+
+    cut = training(tmp_path / "t.zarr")
+    with pytest.raises(
+        apviz.TrainingError,
+        match=r"training step 3: the factors need 7 GiB, 2 GiB are free. The 2 steps before it are kept in .*t.zarr",
+    ):
+        cut.run([Fails()])
+    assert apviz.open_trace(tmp_path / "t.zarr")["step"].sizes["step"] == 2
+    assert training(tmp_path / "t.zarr").steps_done == 2
+
+
+def test_a_full_disk_is_warned_about_once_and_nothing_is_lost(tmp_path, monkeypatch):
+    trained = training(tmp_path / "t.zarr", steps=3)
+    monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        trained.run()
+    said = [str(w.message) for w in seen if "could not be written" in str(w.message)]
+    assert len(said) == 1 and "No space left on device" in said[0] and trained.trace["step"].sizes["step"] == 3
+
+
+def test_a_warm_start_keeps_the_probes_and_needs_fewer_epochs():
+    recorder = apviz.Recorder()
+    settings = {"solver": apviz.AlternatingProjection(20, tol=1e-3), "steps": 8, "step_size": 0.01}
+    warm, cold = training(warm_start=True, **settings), training(**settings)
+    warm.run([recorder])
+    cold.run()
+    assert len({t.attrs["seed"] for t in recorder.traces}) == 1
+    assert int(warm.trace["step"]["epochs"][1:].sum()) < int(cold.trace["step"]["epochs"][1:].sum())
+
+
+def test_the_noise_has_settled_once_five_steps_changed_it_by_less_than_a_hundredth():
+    assert settled_at(np.array([1.0, 0.9, 0.8])) is None
+    assert settled_at(np.linspace(1, 0.5, 30)) is None
+    falling = np.concatenate([np.geomspace(1, 0.1, 11), np.full(6, 0.1)])
+    assert settled_at(falling) == 15
+
+
+def test_a_training_that_goes_on_long_enough_says_that_the_noise_has_settled(caplog):
+    caplog.set_level("INFO", "apviz")
+    trained = training(steps=120, probes=200)
+    trained.run()
+    assert trained.noise_settled_at == trained.trace.attrs["noise_settled_step"]
+    assert f"has settled at step {trained.noise_settled_at}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"kernel": "periodic"}, "kernel must be one of matern12, matern32, matern52, rbf, got 'periodic'"),
+        ({"solver": "cg"}, r"solver must be a solver, such as apviz.Automatic\(\), got 'cg'"),
+        ({"steps": 0}, "steps must be a whole number, at least 1, got 0"),
+        ({"step_size": 0.0}, "step_size must be a positive number, such as 0.1, got 0.0"),
+        ({"probes": 0}, "probes must be a whole number, at least 1, got 0"),
+        ({"noise_floor": -1.0}, "noise_floor must be a number, at least 0, got -1.0"),
+        ({"seed": -1}, "seed must be a whole number, at least 0, got -1"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        apviz.TrainingSettings(**setting)
+
+
+def test_bad_data_is_refused_before_any_work():
+    x, y = data()
+    with pytest.raises(ValueError, match=r"y must have shape \(n,\), got \(80, 1\)"):
+        apviz.Training(x, y[:, None])
+    x[3, 1] = float("nan")
+    with pytest.raises(ValueError, match="x has 1 NaN or infinite values in column 1"):
+        apviz.Training(x, y)
