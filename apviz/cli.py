@@ -1,4 +1,4 @@
-"""The command line: `apviz compare`, `apviz datasets`, `apviz report`, `apviz show`."""
+"""The command line: `apviz compare`, `apviz experiment`, `apviz datasets`, `apviz report`, `apviz show`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
+from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
+from apviz.experiments import run as run_experiment
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, open_trace
@@ -186,6 +188,52 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`
         console.print(f"{name} is at {datasets.fetch(name)}")
     except (ValueError, OSError) as error:
         _fail(error)
+
+
+@app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help=f"Among {', '.join(EXPERIMENTS)}.")],
+    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given, as in the paper.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own split and probes.")] = 1,
+    dataset: Annotated[str | None, typer.Option(help="In place of the paper's data set.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder under which the experiment's own is made.")] = Path(
+        "runs/experiments"
+    ),
+) -> None:
+    """Compute a figure or table of the paper: a table beside the paper's numbers, traces, and a report.
+
+    A run that was cut goes on where it was when the same command is given again.
+    """
+    try:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
+        chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset)
+        done = _run_cells(chosen, options)
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        _fail(error)
+    raise typer.Exit(done)
+
+
+def _run_cells(experiment: Experiment, options: Options) -> int:
+    """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
+    rows, interrupted, total = dict[str, Row](), False, len(experiment.cells(options))
+    console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
+    try:
+        for cell, row in run_experiment(experiment, options):
+            rows[cell.key] = row
+            errors.print(f"{len(rows)} of {total}: {cell.key}", highlight=False)
+    except KeyboardInterrupt:
+        interrupted = True
+        errors.print("interrupted: the table so far; the same command goes on")
+    if rows:
+        for table in experiment.tables(rows, options):
+            shown = Table(*table.headings, title=table.title, box=box.SIMPLE, title_justify="left")
+            for cells in table.rows:
+                shown.add_row(*cells)
+            console.print(shown)
+            console.print(table.note, highlight=False)
+    return 130 if interrupted else 0
 
 
 @app.command()

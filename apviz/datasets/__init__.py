@@ -3,7 +3,7 @@
 from apviz.datasets.cards import Card
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry
-from apviz.datasets.preprocessing import Dataset
+from apviz.datasets.preprocessing import Dataset, train_size
 from apviz.datasets.published import PublishedRun, published_hyperparameters, published_residuals
 from apviz.datasets.tables import load_table
 from apviz.hyperparameters import Hyperparameters
@@ -25,4 +25,5 @@ __all__ = [
     "published_hyperparameters",
     "published_residuals",
     "registry",
+    "train_size",
 ]

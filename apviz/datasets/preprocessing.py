@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 import numpy as np
@@ -43,6 +43,10 @@ class Dataset:
     seed: int
     grid_stride: int | None = None
     grid_shape: tuple[int, int] | None = None
+
+    def with_test_rows(self, rows: int) -> Dataset:
+        """The same with at most the first `rows` of the shuffled test rows."""
+        return replace(self, test_x=self.test_x[:rows], test_y=self.test_y[:rows])
 
 
 def train_size(rows: int) -> int:

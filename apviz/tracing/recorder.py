@@ -252,7 +252,7 @@ def _attributes(run: Run) -> dict[str, Any]:
         "operator": system.operator.name,
         "engine": run.operator.operator.engine,
         "device": str(system.device),
-        "device_name": torch.cuda.get_device_name(system.device) if system.device.type == "cuda" else _processor(),
+        "device_name": torch.cuda.get_device_name(system.device) if system.device.type == "cuda" else processor(),
         "dtype": str(system.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
@@ -282,7 +282,8 @@ def _version(library: str) -> str:
         return "not installed"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

@@ -1,0 +1,104 @@
+"""What an experiment is: cells that are computed one after another, a table of them, and figures from their traces."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import plotly.graph_objects as go
+
+from apviz.plots.style import ThemeName
+from apviz.settings import require_whole
+from apviz.solvers import Hook
+
+#: what a cell leaves: numbers and words, as JSON knows them
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an experiment is run.
+
+    Args:
+        n: training rows of each data set; None: all there are, as in the paper.
+        device: `auto`, `cpu` or `cuda`.
+        seeds: repetitions, each with its own split, probes and start.
+        out: the folder under which the experiment's own is made.
+        dataset: takes the place of the paper's data set.
+        hooks: told about every solve, and every step of a training.
+
+    Raises:
+        ValueError: a setting out of range, with what would be accepted.
+    """
+
+    n: int | None = None
+    device: str = "auto"
+    seeds: int = 1
+    out: Path = Path("runs/experiments")
+    dataset: str | None = None
+    hooks: Sequence[Hook] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if self.n is not None:
+            require_whole("n", self.n, 200)
+        require_whole("seeds", self.seeds, 1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of an experiment, kept when it is done: `run` gets the path of a trace, and returns its row."""
+
+    key: str
+    run: Callable[[Path], Row]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results; a `paper` column holds only what the paper measured on the same data set.
+
+    Args:
+        note: what must be known to read it: n, the device, stand-ins.
+    """
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure and the sentences that say what to see in it."""
+
+    heading: str
+    text: str
+    draw: Callable[[ThemeName], go.Figure]
+
+
+class Experiment(ABC):
+    """One figure or table of the paper."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    #: where in the paper
+    source: ClassVar[str]
+
+    @abstractmethod
+    def cells(self, options: Options) -> list[Cell]:
+        """What to compute, in order; every key once.
+
+        Raises:
+            ValueError: options that do not fit.
+            DatasetUnavailable: a data set that is not here, with what to do.
+        """
+
+    @abstractmethod
+    def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
+        """The tables of the cells that are done, some or all."""
+
+    @abstractmethod
+    def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
+        """The figures of the cells that are done; `folder` holds `KEY.zarr` of every cell that wrote a trace."""

@@ -1,0 +1,51 @@
+"""Running an experiment: cell by cell, each kept when it is done, so that a run that was cut goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from apviz.comparison import free_path
+from apviz.experiments.base import Cell, Experiment, Options, Row
+from apviz.tracing.recorder import processor
+
+
+def folder_of(experiment: Experiment, options: Options) -> Path:
+    """The folder of an experiment at its size, data set and device: other options never mix with it."""
+    parts = [experiment.name, f"n{options.n}" if options.n else "full", options.dataset or "", options.device]
+    return options.out / "-".join(part for part in parts if part not in ("", "auto"))
+
+
+def run(experiment: Experiment, options: Options) -> Iterator[tuple[Cell, Row]]:
+    """Computes the cells that are not there yet; yields every cell with its row, also the kept ones.
+
+    A cell that is cut is begun again, but for a training, which goes on from its checkpoint.
+    """
+    folder = folder_of(experiment, options)
+    for cell in experiment.cells(options):
+        kept = folder / f"{cell.key}.json"
+        if not kept.exists():
+            trace = folder / f"{cell.key}.zarr"
+            folder.mkdir(parents=True, exist_ok=True)
+            _set_aside(trace)
+            row = cell.run(trace) | {"machine": machine(options.device)}
+            written = kept.with_suffix(".new")
+            written.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
+            written.replace(kept)
+        yield cell, json.loads(kept.read_text("utf-8"))
+
+
+def _set_aside(trace: Path) -> None:
+    """A solve that was cut leaves a trace, which is kept under another name; a training's is gone on with."""
+    if trace.exists() and not trace.with_suffix(".checkpoint.npz").exists():
+        trace.rename(free_path(trace.parent, f"{trace.stem}-interrupted"))
+
+
+def machine(device: str) -> str:
+    """What the numbers were measured on, in words."""
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(None if device == "auto" else device)
+    return f"{processor()}, {torch.get_num_threads()} threads"
