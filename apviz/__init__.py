@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from apviz import datasets, plots
+from apviz.gp.progress import TrainingProgress
 from apviz.gp.training import Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import RBF, Kernel, Matern12, Matern32, Matern52
@@ -45,6 +46,7 @@ __all__ = [
     "Training",
     "TrainingError",
     "TrainingHook",
+    "TrainingProgress",
     "TrainingSettings",
     "TwoLevelSchwarz",
     "datasets",

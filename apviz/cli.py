@@ -19,6 +19,7 @@ from rich.table import Table
 from apviz import comparison, datasets
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import run as run_experiment
+from apviz.gp.progress import TrainingProgress
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, open_trace
@@ -208,7 +209,8 @@ def experiment(
     try:
         if name not in EXPERIMENTS:
             raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
-        chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset)
+        hooks = (ProgressHook(errors, transient=True), TrainingProgress(errors))
+        chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
         done = _run_cells(chosen, options)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         _fail(error)

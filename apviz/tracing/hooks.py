@@ -22,14 +22,16 @@ class ProgressHook(Hook):
 
     Args:
         console: where to draw in a terminal; None: standard error.
+        transient: the line goes when the solve ends, for solves that are steps of something longer.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+    def __init__(self, console: Console | None = None, *, transient: bool = False) -> None:
+        self.console, self.transient = console or Console(stderr=True), transient
 
     def on_start(self, run: Run) -> None:
         self._tol = float(getattr(run.solver, "tol", 1e-2))
-        self._bar = _NotebookBar(run.solver.label) if _in_notebook() else _TerminalBar(run.solver.label, self.console)
+        label = run.solver.label
+        self._bar = _NotebookBar(label) if _in_notebook() else _TerminalBar(label, self.console, self.transient)
 
     def on_epoch(self, epoch: Epoch) -> None:
         done = 0.0
@@ -46,9 +48,9 @@ class ProgressHook(Hook):
 
 
 class _TerminalBar:
-    def __init__(self, label: str, console: Console) -> None:
+    def __init__(self, label: str, console: Console, transient: bool) -> None:
         columns = (TextColumn("{task.description:<26}"), BarColumn(12), TextColumn("{task.fields[text]}"))
-        self._progress = Progress(*columns, TimeElapsedColumn(), console=console)
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, transient=transient)
         self._task = self._progress.add_task(label, total=1.0, text="set-up done")
         self._progress.start()
 

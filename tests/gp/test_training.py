@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import apviz
 from apviz.gp.training import settled_at
@@ -316,3 +318,14 @@ def test_bad_data_is_refused_before_any_work():
     x[3, 1] = float("nan")
     with pytest.raises(ValueError, match="x has 1 NaN or infinite values in column 1"):
         apviz.Training(x, y)
+
+
+def test_progress_tells_the_noise_the_solve_and_the_time_left_and_what_did_not_converge():
+    text = io.StringIO()
+    progress = apviz.TrainingProgress(Console(file=text, width=200), every=2)
+    solver = apviz.AlternatingProjection(5, tol=1e-12, max_epochs=1)
+    with pytest.warns(UserWarning, match="not converged"):
+        training(solver=solver, steps=3).run([progress])
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 2 and "step 2 of 3, σ² = 0." in lines[0] and "1 epochs to residual" in lines[0]
+    assert "step 3 of 3" in lines[1] and all("not converged" in line and "s left" in line for line in lines)
