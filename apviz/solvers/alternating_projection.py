@@ -136,6 +136,7 @@ class _Projection:
 
     def weights(self) -> Tensor:
         """W in the user's order."""
+        self._settle()
         w = torch.empty_like(self.w)
         w[self.partition.order] = self.w
         return w
@@ -194,8 +195,13 @@ class _Projection:
         limits = Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every)
         return self.run.end_epoch(squared, self.norms, self._recompute, limits)
 
+    def _settle(self) -> None:
+        if self.history is not None:
+            self.history.settle_(self.w)
+
     def _recompute(self, adopt: bool) -> tuple[float, Tensor]:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
+        self._settle()
         fresh = self.b - self.operator.matmul(self.w)
         drift = float(torch.linalg.vector_norm(self.r - fresh))
         self.r.copy_(fresh)

@@ -25,6 +25,8 @@ class History:
         n, columns = like.shape
         self.images = like.new_zeros(length, n, columns)  # K[:, Iᵢ] Uᵢ
         self.updates = like.new_zeros(length, rows, columns)  # Uᵢ, zero beyond |Iᵢ|
+        #: how far W has gone along each since it was made, which is added to W once, when the update is forgotten
+        self.taken = like.new_zeros(length, columns)
         self.rows = torch.zeros(length, rows, dtype=torch.int64, device=like.device)  # Iᵢ, zero beyond |Iᵢ|
         self.gram = torch.eye(length, dtype=torch.float64, device=like.device).expand(columns, -1, -1).clone()
         # rounding of the Gram matrix, below which two updates count as one
@@ -32,8 +34,12 @@ class History:
         self.made = 0
 
     def project_(self, operator: CountingOperator, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        """Adds the update u on `rows` to the history and steps to the minimum; returns the decrease of h."""
+        """Adds the update u on `rows` to the history and steps to the minimum; returns the decrease of h.
+
+        The steps are in `r` at once, and in `w` after `settle_`.
+        """
         slot, size = self.made % len(self.images), len(u)
+        self._add_to_(w, slot)
         self.made += 1
         used = min(self.made, len(self.images))
         indices = torch.arange(rows.start, rows.stop, device=u.device) if isinstance(rows, slice) else rows
@@ -45,14 +51,22 @@ class History:
         held, updates = self.rows[:used], self.updates[:used]
         inner = (updates * image[held]).sum(1, dtype=torch.float64).T  # Uᵢᵀ K U, (l+1, used)
         self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
-        before = r[held]
-        gradient = (updates * before).sum(1, dtype=torch.float64).T
-        steps = self._minimum(used, slot, gradient).T.to(r)  # (used, l+1)
+        gradient = (updates * r[held]).sum(1, dtype=torch.float64).T
+        steps = self._minimum(used, slot, gradient)  # (l+1, used)
+        taken = steps.T.to(r)
+        self.taken[:used] += taken
+        operator.operator.subtract_combination_(r, self.images[:used], taken)
+        curvature = (self.gram[:, :used, :used] @ steps[..., None])[..., 0]
+        return torch.sum(steps * (gradient - 0.5 * curvature))
 
-        for step, block_rows, update in zip(steps, held, updates, strict=True):
-            add_rows_(w, block_rows, update * step)
-        operator.operator.subtract_combination_(r, self.images[:used], steps)
-        return 0.5 * torch.sum(updates * steps[:, None] * (before + r[held]), dtype=torch.float64)
+    def settle_(self, w: Tensor) -> None:
+        """Adds to `w` the steps that are not in it yet."""
+        for slot in range(min(self.made, len(self.images))):
+            self._add_to_(w, slot)
+
+    def _add_to_(self, w: Tensor, slot: int) -> None:
+        add_rows_(w, self.rows[slot], self.updates[slot] * self.taken[slot])
+        self.taken[slot] = 0
 
     def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:
         """Gram⁻¹ gradient per right-hand side, (l+1, used); one step along the new update where that is singular."""
