@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from apviz import datasets, plots
+from apviz.gp.gaussian_process import GaussianProcess
 from apviz.gp.progress import TrainingProgress
 from apviz.gp.training import Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -27,6 +31,7 @@ __all__ = [
     "Automatic",
     "Cholesky",
     "ConjugateGradient",
+    "GaussianProcess",
     "Hook",
     "Hyperparameters",
     "Kernel",
@@ -54,3 +59,11 @@ __all__ = [
     "plots",
     "solve",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """`apviz.gpytorch`, imported when it is asked for: GPyTorch is optional, and takes seconds to import."""
+        if name != "gpytorch":
+            raise AttributeError(f"module 'apviz' has no attribute {name!r}")
+        return importlib.import_module("apviz.gpytorch")

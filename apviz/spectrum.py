@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apviz.lanczos import LanczosBasis
 from apviz.system import KernelSystem
 
 SUBSAMPLE_ROWS = 1_000
@@ -167,23 +168,12 @@ def lanczos(
 
     The largest underestimates λmax, the smallest overestimates λmin (Golub & Van Loan, section 10.1).
     """
-    steps = min(steps, n)
-    basis = torch.zeros(steps + 1, n, dtype=torch.float64, device=device)
     # the Perron vector is positive: ones, with a little noise so that no eigenvector is missed
     start = 1 + 0.1 * torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    basis[0] = (start / start.norm()).to(device)
-    diagonal, off = [], []
-    for k in range(steps):
-        v = matmul(basis[k])
-        diagonal.append(float(v @ basis[k]))
-        for _ in range(2):
-            v -= basis[: k + 1].T @ (basis[: k + 1] @ v)
-        off.append(float(v.norm()))
-        if off[-1] <= 1e-12 * abs(diagonal[0]):
-            break
-        basis[k + 1] = v / off[-1]
-    size = len(diagonal)
-    t = np.diag(diagonal) + np.diag(off[: size - 1], 1) + np.diag(off[: size - 1], -1)
+    basis = LanczosBasis(matmul, start.to(device))
+    basis.extend(steps)
+    off = basis.off_diagonal[:-1]
+    t = np.diag(basis.diagonal) + np.diag(off, 1) + np.diag(off, -1)
     values = np.linalg.eigvalsh(t)
     return float(values[-1]), float(values[0])
 

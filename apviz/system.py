@@ -67,8 +67,8 @@ class KernelSystem:
         #: (n, l+1), always two-dimensional
         self.b = (b if b.ndim == 2 else b[:, None]).to(self.device, dtype)
         # after the conversion: a finite float64 can be infinite in float32
-        _check_finite(self.x, "x")
-        _check_finite(self.b, "b")
+        check_finite(self.x, "x")
+        check_finite(self.b, "b")
         #: whether `b` was given as a vector, so that the weights are returned as one
         self.single_column = b.ndim == 1
         self.kernel, self.noise, self.dtype = kernel, noise, dtype
@@ -124,7 +124,7 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
         raise ValueError(f"b must have shape (n,) or (n, l+1) with n = {len(x)} as x has, got {tuple(b.shape)}")
 
 
-def _check_finite(values: Tensor, name: str) -> None:
+def check_finite(values: Tensor, name: str) -> None:
     """Names the first column with NaN or infinite values, and how many there are."""
     bad = ~torch.isfinite(values)
     if bad.any():

@@ -67,7 +67,7 @@ def test_the_trace_keeps_what_was_chosen_and_why():
 
 
 def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere():
-    smooth, rough = system(lengthscale=20.0), system(lengthscale=0.1)
+    smooth, rough = system(2001, lengthscale=20.0), system(2001, lengthscale=0.1)
     assert isinstance(apviz.Automatic().resolve(smooth)[0], apviz.ConjugateGradient)
     assert isinstance(apviz.Automatic().resolve(rough)[0], apviz.AlternatingProjection)
     for one in (smooth, rough):
@@ -76,6 +76,11 @@ def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere
         r = one.b.double().numpy() - k @ solution.weights.double().numpy()
         assert solution.converged
         assert np.mean(np.linalg.norm(r, axis=0) / np.linalg.norm(one.b.double().numpy(), axis=0)) < 1.1e-3
+
+
+def test_auto_factors_a_small_matrix():
+    solver, why = apviz.Automatic(tol=1e-3).resolve(system(2000))
+    assert solver == apviz.Cholesky(tol=1e-3) and why["method"] == "Cholesky: n = 2,000 is at most 2,000"
 
 
 def test_a_preconditioner_built_by_hand_says_what_to_do_with_auto():

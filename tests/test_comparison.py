@@ -31,12 +31,48 @@ def test_given_hyperparameters_replace_the_cards_and_the_provenance_says_so(data
     assert chosen.provenance.startswith(card.provenance) and "kernel, noise as given" in chosen.provenance
 
 
-def test_a_table_without_known_hyperparameters_gets_a_guess_that_says_it_is_not_fitted(tmp_path):
-    rows = np.random.default_rng(0).normal(size=(60, 3))
-    path = tmp_path / "rows.csv"
-    np.savetxt(path, rows, delimiter=",", header="a,b,y", comments="")
-    chosen = comparison.choose_hyperparameters(apviz.datasets.load_table(path, "y"))
-    assert "not fitted" in chosen.provenance
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A data set without known hyperparameters."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(1500, 2))
+    y = np.sin(9 * x[:, 0]) + 0.1 * rng.normal(size=1500)
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    np.savetxt(path, np.column_stack([x, y]), delimiter=",", header="a,b,y", comments="")
+    return apviz.datasets.load_table(path, "y")
+
+
+def test_a_table_without_known_hyperparameters_gets_fitted_ones(table, monkeypatch):
+    monkeypatch.setattr(comparison, "FIT_ROWS", 150)
+    chosen = comparison.choose_hyperparameters(table)
+    assert chosen.provenance == "fitted here: 40 steps on 150 of 1,200 rows"
+    # the noise had variance 0.01, the target more than 0.4, and the second input says nothing
+    assert chosen.noise < 0.06 and chosen.lengthscale[1] > 2 * chosen.lengthscale[0]
+    wider = comparison.choose_hyperparameters(table, kernel="rbf", noise=0.3)
+    assert wider.provenance == "fitted here: 40 steps on 150 of 1,200 rows; kernel, noise as given"
+    assert (wider.kernel, wider.noise) == ("rbf", 0.3) and wider.lengthscale != chosen.lengthscale
+
+
+def test_nothing_is_fitted_where_all_is_given(table, monkeypatch):
+    monkeypatch.setattr(comparison, "_fit", None)
+    chosen = comparison.choose_hyperparameters(table, None, [0.5], 2.0, 0.1)
+    assert (chosen.kernel, chosen.lengthscale, chosen.outputscale, chosen.noise) == ("matern52", (0.5,), 2.0, 0.1)
+    assert chosen.mean == pytest.approx(float(table.train_y.mean()))
+    assert chosen.provenance == "mean of the training targets; lengthscale, outputscale, noise as given"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kernel": "cosine"}, "kernel must be one of"),
+        ({"lengthscale": [1.0, 2.0, 3.0]}, "3 lengthscales were given for inputs with 2 columns"),
+        ({"noise": 0.0}, "noise is the variance"),
+    ],
+)
+def test_what_no_system_can_have_is_refused_before_anything_is_fitted(table, monkeypatch, given, message):
+    monkeypatch.setattr(comparison, "_fit", None)
+    with pytest.raises(ValueError, match=message):
+        comparison.choose_hyperparameters(table, **given)
 
 
 def test_every_combination_of_rule_partition_and_block_size_is_a_solver():

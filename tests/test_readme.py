@@ -30,18 +30,25 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_the_python_snippet_runs_and_leaves_a_trace(tmp_path):
-    (snippet,) = blocks("python")
+def test_the_snippet_that_solves_converges_and_leaves_a_trace(tmp_path):
+    (snippet,) = [block for block in blocks("python") if "apviz.solve" in block]
     done = run([sys.executable, "-c", snippet], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "converged" in done.stdout
     assert (tmp_path / "runs/ap.zarr/zarr.json").exists()
 
 
-def test_the_python_snippet_is_ten_lines():
-    (snippet,) = blocks("python")
-    lines = [line for line in snippet.splitlines() if line and not line.startswith("import")]
-    assert len(lines) == 10
+def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path):
+    (snippet,) = [block for block in blocks("python") if "apviz.GaussianProcess" in block]
+    done = run([sys.executable, "-c", snippet], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 0.25 < float(done.stdout.split()[0]) < 1 and "Hyperparameters(" in done.stdout
+    assert (tmp_path / "runs/training.zarr/zarr.json").exists() and (tmp_path / "runs/diabetes.npz").exists()
+
+
+@pytest.mark.parametrize("snippet", blocks("python"))
+def test_a_python_snippet_has_at_most_ten_lines(snippet):
+    assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
 
 
 def test_the_apviz_commands_run_in_their_order(tmp_path):

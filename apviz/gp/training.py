@@ -26,7 +26,7 @@ from apviz.gp.parameters import Parametrisation
 from apviz.gp.probes import draw
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
-from apviz.operators import CountingOperator
+from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
 from apviz.solvers.base import Run
@@ -90,6 +90,8 @@ class TrainingSettings:
         require_whole("probes", self.probes, 1)
         require_number("noise_floor", self.noise_floor, 0.0, "a number, at least 0")
         require_whole("seed", self.seed, 0)
+        for name in ("steps", "probes", "seed"):  # JSON does not know NumPy's
+            object.__setattr__(self, name, int(getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ class Training:
         self.settings = s = settings or TrainingSettings()
         self.path = None if path is None else Path(path)
         self._operator, self._dataset = operator, dataset
+        require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
         y = torch.as_tensor(y)
         if y.ndim != 1:
             raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")

@@ -214,6 +214,10 @@ class CountingOperator:
         self.entries += self.operator.n**2
         return self.operator.matmul(v)
 
+    def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        self.entries += len(z) * self.operator.n
+        return self.operator.cross_matmul(z, v)
+
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
         self.entries += self.operator.n**2
         return self.operator.bilinear_derivatives(a, b)

@@ -1,4 +1,4 @@
-"""The solver that chooses: overlapping alternating projection, or CG where a low-rank preconditioner is enough."""
+"""The solver that chooses: overlapping alternating projection, CG where low rank is enough, Cholesky for small n."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cho
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.base import Run, Solver, StopReason
+from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.system import KernelSystem
 
 # rows on which the share of k that r vectors leave is looked at
 PROBE_ROWS = 2_000
+# rows up to which a factorisation takes a tenth of a second
+CHOLESKY_ROWS = 2_000
 # of σ²: then a low-rank preconditioner leaves next to nothing to iterate on
 FEW_LEFT = 0.1
 
 
 @dataclass(frozen=True)
 class Automatic(Solver):
-    """The solver that suits the system: overlapping alternating projection, or CG with a low-rank preconditioner.
+    """The solver that suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    CG with randomly pivoted Cholesky where r pivots leave less of k(X, X) than a tenth of the noise, so that two or
-    three iterations remain; else alternating projection on blocks of neighbours sized by n and the free memory, which
-    took the least time on all other sets of `benchmarks/results/solvers`.
+    Cholesky up to 2,000 rows, which takes less time than any blocks there. CG with randomly pivoted Cholesky where r
+    pivots leave less of k(X, X) than a tenth of the noise, so that two or three iterations remain. Else alternating
+    projection on blocks of neighbours sized by n and the free memory, which took the least time on all other sets of
+    `benchmarks/results/solvers`.
 
     Args:
         tol: stop when the mean relative residual, recomputed, is below this.
@@ -56,6 +60,8 @@ class Automatic(Solver):
         raise TypeError("Automatic is resolved by apviz.solve before it runs")
 
     def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+        if system.n <= CHOLESKY_ROWS:
+            return Cholesky(self.tol), {"method": f"Cholesky: n = {system.n:,} is at most {CHOLESKY_ROWS:,}"}
         rank = coarse_rank(system)
         left = left_by_low_rank(system, rank, self.seed) / system.noise
         solver: Solver

@@ -1,0 +1,86 @@
+"""K⁻¹ ≈ Q T⁻¹ Qᵀ by Lanczos, for variances of low rank (Pleiss et al., ICML 2018; paper, section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from apviz.lanczos import LanczosBasis
+from apviz.memory import free_memory
+from apviz.operators import CountingOperator
+from apviz.settings import require_whole
+
+# the basis, its copy when it grows or is scaled, and the engine's own of it in a product
+BASIS_COPIES = 3
+
+
+class LanczosInverse:
+    """Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
+
+    The start is K·1, the sum of the training covariances (Pleiss et al., section 4), so the basis does not depend on
+    the test points and serves all of them. Q is in the operator's dtype, T and all that follows from it in float64.
+
+    T has no eigenvalue below λmin(K) ≥ σ², so no pivot of its factor LDLᵀ lies below σ². Products in float32 can put
+    one there; such a pivot is raised to σ², which makes the variance larger, never smaller.
+    """
+
+    def __init__(self, operator: CountingOperator) -> None:
+        self.operator = operator
+        self._basis: LanczosBasis | None = None
+
+    @property
+    def rank(self) -> int:
+        """The rank built so far."""
+        return len(self._basis) if self._basis else 0
+
+    def extend(self, rank: int) -> None:
+        """Builds up to `rank`, at most n: one product with K, 1.0 work, for each that is new, and one for the start.
+
+        Raises:
+            ValueError: a rank that is not a whole number from 1.
+            MemoryError: n·rank numbers, held up to three times, would not fit the free memory.
+        """
+        require_whole("rank", rank, 1)
+        x = self.operator.operator.x
+        rank = min(int(rank), len(x))
+        if rank <= self.rank:
+            return
+        needed, free = BASIS_COPIES * rank * len(x) * x.element_size(), free_memory(x.device)
+        if needed > 0.9 * free:
+            raise MemoryError(
+                f"a Lanczos basis of rank {rank:,} for n = {len(x):,} needs {needed / 2**30:.1f} GiB with its copies, "
+                f"{free / 2**30:.1f} GiB are free; use a smaller rank, or method='solves'"
+            )
+        if self._basis is None:
+            self._basis = LanczosBasis(self._matmul, self._matmul(x.new_ones(len(x))), restart_seed=0)
+        self._basis.extend(rank)
+
+    def _matmul(self, v: Tensor) -> Tensor:
+        return self.operator.matmul(v[:, None].contiguous())[:, 0]
+
+    def explained(self, x_star: Tensor, ranks: Sequence[int]) -> Tensor:
+        """cᵀQT⁻¹Qᵀc for c = k(X, x*): x_star (m, d), to (m, len(ranks)) in float64; it never falls with the rank.
+
+        Evaluates mn entries, whatever the ranks. No n × m array is formed; m × rank arrays are.
+        """
+        wanted = torch.tensor([min(int(rank), len(self.operator.operator.x)) for rank in ranks])
+        most = int(wanted.max())
+        self.extend(most)
+        basis = self._basis
+        assert basis is not None  # extend made it
+        a = self.operator.cross_matmul(x_star, basis.vectors[:most].T).double()
+        return self._squares(a.T.contiguous(), basis).cumsum(0)[wanted.to(a.device) - 1].T
+
+    def _squares(self, a: Tensor, basis: LanczosBasis) -> Tensor:
+        """(D^-½ L⁻¹ a)², whose first r rows sum to aᵀT⁻¹a of rank r, for T = LDLᵀ; a: (rank, m), overwritten."""
+        noise = self.operator.operator.noise
+        pivot = max(basis.diagonal[0], noise)
+        pivots = [pivot]
+        for k in range(1, len(a)):
+            below = basis.off_diagonal[k - 1] / pivot  # the one entry of L beside its unit diagonal
+            pivot = max(basis.diagonal[k] - below * basis.off_diagonal[k - 1], noise)
+            pivots.append(pivot)
+            a[k].sub_(a[k - 1], alpha=below)
+        return a.square_().div_(torch.tensor(pivots, dtype=torch.float64, device=a.device)[:, None])

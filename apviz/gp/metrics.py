@@ -1,0 +1,49 @@
+"""How good predictions are: root mean squared error, and negative log likelihood."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def rmse(mean: Any, y: Any) -> float:
+    """√(mean of (y − mean)²), in the units of y; both (m,).
+
+    Raises:
+        ValueError: shapes that differ, or no rows.
+    """
+    mean, y = _vectors(mean=mean, y=y)
+    return float((y - mean).square().mean().sqrt())
+
+
+def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
+    """Mean over test points of −log N(y; mean, variance), in nats; all (m,).
+
+    Args:
+        variance: of the observation y, so with σ²: `Posterior.variance(x_star, noise=True)`.
+
+    Raises:
+        ValueError: shapes that differ, no rows, or a variance that is not positive.
+    """
+    mean, variance, y = _vectors(mean=mean, variance=variance, y=y)
+    bad = ~(variance > 0)
+    if bad.any():
+        first = int(bad.nonzero()[0, 0])
+        raise ValueError(
+            f"{int(bad.sum())} of {len(variance)} variances are not positive, the first in row {first}: "
+            f"{float(variance[first]):g}; the variance of an observation includes σ² (noise=True)"
+        )
+    return float((0.5 * torch.log(2 * math.pi * variance) + (y - mean).square() / (2 * variance)).mean())
+
+
+def _vectors(**given: Any) -> list[Tensor]:
+    """All as (m,) float64 on the CPU."""
+    vectors = [torch.as_tensor(values).detach().to("cpu", torch.float64) for values in given.values()]
+    shapes = {tuple(vector.shape) for vector in vectors}
+    if len(shapes) > 1 or vectors[0].ndim != 1 or len(vectors[0]) == 0:
+        found = ", ".join(f"{name} {tuple(vector.shape)}" for name, vector in zip(given, vectors, strict=True))
+        raise ValueError(f"{' and '.join(given)} must be of one shape (m,) with m ≥ 1, got {found}")
+    return vectors

@@ -1,0 +1,378 @@
+"""Prediction: the posterior's mean by any solver, its variance by solves or by Lanczos, in chunks of test points."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apviz.choices import SOLVED_ROWS
+from apviz.gp.lanczos import LanczosInverse
+from apviz.hyperparameters import Hyperparameters
+from apviz.memory import free_memory
+from apviz.operators import CountingOperator, Operator
+from apviz.operators.interface import MAX_SPAN
+from apviz.settings import require, require_whole
+from apviz.solvers import Automatic, Hook, Solution, Solver, StopReason, solve
+from apviz.system import KernelSystem, check_finite
+
+Method = Literal["solves", "lanczos"]
+METHODS = ("solves", "lanczos")
+#: Lanczos vectors of the paper's variances (section 5.1)
+PAPER_RANK = 1000
+
+# relative residual of the solves for variances
+VARIANCE_TOL = 1e-4
+# test points at a time where nothing is held per training point
+CHUNK = 8192
+# columns of a solve for variances: wider gains little, once the set-up is shared by so many
+MAX_BATCH = 1024
+# n × batch arrays at once: C, W, R, and what the solvers and the preconditioners hold beside them
+BATCH_ARRAYS = 12
+# of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
+BATCH_SHARE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class VarianceSolve:
+    """How the solve of one batch of test points ended.
+
+    Args:
+        rows: of the test inputs.
+        stop_reason, stop_message, residual, epochs, work, seconds: as in `Solution`.
+        excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
+    """
+
+    rows: slice
+    stop_reason: StopReason
+    stop_message: str
+    residual: float
+    epochs: int
+    work: float
+    seconds: float
+    excess: Tensor
+
+    @property
+    def converged(self) -> bool:
+        return self.stop_reason is StopReason.CONVERGED
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A chunk of the posterior.
+
+    Args:
+        rows: of the test inputs.
+        mean, variance: (c,), on the system's device in its dtype.
+        solve: how the solve of this variance ended; None by Lanczos.
+    """
+
+    rows: slice
+    mean: Tensor
+    variance: Tensor
+    solve: VarianceSolve | None
+
+
+class Posterior:
+    """The posterior of f given y at fixed hyperparameters (paper, section 2).
+
+    With K = k(X, X) + σ²I and c = k(X, x*), the mean is μ + cᵀK⁻¹(y − μ), the variance k(x*, x*) − cᵀK⁻¹c. The solve
+    for the mean is done here, once, or not at all where its weights are given.
+
+    **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW computed afresh, the variance is
+    k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw, which is −2h(w): at most cᵀK⁻¹c whatever w is, and
+    below it by rᵀK⁻¹r. So the error is of second order in the residual, and a solve that is stopped early makes the
+    variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
+    batch costs one solve, whose set-up (the factors of the blocks) is made anew, and one product with K.
+
+    A residual of 0.01, enough for the mean, is not enough for variances where K is badly conditioned: with 4,500
+    points of kin40k (λmax/σ² near 10⁶) it left them ten times too large with the noise, 0.001 twice, and 1e-4, at
+    three times the work of 0.001, within a few per cent. ‖r‖²/σ² is a bound, often 10 to 1,000 times the error.
+
+    **Variance by Lanczos** (`LanczosInverse`): the paper's way, cheaper for many test points and an over-estimate
+    whose size is not known; it falls with the rank. rank + 1 products with K once, n·rank numbers held.
+
+    Args:
+        x: (n, d) training inputs.
+        y: (n,) training targets.
+        hyperparameters: kernel, lengthscales, outputscale, noise and mean.
+        solver: of the mean; None: `Automatic(tol=1e-2)`.
+        hooks: told about the solve of the mean.
+        variance_solver: of the variances; None: `solver`, but to a tolerance of 1e-4 if its own is larger.
+        weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
+        initial_weights: (n,) weights to start the solve from.
+        batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
+            fixed number is what a solve for variances takes as right-hand sides: its solver holds a dozen n × batch
+            arrays, and one more for each step of `history`.
+        dtype, device, operator, dataset: as in `KernelSystem`. KeOps compiles anew for every width of a batch, and
+            is slow for many columns: tiled is the better engine for variances.
+
+    Attributes:
+        system: K and y − μ.
+        solution: of the mean's solve; None where the weights were given. A solve that did not converge warns.
+        weights: (n,).
+        variance_solves: of the last call that solved for variances, one for each batch done so far.
+
+    Raises:
+        TypeError, ValueError: as `KernelSystem` and `solve` do; targets or weights of another shape, or not finite.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        hyperparameters: Hyperparameters,
+        solver: Solver | None = None,
+        *,
+        hooks: Iterable[Hook] = (),
+        variance_solver: Solver | None = None,
+        weights: Any = None,
+        initial_weights: Any = None,
+        batch_size: int | Literal["auto"] = "auto",
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "auto",
+        operator: str | Operator = "auto",
+        dataset: str = "",
+    ) -> None:
+        if not isinstance(hyperparameters, Hyperparameters):
+            raise TypeError(f"hyperparameters must be apviz Hyperparameters, got {type(hyperparameters).__name__}")
+        require(
+            weights is None or initial_weights is None,
+            "weights and initial_weights", "both", "one or the other: given weights are not solved for",
+        )  # fmt: skip
+        if batch_size != "auto":
+            require_whole("batch_size", batch_size, 1)
+        y = torch.as_tensor(y).detach()
+        if y.ndim != 1:
+            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        check_finite(y[:, None], "y")
+        self.hyperparameters = hyperparameters
+        self.solver = solver or Automatic()
+        self.variance_solver = variance_solver or _to_tolerance(self.solver, VARIANCE_TOL)
+        self.batch_size = batch_size
+        self.system = KernelSystem(
+            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), hyperparameters.noise, operator,
+            dtype, device, dataset=dataset,
+        )  # fmt: skip
+        self.solution: Solution | None = None
+        self.variance_solves: list[VarianceSolve] = []
+        self._operator = CountingOperator(self.system.operator)
+        self._inverse = LanczosInverse(self._operator)
+        self._solve_work = 0.0
+        self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
+
+    def _given(self, weights: Any) -> Tensor:
+        given: Tensor = torch.as_tensor(weights).detach().to(self.system.x)
+        if given.shape != (self.system.n,):
+            raise ValueError(f"weights must have shape ({self.system.n},), got {tuple(given.shape)}")
+        check_finite(given[:, None], "weights")
+        self.system.operator.settle(10.0 * self.system.n**2, 1)  # as a solve would
+        return given
+
+    def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
+        self.solution = solution = solve(self.system, self.solver, hooks, initial_weights)
+        self._solve_work += solution.work
+        if not solution.converged:
+            warnings.warn(
+                f"the mean's solve is not converged, residual {solution.residual:.2e} after {solution.epochs} epochs; "
+                f"{solution.stop_message}",
+                stacklevel=3,
+            )
+        return solution.weights
+
+    @property
+    def work(self) -> float:
+        """Kernel entries evaluated or read so far ÷ n²: the mean's solve, and all predictions."""
+        return self._solve_work + self._operator.work
+
+    @property
+    def prior_variance(self) -> float:
+        """k(x*, x*), the same everywhere."""
+        return self.system.kernel.outputscale
+
+    def mean(self, x_star: Any) -> Tensor:
+        """μ + k(x*, X) weights: x_star (m, d), to (m,) on the system's device. mn entries; no n × m array."""
+        points = self._points(x_star)
+        out: Tensor = self.system.x.new_empty(len(points))
+        for rows in _chunks(len(points), self._chunk()):
+            out[rows] = self._mean(self._chunk_of(points, rows))
+        return out
+
+    def variance(
+        self,
+        x_star: Any,
+        method: Method = "solves",
+        rank: int = PAPER_RANK,
+        *,
+        noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> Tensor:
+        """The variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,) on the system's device.
+
+        Args:
+            method: `solves` or `lanczos`, as the class describes.
+            rank: of Lanczos; at most n is used.
+            noise: of an observation y(x*), so with σ² added.
+            hooks: told about the solves, one a batch; a hook may stop one, which then counts as not converged.
+
+        Raises:
+            ValueError: test inputs of another width, NaN or infinite values (which column, how many), an unknown
+                method, a rank below 1.
+        """
+        points = self._points(x_star)
+        out: Tensor = self.system.x.new_empty(len(points))
+        for rows, _, variance, _ in self._variances(points, method, rank, list(hooks)):
+            out[rows] = variance
+        return out + self.system.noise if noise else out
+
+    def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, noise: bool = False) -> Tensor:
+        """The variance by Lanczos at several ranks, for the price of the largest: x_star (m, d), to (m, len(ranks))."""
+        require(len(ranks) > 0, "ranks", ranks, "at least one rank")
+        for rank in ranks:
+            require_whole("rank", rank, 1)
+        points = self._points(x_star)
+        out: Tensor = self.system.x.new_empty(len(points), len(ranks))
+        for rows in _chunks(len(points), self._chunk()):
+            out[rows] = self._from_explained(self._inverse.explained(self._chunk_of(points, rows), ranks))
+        return out + self.system.noise if noise else out
+
+    def predict(
+        self,
+        x_star: Any,
+        method: Method = "solves",
+        rank: int = PAPER_RANK,
+        *,
+        noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> Iterator[Prediction]:
+        """Mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
+
+        `x_star` is sliced by rows and may be anything that can be, such as a `numpy.memmap`; all of it is read once
+        before any work, to check it.
+        """
+        points = self._points(x_star)
+        added = self.system.noise if noise else 0.0
+        variances = self._variances(points, method, rank, list(hooks))
+        return (
+            Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _mean(self, chunk: Tensor) -> Tensor:
+        return self._operator.cross_matmul(chunk, self.weights[:, None])[:, 0] + self.hyperparameters.mean
+
+    def _variances(
+        self, points: Any, method: Method, rank: int, hooks: list[Hook]
+    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve | None]]:
+        """Rows, their inputs, their variances and how they were solved; settings are checked at once."""
+        require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}")
+        if method == "lanczos":
+            require_whole("rank", rank, 1)
+            return self._by_lanczos(points, rank)
+        self.variance_solves = []
+        return self._by_solves(points, hooks, self.variance_solves)
+
+    def _by_lanczos(self, points: Any, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
+        for rows in _chunks(len(points), self._chunk()):
+            chunk = self._chunk_of(points, rows)
+            yield rows, chunk, self._from_explained(self._inverse.explained(chunk, [rank]))[:, 0], None
+
+    def _by_solves(
+        self, points: Any, hooks: list[Hook], done: list[VarianceSolve]
+    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
+        for rows in _chunks(len(points), self._batch()):
+            chunk = self._chunk_of(points, rows)
+            explained, solved = self._solve_batch(chunk, rows, hooks)
+            if not solved.converged and all(other.converged for other in done):
+                warnings.warn(
+                    f"the solve for the variances of rows {rows.start} to {rows.stop} is not converged, residual "
+                    f"{solved.residual:.2e} after {solved.epochs} epochs: they are too large, by at most "
+                    f"{float(solved.excess.max()):.2e} (k(x*, x*) = {self.prior_variance:.2e}); {solved.stop_message}. "
+                    "Later batches do not warn again; `variance_solves` lists them all",
+                    stacklevel=3,
+                )
+            done.append(solved)
+            yield rows, chunk, self._from_explained(explained), solved
+
+    def _solve_batch(self, chunk: Tensor, rows: slice, hooks: list[Hook]) -> tuple[Tensor, VarianceSolve]:
+        """2cᵀw − wᵀKw = cᵀw + rᵀw for the batch, (c,) float64, and how its solve ended."""
+        s = self.system
+        c = s.kernel(s.x, chunk)
+        self._operator.entries += c.numel()
+        batch = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
+        solution = solve(batch, self.variance_solver, hooks)
+        self._solve_work += solution.work
+        w, r = solution.weights, c - self._operator.matmul(solution.weights)
+        explained = torch.sum((c + r) * w, 0, dtype=torch.float64)
+        excess = r.square_().sum(0, dtype=torch.float64).cpu() / s.noise
+        return explained, VarianceSolve(
+            rows, solution.stop_reason, solution.stop_message, solution.residual, solution.epochs, solution.work,
+            solution.seconds, excess,
+        )  # fmt: skip
+
+    def _from_explained(self, explained: Tensor) -> Tensor:
+        """The variance from what the data explain, between 0, below which rounding may fall, and the prior's."""
+        return (self.prior_variance - explained).clamp(0.0, self.prior_variance).to(self.system.dtype)
+
+    def _chunk(self) -> int:
+        """Test points at a time in products; a quarter of n, for the dense operator forms k(x*, X) beside its K."""
+        return min(CHUNK, max(1, self.system.n // 4)) if self.batch_size == "auto" else self.batch_size
+
+    def _batch(self) -> int:
+        """Right-hand sides of a solve for variances, from the free memory."""
+        if self.batch_size != "auto":
+            return self.batch_size
+        n, item = self.system.n, self.system.x.element_size()
+        history = getattr(self.variance_solver, "history", 0)
+        arrays = BATCH_ARRAYS + (history if isinstance(history, int) else 0)
+        # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
+        chosen = SOLVED_ROWS / 2 * n * math.sqrt(n)
+        numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
+        return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
+
+    def _points(self, x_star: Any) -> Any:
+        """x_star, checked; something whose rows can be sliced, not moved or copied."""
+        if not hasattr(x_star, "shape"):
+            x_star = np.asarray(x_star)  # in float64, as torch would not
+        d, shape = self.system.d, tuple(x_star.shape)
+        if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:
+            raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {shape}")
+        for rows in _chunks(shape[0], CHUNK):
+            chunk = self._chunk_of(x_star, rows)
+            where = "x_star" if shape[0] <= CHUNK else f"x_star[{rows.start}:{rows.stop}]"
+            check_finite(chunk, where)
+            span = float(self.system.kernel.scale(chunk).abs().max())
+            if not span < MAX_SPAN:
+                raise ValueError(
+                    f"{where} spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
+                    "overflow; there the posterior is the prior"
+                )
+        return x_star
+
+    def _chunk_of(self, points: Any, rows: slice) -> Tensor:
+        """points[rows] as (c, d), on the system's device in its dtype."""
+        chunk = points[rows]
+        chunk = chunk.detach() if isinstance(chunk, Tensor) else torch.tensor(np.asarray(chunk))
+        chunk = chunk.to(self.system.x)
+        return chunk if chunk.ndim == 2 else chunk[:, None]
+
+
+def _to_tolerance(solver: Solver, tol: float) -> Solver:
+    """The solver with a tolerance of at most `tol`, or as it is where it has none."""
+    given = getattr(solver, "tol", 0.0)
+    return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]
+
+
+def _chunks(m: int, size: int) -> Iterator[slice]:
+    """The rows [0, m) in as few chunks of at most `size` as there can be, of nearly one size."""
+    count = -(-m // size)
+    for i in range(count):
+        yield slice(i * m // count, (i + 1) * m // count)

@@ -1,0 +1,245 @@
+"""The file of a fitted Gaussian process: one NumPy archive without pickle, every entry checked when it is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from apviz.gp.scaling import Scaling
+from apviz.gp.solver_settings import from_plain, to_plain
+from apviz.hyperparameters import Hyperparameters
+from apviz.solvers import Solution, StopReason
+
+FORMAT, VERSION = "apviz.GaussianProcess", 1
+# the entry that is JSON; all others are arrays of numbers
+DESCRIPTION = "description"
+ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
+# settings that are solvers, written by `solver_settings`
+SOLVERS = ("solver", "training_solver")
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What the file holds.
+
+    Args:
+        settings: of the estimator, by name: plain values, and solvers.
+        x: (n, d) scaled training inputs, float32 or float64.
+        y: (n,) scaled training targets, float64.
+        hyperparameters: in scaled units.
+        given: whether the user gave them, so that they are a setting too.
+        solution: how the weights were got; its `weights` are (n,), on the CPU in the dtype of x.
+        scaling: from raw to scaled units.
+        feature_names: d names, or None where the training inputs had none.
+    """
+
+    settings: Mapping[str, Any]
+    x: NDArray[Any]
+    y: NDArray[np.float64]
+    hyperparameters: Hyperparameters
+    given: bool
+    solution: Solution
+    scaling: Scaling
+    feature_names: tuple[str, ...] | None
+
+
+def write(path: str | Path, saved: Saved) -> None:
+    """Writes the file whole or not at all.
+
+    Raises:
+        OSError: the disk is full or gone; what was there stays.
+        ValueError: a solver that is not apviz's own.
+    """
+    path, solution = Path(path), saved.solution
+    summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
+    words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "settings": {n: to_plain(v) if n in SOLVERS else v for n, v in saved.settings.items()},
+        "hyperparameters": asdict(saved.hyperparameters),
+        "given": saved.given,
+        "solution": summary | words,
+        "feature_names": saved.feature_names,
+    }
+    # a setting from a search over a grid may be one of NumPy's numbers
+    text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
+    arrays = {
+        "x": saved.x,
+        "y": saved.y,
+        "weights": solution.weights.numpy(),
+        "centre": saved.scaling.centre,
+        "half_width": saved.scaling.half_width,
+        "target": np.array([saved.scaling.mean, saved.scaling.std]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with written.open("wb") as file:
+            np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def read(path: str | Path) -> Saved:
+    """What a file holds. Nothing in it is executed, and no more is read than the file is long.
+
+    Raises:
+        OSError: no such file.
+        ValueError: not such a file, one that is damaged, or one whose entries do not fit each other; which and how.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        try:
+            entries = _entries(file)
+            return _checked(_description(entries.pop(DESCRIPTION)), entries)
+        # whatever a made-up file can provoke
+        except Exception as error:
+            raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+
+
+# --- from bytes to arrays and JSON --------------------------------------------------------------------------------
+
+
+def _entries(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is not a NumPy archive (*.npz), or was cut off")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        names, wanted = sorted(archive.files), sorted((DESCRIPTION, *ARRAYS))
+        if names != wanted:
+            raise ValueError(f"it must hold the entries {', '.join(wanted)}, it holds {', '.join(names)!s:.200}")
+        for info in archive.zip.infolist():
+            # what is stored as it is takes no more memory than the file is long
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                raise ValueError(f"{info.filename} is compressed; apviz writes no such entries")
+        return {name: archive[name] for name in names}
+
+
+def _description(entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, np.ndarray) or entry.dtype.kind != "U" or entry.ndim:
+        raise ValueError(f"{DESCRIPTION} must be one text")
+    found = json.loads(str(entry), parse_constant=_refuse_constant)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(f"{DESCRIPTION} does not say that the format is {FORMAT}")
+    if found.get("version") != VERSION:
+        raise ValueError(f"it is of version {found.get('version')!r:.20} of the format, this apviz reads {VERSION}")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{DESCRIPTION} has {name} where a finite number must be")
+
+
+# --- checks -------------------------------------------------------------------------------------------------------
+
+_NUMBERS = ("residual", "work", "seconds", "setup_work", "setup_seconds", "energy")
+
+
+def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
+    x = entries["x"]
+    if not isinstance(x, np.ndarray) or x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
+        raise ValueError(f"x must have shape (n, d) with n ≥ 2 and d ≥ 1, it has {getattr(x, 'shape', 'none')}")
+    n, d = x.shape
+    shapes = {"x": (n, d), "y": (n,), "weights": (n,), "centre": (d,), "half_width": (d,), "target": (2,)}
+    for name, shape in shapes.items():
+        _check_array(name, entries[name], shape, (x.dtype,) if name == "weights" else FLOATS)
+    mean, std = entries["target"].tolist()
+    if (entries["half_width"] < 0).any() or std <= 0:
+        raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
+    return Saved(
+        _settings(_get(found, "settings", dict)),
+        x,
+        entries["y"].astype(np.float64),
+        _hyperparameters(_get(found, "hyperparameters", dict), d),
+        _get(found, "given", bool),
+        _solution(_get(found, "solution", dict), entries["weights"]),
+        Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
+        _feature_names(found.get("feature_names"), d),
+    )
+
+
+def _check_array(name: str, array: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype not in dtypes or array.dtype not in FLOATS:
+        kind = getattr(array, "dtype", "not an array")
+        raise ValueError(f"{name} must be of {' or '.join(map(str, dtypes))}, it is {kind!s:.80}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, it has {array.shape}")
+    bad = int(array.size - np.isfinite(array).sum())
+    if bad:
+        raise ValueError(f"{name} has {bad} NaN or infinite values")
+
+
+def _get(found: dict[str, Any], name: str, *kinds: type) -> Any:
+    """found[name], of exactly one of these types."""
+    if type(found.get(name)) not in kinds:
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{name} must be a {wanted}, it is {found.get(name)!r:.80}")
+    return found[name]
+
+
+def _number(found: dict[str, Any], name: str) -> float:
+    number = float(_get(found, name, float, int))
+    if not math.isfinite(number):  # 1e999 is infinite, and still JSON
+        raise ValueError(f"{name} must be finite, it is {number}")
+    return number
+
+
+def _settings(found: dict[str, Any]) -> dict[str, Any]:
+    for name, value in found.items():
+        if name not in SOLVERS and not (value is None or isinstance(value, str | int | float)):
+            raise ValueError(f"the setting {name!r:.80} must be a plain value, it is {value!r:.80}")
+    return {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
+
+
+def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
+    lengthscale = tuple(_get(found, "lengthscale", list))
+    if len(lengthscale) not in (1, d):
+        raise ValueError(f"{len(lengthscale)} lengthscales do not fit {d} inputs")
+    h = Hyperparameters(
+        kernel=_get(found, "kernel", str),
+        lengthscale=tuple(_number({"lengthscale": value}, "lengthscale") for value in lengthscale),
+        outputscale=_number(found, "outputscale"),
+        noise=_number(found, "noise"),
+        mean=_number(found, "mean"),
+        provenance=_get(found, "provenance", str),
+    )
+    h.build_kernel()  # refuses what is not positive, and an unknown kernel
+    if h.noise <= 0:
+        raise ValueError(f"noise must be positive, it is {h.noise}")
+    return h
+
+
+def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
+    reason = _get(found, "stop_reason", str)
+    if reason not in StopReason.__members__:
+        raise ValueError(f"stop_reason must be one of {', '.join(StopReason.__members__)}, it is {reason!r:.80}")
+    numbers = {name: _number(found, name) for name in _NUMBERS}
+    return Solution(
+        weights=torch.from_numpy(weights),
+        stop_reason=StopReason[reason],
+        stop_message=_get(found, "stop_message", str),
+        residual_per_rhs=torch.tensor([numbers["residual"]], dtype=torch.float64),
+        epochs=_get(found, "epochs", int),
+        **numbers,
+    )
+
+
+def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) != d or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"feature_names must be {d} names, or null")
+    return tuple(found)

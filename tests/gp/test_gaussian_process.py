@@ -1,0 +1,327 @@
+"""The regressor: against scikit-learn's own Gaussian process, by scikit-learn's checks, and how it fails."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+import torch
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import apviz
+from apviz.solvers.base import Solver, StopReason
+
+EXACT = {"solver": apviz.Cholesky(1e-6), "dtype": "float64", "device": "cpu"}
+GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
+
+
+def data(n=90):
+    """Raw units far from 1: degrees Celsius and metres to euros."""
+    rng = np.random.default_rng(2)
+    x = np.column_stack([rng.uniform(-10, 30, n), rng.uniform(0, 4000, n)])
+    y = 250_000 + 40_000 * np.sin(x[:, 0] / 8) + 10 * x[:, 1] + 4_000 * rng.standard_normal(n)
+    return x, y
+
+
+def held_out():
+    return data(140)[0][90:] * 0.98
+
+
+def fitted(n=90, **settings):
+    return apviz.GaussianProcess(**{**EXACT, "hyperparameters": GIVEN, **settings}).fit(*data(n))
+
+
+def oracle(x, y, x_star, h=GIVEN):
+    """Mean, deviation of y and of f by scikit-learn, scaled by hand as the paper does."""
+    low, high = x.min(0), x.max(0)
+    mean, std = y.mean(), y.std(ddof=1)
+    signal = ConstantKernel(h.outputscale) * Matern(h.lengthscale, nu=2.5)
+    model = GaussianProcessRegressor(signal + WhiteKernel(h.noise), alpha=0, optimizer=None)
+    model.fit(2 * (x - low) / (high - low) - 1, (y - mean) / std - h.mean)
+    found, deviation = model.predict(2 * (x_star - low) / (high - low) - 1, return_std=True)
+    return mean + std * (found + h.mean), std * deviation, std * np.sqrt(deviation**2 - h.noise)
+
+
+def test_predictions_at_given_hyperparameters_are_scikit_learns_in_the_targets_own_units():
+    gp = fitted()
+    mean, std, std_f = oracle(*data(), held_out())
+    np.testing.assert_allclose(gp.predict(held_out()), mean, rtol=1e-9)
+    for noise, expected in ((True, std), (False, std_f)):
+        found_mean, found_std = gp.predict(held_out(), return_std=True, noise=noise)
+        np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
+        np.testing.assert_allclose(found_std, expected, rtol=1e-7)
+    assert gp.trace_ is None and gp.hyperparameters_ == GIVEN and gp.solution_.converged
+
+
+def test_predictions_after_training_are_scikit_learns_at_the_hyperparameters_found():
+    gp = fitted(hyperparameters=None, steps=10)
+    assert gp.trace_.finished and len(gp.hyperparameters_.lengthscale) == 2
+    mean, std, _ = oracle(*data(), held_out(), gp.hyperparameters_)
+    found_mean, found_std = gp.predict(held_out(), return_std=True)
+    np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found_std, std, rtol=1e-7)
+
+
+def test_the_default_solver_in_float32_predicts_as_well_as_an_exact_solve():
+    gp, x, y = apviz.GaussianProcess(hyperparameters=GIVEN), *data()
+    mean, std, _ = oracle(x, y, held_out())
+    found_mean, found_std = gp.fit(x, y).predict(held_out(), return_std=True)
+    assert np.abs(found_mean - mean).max() < 0.02 * y.std()
+    np.testing.assert_allclose(found_std, std, rtol=1e-2)
+
+
+def test_lanczos_of_full_rank_gives_the_deviations_of_solves_and_a_small_rank_larger_ones():
+    _, exact = fitted().predict(held_out(), return_std=True)
+    _, full = fitted(variance="lanczos").predict(held_out(), return_std=True)
+    _, small = fitted(variance="lanczos", rank=5).predict(held_out(), return_std=True)
+    np.testing.assert_allclose(full, exact, rtol=1e-6)
+    assert (small >= exact * (1 - 1e-9)).all() and small.max() > 1.1 * exact.max()
+
+
+def test_other_units_of_inputs_and_targets_change_nothing_but_the_units_of_predictions():
+    x, y = data()
+    settings = {**EXACT, "steps": 5}
+    mean, std = apviz.GaussianProcess(**settings).fit(x, y).predict(held_out(), return_std=True)
+    other = apviz.GaussianProcess(**settings).fit(x * 1.8 + 32, -y / 1000 + 7)
+    other_mean, other_std = other.predict(held_out() * 1.8 + 32, return_std=True)
+    np.testing.assert_allclose(other_mean, -mean / 1000 + 7, rtol=1e-6)
+    np.testing.assert_allclose(other_std, std / 1000, rtol=1e-6)
+
+
+def test_without_scaling_everything_is_in_its_own_units():
+    x, y = data()
+    x, y = x / 1000, y / 1e5
+    h = apviz.Hyperparameters("matern52", (0.01, 2.0), 0.5, 0.01, 2.5)
+    gp = apviz.GaussianProcess(hyperparameters=h, scale=False, **EXACT).fit(x, y)
+    k = apviz.Matern52(h.lengthscale, h.outputscale)(torch.tensor(x)).numpy()
+    weights = np.linalg.solve(k + h.noise * np.eye(len(x)), y - h.mean)
+    np.testing.assert_allclose(gp.predict(x), k @ weights + h.mean, rtol=1e-8)
+
+
+def test_an_input_that_does_not_vary_in_training_is_ignored():
+    x, y = data()
+    h = apviz.Hyperparameters("matern52", (0.4, 0.7, 0.9), 1.3, 0.05, 0.2)
+    gp = apviz.GaussianProcess(hyperparameters=h, **EXACT).fit(np.insert(x, 1, 5.0, axis=1), y)
+    points = np.insert(held_out(), 1, np.linspace(-1e6, 1e6, 50), axis=1)
+    np.testing.assert_allclose(gp.predict(points), fitted().predict(held_out()), rtol=1e-9)
+
+
+def test_a_constant_target_is_predicted():
+    gp = apviz.GaussianProcess(steps=2, **EXACT).fit(data()[0], np.full(90, 0.1))
+    np.testing.assert_allclose(gp.predict(held_out()), 0.1, rtol=1e-4)
+
+
+def test_score_is_r_squared_and_the_negative_log_likelihood_that_of_the_predicted_normal():
+    x, y = data(140)
+    gp = fitted()
+    mean, std = gp.predict(x[90:], return_std=True)
+    assert gp.score(x[90:], y[90:]) == pytest.approx(1 - ((y[90:] - mean) ** 2).sum() / y[90:].var() / 50)
+    expected = -scipy.stats.norm.logpdf(y[90:], mean, std).mean()
+    assert gp.negative_log_likelihood(x[90:], y[90:]) == pytest.approx(expected)
+
+
+def test_frames_tensors_and_lists_give_the_same_and_names_are_kept():
+    x, y = data()
+    frame = pd.DataFrame(x, columns=["celsius", "metres"])
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT)
+    expected = gp.fit(x, y).predict(held_out())
+    assert not hasattr(gp, "feature_names_in_") and isinstance(expected, np.ndarray)
+    for inputs, targets in ((torch.tensor(x, requires_grad=True), torch.tensor(y)), (x.tolist(), y.tolist())):
+        np.testing.assert_array_equal(clone(gp).fit(inputs, targets).predict(held_out()), expected)
+    gp.fit(frame, pd.Series(y))
+    assert gp.feature_names_in_.tolist() == ["celsius", "metres"]
+    points = pd.DataFrame(held_out(), columns=["celsius", "metres"])
+    np.testing.assert_array_equal(gp.predict(points), expected)
+    assert np.isfinite(gp.negative_log_likelihood(points, pd.Series(y[:50])))
+    with pytest.raises(ValueError, match="feature names should match"):
+        gp.predict(points.rename(columns={"metres": "feet"}))
+
+
+def test_it_works_in_a_pipeline_and_in_a_search_over_a_grid():
+    x, y = data()
+    gp = apviz.GaussianProcess(steps=4, **EXACT)
+    search = GridSearchCV(gp, {"kernel": ["matern12", "rbf"], "steps": np.array([2, 4])}, cv=2).fit(x, y)
+    assert search.best_score_ > 0.5 and search.best_params_["kernel"] == "rbf"
+    assert make_pipeline(PolynomialFeatures(2), gp).fit(x, y).score(x, y) > 0.9
+
+
+@parametrize_with_checks([apviz.GaussianProcess(steps=15, **EXACT)])
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
+
+
+# wants predictions equal to 1e-7, less than float32 resolves
+ONLY_IN_FLOAT64 = "check_methods_sample_order_invariance"
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(estimator, check, id=check.func.__name__)
+        for estimator, check in estimator_checks_generator(apviz.GaussianProcess(steps=3))
+        if check.func.__name__ != ONLY_IN_FLOAT64
+    ],
+)
+def test_scikit_learns_checks_pass_with_the_default_solver_in_float32(estimator, check):
+    check(estimator)
+
+
+class Watch(apviz.Hook):
+    """How many right-hand sides each solve had."""
+
+    def __init__(self):
+        self.columns = []
+
+    def on_start(self, run):
+        self.columns.append(run.system.b.shape[1])
+
+
+class StopAt(Watch):
+    """Stops the k-th solve, or raises in it."""
+
+    def __init__(self, at, error=None):
+        super().__init__()
+        self.at, self.error = at, error
+
+    def on_start(self, run):
+        super().on_start(run)
+        if len(self.columns) == self.at and self.error:
+            raise self.error
+        if len(self.columns) == self.at:
+            run.request_stop("enough")
+
+
+def test_hooks_are_told_about_every_solve_of_fit_and_of_the_deviations():
+    watch, x, y = Watch(), *data()
+    gp = apviz.GaussianProcess(steps=3, probes=7, **EXACT).fit(x, y, hooks=(hook for hook in [watch]))
+    assert watch.columns == [8, 8, 8, 1]
+    gp.predict(x[:5], hooks=[watch])
+    gp.predict(x[:5], return_std=True, hooks=[watch])
+    gp.negative_log_likelihood(x[:6], y[:6], hooks=[watch])
+    assert watch.columns == [8, 8, 8, 1, 5, 6]
+
+
+def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(tmp_path):
+    x, y = data()
+    settings = {**EXACT, "steps": 5}
+    gp = apviz.GaussianProcess(path=tmp_path / "t.zarr", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        gp.fit(x, y, hooks=[StopAt(4, KeyboardInterrupt())])
+    watch = Watch()
+    gp = apviz.GaussianProcess(path=tmp_path / "t.zarr", **settings).fit(x, y, hooks=[watch])
+    assert watch.columns == [16, 16, 1]
+    whole = apviz.GaussianProcess(**settings).fit(x, y)
+    assert gp.hyperparameters_ == whole.hyperparameters_
+    assert apviz.open_trace(tmp_path / "t.zarr").finished
+    with pytest.raises(ValueError, match="of another training: data was"):
+        gp.fit(x + 1e3 * np.eye(90, 2), y)
+
+
+def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about():
+    x, y = data()
+    gp = apviz.GaussianProcess(**{**EXACT, "solver": apviz.AlternatingProjection(30, tol=1e-6)}, steps=5)
+    with pytest.warns(UserWarning, match="stopped by a hook after 2 of 5 steps"):
+        gp.fit(x, y, hooks=[StopAt(3)])
+    two_steps = clone(gp).set_params(steps=2).fit(x, y)
+    assert gp.hyperparameters_ == two_steps.hyperparameters_ and not gp.trace_.finished
+
+
+def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_looks_converged():
+    solver = apviz.AlternatingProjection(10, tol=1e-9, max_epochs=1)
+    with pytest.warns(UserWarning, match=r"the mean's solve is not converged, residual \d.*e.\d+ after 1 epochs"):
+        gp = fitted(solver=solver)
+    assert not gp.solution_.converged and gp.solution_.residual > 1e-9
+    with pytest.warns(UserWarning, match="the solve for the variances of rows 0 to 50 is not converged"):
+        gp.predict(held_out(), return_std=True)
+
+
+@dataclass(frozen=True)
+class Explodes(Solver):
+    """A solver of one's own, whose solves diverge."""
+
+    name = "Explodes"
+    label = "explodes"
+
+    def run(self, run):
+        w = torch.full_like(run.system.b, torch.inf)
+        run.start(lambda: w, w, None)
+        return StopReason.DIVERGED
+
+
+def test_a_solve_that_diverges_leaves_no_model():
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=Explodes())
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="the solve for the mean diverged: .* float64"):
+        gp.fit(*data())
+    with pytest.raises(ValueError, match="not fitted yet"):
+        gp.predict(held_out())
+
+
+def test_the_seed_may_be_a_random_state_or_nothing():
+    x, y = data()
+    noises = [
+        apviz.GaussianProcess(steps=1, random_state=seed, **EXACT).fit(x, y).hyperparameters_
+        for seed in (np.random.RandomState(1), np.random.RandomState(1), 3)
+    ]
+    assert noises[0] == noises[1]
+    assert np.isfinite(apviz.GaussianProcess(steps=1, random_state=None, **EXACT).fit(x, y).predict(x)).all()
+
+
+def test_a_pickle_holds_no_matrix_and_predicts_the_same():
+    gp = fitted(n=140)
+    written = pickle.dumps(gp)
+    assert len(written) < 140 * 140 * 8 / 4
+    again = pickle.loads(written)
+    np.testing.assert_array_equal(again.predict(held_out()), gp.predict(held_out()))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"kernel": "periodic"}, "kernel must be one of matern12, matern32, matern52, rbf, got 'periodic'"),
+        ({"ard": 2}, "ard must be True or False, got 2"),
+        ({"scale": None}, "scale must be True or False, got None"),
+        ({"solver": "cg"}, r"solver must be a solver, such as apviz.Automatic\(\), or None, got 'cg'"),
+        ({"training_solver": 1}, r"training_solver must be a solver, such as apviz.Automatic\(\), or None, got 1"),
+        ({"hyperparameters": 0.1}, "hyperparameters must be apviz.Hyperparameters, or None, got 0.1"),
+        ({"steps": 0}, "steps must be a whole number, at least 1, got 0"),
+        ({"variance": "exact"}, "variance must be one of solves, lanczos, got 'exact'"),
+        ({"rank": 0}, "rank must be a whole number, at least 1, got 0"),
+        ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
+        ({"operator": "magic"}, "operator must be one of auto, dense, tiled, keops, got 'magic'"),
+        ({"random_state": -1}, "random_state must be a whole number, at least 0, got -1"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_when_fitted(setting, message):
+    with pytest.raises(ValueError, match=message):
+        apviz.GaussianProcess(**{**EXACT, "steps": 1, **setting}).fit(*data())
+
+
+def test_bad_data_is_refused_before_any_work():
+    x, y = data()
+    gp = apviz.GaussianProcess(**EXACT)
+    with pytest.raises(ValueError, match=r"1 sample\(s\) .* a minimum of 2 is required by GaussianProcess"):
+        gp.fit(x[:1], y[:1])
+    with pytest.raises(ValueError, match="contains NaN"):
+        gp.fit(np.where(x > 20, np.nan, x), y)
+    with pytest.raises(ValueError, match=r"y goes up to 1.0e\+200: its variance overflows float64; scale it first"):
+        gp.fit(x, np.where(y > 250_000, 1e200, y))
+    with pytest.raises(ValueError, match="X has 3 features, but GaussianProcess is expecting 2"):
+        fitted().predict(np.ones((4, 3)))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own check
+def test_inputs_whose_range_overflows_are_scaled_all_the_same():
+    x, y = data()
+    huge = (2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1) * 1.7e308
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(huge, y)
+    np.testing.assert_allclose(gp.predict(huge), fitted().predict(x), rtol=1e-6)
