@@ -46,6 +46,39 @@ def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path
     assert (tmp_path / "runs/training.zarr/zarr.json").exists() and (tmp_path / "runs/diabetes.npz").exists()
 
 
+A_MODEL = """
+import apviz, gpytorch, torch
+train_x, test_x = torch.rand(1200, 2), torch.rand(5, 2)
+train_y = torch.sin(6 * train_x).sum(1) + 0.1 * torch.randn(1200)
+
+class Model(gpytorch.models.ExactGP):
+    def __init__(self):
+        super().__init__(train_x, train_y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=2))
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+likelihood = gpytorch.likelihoods.GaussianLikelihood()
+model = Model()
+mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+adam = torch.optim.Adam(model.parameters(), lr=0.1)
+"""
+
+
+def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predicts_through_apviz(tmp_path):
+    (snippet,) = [block for block in blocks("python") if "apviz.gpytorch" in block]
+    after = """
+labels = [trace.label for trace in recorder.traces]
+assert labels.count("GPyTorch CG") == 1 and len(labels) >= 51 and labels[-1].startswith("AP"), labels
+truth = torch.sin(6 * test_x).sum(1)
+assert (prediction.mean - truth).abs().max() < 0.3 and likelihood.noise.item() < 0.05
+"""
+    done = run([sys.executable, "-c", A_MODEL + snippet + after], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("snippet", blocks("python"))
 def test_a_python_snippet_has_at_most_ten_lines(snippet):
     assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) <= 10

@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ from apviz.solvers.base import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
 from apviz.tracing.record import Record
-from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION, STEP, TRAINING
+from apviz.tracing.recorder import surroundings
+from apviz.tracing.schema import FINISHED, INTERRUPTED, STEP, TRAINING
 from apviz.tracing.store import TraceStore
 from apviz.tracing.training_trace import TrainingTrace
 
@@ -360,11 +360,8 @@ class Training:
 
     def _attributes(self) -> dict[str, Any]:
         s = self.settings
-        return {
-            "schema_version": SCHEMA_VERSION,
+        return surroundings(self._x.device, self._x.dtype) | {
             "kind": TRAINING,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "status": INTERRUPTED,
             "dataset": self._dataset,
             "n": self._n,
             "d": self._d,
@@ -374,9 +371,6 @@ class Training:
             "training_settings": json.dumps(
                 {name: value for name, value in dataclasses.asdict(s).items() if name != "solver"}
             ),
-            "device": str(self._x.device),
-            "dtype": str(self._x.dtype).removeprefix("torch."),
-            "threads": torch.get_num_threads(),
         }
 
 

@@ -82,22 +82,34 @@ class Recorder(Hook):
             raise LookupError("nothing is recorded yet: pass the recorder in hooks=[recorder] to apviz.solve")
         return self._records[-1].to_trace()
 
+    def adopt(self, record: Record) -> None:
+        """Takes in the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
+
+        Raises:
+            FileExistsError: the path of its trace exists.
+        """
+        self._open(record)
+        self._records.append(record)
+
+    def flush_if_due(self, *, at_once: bool = False) -> None:
+        """Writes what the last record holds, if that would take 1% of the time since it was last done."""
+        due = self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds
+        if at_once or due:
+            self._flush()
+
     def on_start(self, run: Run) -> None:
-        path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
-        self._run, self._pending, self._flushed = run, list[Update](), time.perf_counter()
-        self._flush_seconds: float | None = None
-        self._warned = False
+        self._run, self._pending = run, list[Update]()
         found = spectrum(run.system, run.factors or (), self.spectrum)
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
-        self._store = None if path is None else TraceStore(path, record)
+        self._open(record)
         if self.eigenvalues:
             with run.clock.pause():
                 _put_eigenvalues(record, run)
         self._records.append(record)
         self._recording = True
         self._guarantee = math.nan
-        _put_spectrum(record, found)
+        put_spectrum(record, found)
         if run.partition is not None:
             record.put(
                 block={
@@ -147,8 +159,7 @@ class Recorder(Hook):
             self._squared = float(self._pending[-1].squared_residual.double().sum())
             self._chosen = torch.as_tensor(groups["block"]["times_chosen"]) if "block" in groups else self._chosen
         self._pending = []
-        if self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds:
-            self._flush()
+        self.flush_if_due()
 
     def on_stop(self, solution: Solution) -> None:
         record = self._records[-1]
@@ -204,6 +215,13 @@ class Recorder(Hook):
         values = self._run.residual_vectors[:, 0].double().cpu().clone()  # R changes in place
         self._records[-1].put(snapshot={"update": [number], "residual": values[None]})
 
+    def _open(self, record: Record) -> None:
+        """The store of a record that begins."""
+        path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
+        self._store = None if path is None else TraceStore(path, record)
+        self._flushed, self._warned = time.perf_counter(), False
+        self._flush_seconds: float | None = None
+
     def _flush(self) -> None:
         if self._store is None:
             return
@@ -231,11 +249,7 @@ def _attributes(run: Run) -> dict[str, Any]:
     system, solver = run.system, run.solver
     kernel = system.kernel
     lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
-    attrs: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "apviz_version": metadata.version("apviz"),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "status": INTERRUPTED,  # until a stop reason is reached
+    attrs: dict[str, Any] = surroundings(system.device, system.dtype) | {
         "dataset": system.dataset,
         "n": system.n,
         "d": system.d,
@@ -251,11 +265,6 @@ def _attributes(run: Run) -> dict[str, Any]:
         "choices": json.dumps(run.choices),
         "operator": system.operator.name,
         "engine": run.operator.operator.engine,
-        "device": str(system.device),
-        "device_name": torch.cuda.get_device_name(system.device) if system.device.type == "cuda" else processor(),
-        "dtype": str(system.dtype).removeprefix("torch."),
-        "threads": torch.get_num_threads(),
-        "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
         "setup_work": run.setup_work,
         "setup_seconds": run.setup_seconds,
         "initial_energy": run.initial_energy,
@@ -267,6 +276,21 @@ def _attributes(run: Run) -> dict[str, Any]:
     if run.partition is not None:
         attrs |= {"rule": solver.rule_name, "partition": solver.partition_name}  # type: ignore[attr-defined]
     return attrs
+
+
+def surroundings(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """The root attributes of a trace that begins now: where, when, with what."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "apviz_version": metadata.version("apviz"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": INTERRUPTED,  # until a stop reason is reached
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
+        "dtype": str(dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
+    }
 
 
 def _settings(solver: Solver) -> dict[str, Any]:
@@ -292,7 +316,8 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _put_spectrum(record: Record, found: Spectrum) -> None:
+def put_spectrum(record: Record, found: Spectrum) -> None:
+    """The group `spectrum`."""
     for name in ("lambda_max", "lambda_min", "lambda_max_block", "kappa", "kappa_prime"):
         eigenvalue = getattr(found, name)
         record.put(spectrum={name: eigenvalue.value})

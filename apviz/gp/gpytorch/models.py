@@ -1,0 +1,171 @@
+"""What of a GPyTorch model apviz takes: one Gaussian noise, a (scaled) Matérn or RBF kernel, any mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch import kernels, likelihoods
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import keops
+from gpytorch.lazy import LazyEvaluatedKernelTensor
+from gpytorch.likelihoods.noise_models import HomoskedasticNoise
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel, kernel_named
+
+TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
+MATERN = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
+
+
+@dataclass(frozen=True, eq=False)
+class KernelParameters:
+    """A kernel's name and its values as GPyTorch differentiates them: lengthscale (1,) or (d,), outputscale ()."""
+
+    name: str
+    lengthscale: Tensor
+    outputscale: Tensor
+
+    def kernel(self) -> Kernel:
+        return kernel_named(self.name, self.lengthscale.detach(), float(self.outputscale.detach()))
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The prior of a model at some inputs: mean (n,), k(X, X) unevaluated, and the kernel's parameters."""
+
+    mean: Tensor
+    covariance: Any
+    parameters: KernelParameters
+
+    @property
+    def x(self) -> Tensor:
+        """(n, d) the inputs that the kernel sees."""
+        x: Tensor = self.covariance.x1
+        return x
+
+
+def kernel_parameters(kernel: Any, where: str = "the kernel") -> KernelParameters:
+    """The parameters of a GPyTorch kernel.
+
+    Args:
+        where: its name in the model, for messages.
+
+    Raises:
+        TypeError: a kernel that apviz does not have.
+        ValueError: one with batch dimensions.
+    """
+    # a subclass that computes something else, such as RBFKernelGrad, is another kernel
+    if type(kernel).forward is kernels.ScaleKernel.forward:
+        base, outputscale, where_base = kernel.base_kernel, kernel.outputscale, f"{where}.base_kernel"
+    else:
+        base, outputscale, where_base = kernel, None, where
+    name = _name(base)
+    if name is None:
+        raise TypeError(f"{where_base} is {_a(base)}; {TAKEN}")
+    if len(kernel.batch_shape):
+        raise ValueError(f"{where} has batch shape {tuple(kernel.batch_shape)}; apviz takes a kernel without batches")
+    lengthscale = base.lengthscale.reshape(-1)
+    return KernelParameters(name, lengthscale, lengthscale.new_ones(()) if outputscale is None else outputscale)
+
+
+def _name(kernel: Any) -> str | None:
+    forward: Callable[..., Any] = type(kernel).forward
+    if forward in (kernels.RBFKernel.forward, keops.RBFKernel.forward):
+        return "rbf"
+    if forward in (kernels.MaternKernel.forward, keops.MaternKernel.forward):
+        return MATERN[kernel.nu]
+    return None
+
+
+def noise_of(likelihood: Any, where: str = "likelihood") -> Tensor:
+    """σ² of a GaussianLikelihood, a 0-d tensor as GPyTorch differentiates it.
+
+    Raises:
+        TypeError: another likelihood, or another noise model in it.
+        ValueError: several noises.
+    """
+    gaussian, kind = likelihoods.GaussianLikelihood, type(likelihood)
+    own = ("marginal", "_shaped_noise_covar")
+    if not isinstance(likelihood, gaussian) or any(getattr(kind, name) is not getattr(gaussian, name) for name in own):
+        raise TypeError(f"{where} is {_a(likelihood)}; apviz takes a GaussianLikelihood: one noise for all points")
+    if type(likelihood.noise_covar) is not HomoskedasticNoise:
+        raise TypeError(f"{where}.noise_covar is {_a(likelihood.noise_covar)}; apviz takes one noise for all points")
+    noise: Tensor = likelihood.noise
+    if noise.numel() != 1 or noise.ndim > 1:
+        raise ValueError(f"{where}.noise has shape {tuple(noise.shape)}; apviz takes one noise for all points")
+    return noise.reshape(())
+
+
+def prior_of(model: Any, output: Any) -> Prior:
+    """What `model.forward` returned, if apviz takes it.
+
+    Raises:
+        TypeError: a distribution, a covariance or a kernel that apviz does not have; the part is named.
+        ValueError: batch dimensions, or inputs that want a gradient.
+    """
+    forward = f"{type(model).__name__}.forward"
+    if type(output) is not MultivariateNormal:
+        raise TypeError(f"{forward} returned {_a(output)}; apviz takes a MultivariateNormal, one output")
+    covariance = output.lazy_covariance_matrix
+    if not isinstance(covariance, LazyEvaluatedKernelTensor):
+        raise TypeError(
+            f"the covariance that {forward} returned is {_a(covariance)}, not what one kernel returned for the inputs; "
+            f"{TAKEN}"
+        )
+    parameters = kernel_parameters(covariance.kernel, _where(model, covariance.kernel))
+    x = covariance.x1
+    if x.ndim != 2 or output.loc.ndim != 1 or covariance.last_dim_is_batch:
+        raise ValueError(f"the inputs of the kernel have shape {tuple(x.shape)}; apviz takes (n, d), without batches")
+    if x.requires_grad:
+        raise ValueError(
+            f"the inputs that {forward} gives the kernel want a gradient (learned features, or inputs to optimise); "
+            "apviz differentiates in the hyperparameters and the mean alone: detach them"
+        )
+    return Prior(output.loc, covariance, parameters)
+
+
+def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
+    """The prior of a model at `inputs`, whatever mode it is in; raises as `prior_of`."""
+    return prior_of(model, super(ExactGP, model).__call__(*inputs, **kwargs))
+
+
+def hyperparameters(model: Any) -> Hyperparameters:
+    """The hyperparameters of an `ExactGP`, for apviz's own solvers.
+
+    Raises:
+        TypeError, ValueError: a part that apviz does not take, named; a mean that is not constant on the training
+            inputs; a kernel that does not see them as they are; a model without training inputs.
+    """
+    if not isinstance(model, ExactGP):
+        raise TypeError(f"model must be a gpytorch.models.ExactGP, got {_a(model)}")
+    if model.train_inputs is None:
+        raise ValueError("the model has no training inputs: give it some with set_train_data")
+    noise = noise_of(model.likelihood)
+    with torch.no_grad():
+        prior = prior_at(model, model.train_inputs)
+    x = model.train_inputs[0]
+    if len(model.train_inputs) > 1 or not torch.equal(prior.x, x if x.ndim > 1 else x[:, None]):
+        raise ValueError("the kernel does not see the training inputs as they are (active_dims, or learned features)")
+    if not (prior.mean == prior.mean[0]).all():
+        raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
+    kernel = prior.parameters.kernel()
+    lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
+    return Hyperparameters(
+        kernel.name, lengthscale, kernel.outputscale, noise.item(), prior.mean[0].item(),
+        f"GPyTorch {type(model).__name__}",
+    )  # fmt: skip
+
+
+def _where(model: Any, module: Any) -> str:
+    return next((name for name, other in model.named_modules() if other is module), "the kernel")
+
+
+def _a(thing: object) -> str:
+    """The class of a thing, with its article."""
+    name = type(thing).__name__
+    return f"a{'n' if name.startswith(('A', 'E', 'I', 'O', 'RBF')) else ''} {name}"

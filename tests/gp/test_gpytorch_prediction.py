@@ -1,0 +1,135 @@
+"""Predictions of GPyTorch's models inside the context against GPyTorch by Cholesky."""
+
+from __future__ import annotations
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from test_gpytorch_examples import EXAMPLES, exactly, example, simple
+
+import apviz
+
+TIGHT = {"block_size": 40, "tol": 1e-8}
+alternating_projection = apviz.gpytorch.alternating_projection
+
+
+def reference(make):
+    e = make()
+    with exactly():
+        found = e.predict()
+        return found.mean, found.variance, found.covariance_matrix, found.log_prob(found.mean)
+
+
+@EXAMPLES
+def test_mean_variance_and_covariance_are_gpytorchs(make):
+    mean, variance, covariance, density = reference(make)
+    with alternating_projection(**TIGHT):
+        found = make().predict()
+        np.testing.assert_allclose(found.mean, mean, atol=1e-6)
+        np.testing.assert_allclose(found.variance, variance, atol=1e-6)
+        np.testing.assert_allclose(found.stddev, variance.sqrt(), atol=1e-6)
+        lower, upper = found.confidence_region()
+        np.testing.assert_allclose(upper - lower, 4 * variance.sqrt(), atol=1e-6)
+        np.testing.assert_allclose(found.covariance_matrix, covariance, atol=1e-6)
+        np.testing.assert_allclose(found.log_prob(mean), density, atol=1e-4)
+        assert found.rsample(torch.Size([3])).shape == (3, 20)
+
+
+@EXAMPLES
+def test_the_latent_function_is_predicted_without_noise(make):
+    e = make()
+    with exactly():
+        e.predict()
+        with torch.no_grad():
+            theirs = e.model(e.test_x).variance
+    e.model.prediction_strategy = None
+    with alternating_projection(**TIGHT), torch.no_grad():
+        np.testing.assert_allclose(e.model(e.test_x).variance, theirs, atol=1e-6)
+
+
+def test_a_variance_from_a_solve_that_stops_early_is_not_too_small():
+    e = simple()
+    with exactly():
+        theirs = e.predict().variance
+    e.model.prediction_strategy = None
+    with alternating_projection(20, tol=0.3):
+        assert (e.predict().variance >= theirs - 1e-12).all()
+
+
+def test_code_that_asks_gpytorch_for_fast_variances_runs_as_it_is():
+    _, variance, _, _ = reference(simple)
+    with alternating_projection(**TIGHT), gpytorch.settings.fast_pred_var():
+        np.testing.assert_allclose(simple().predict().variance, variance, atol=1e-6)
+
+
+def test_float32_predictions_are_close_and_in_float32():
+    with exactly():
+        theirs = example(100).predict()
+        mean, variance = theirs.mean, theirs.variance
+    with alternating_projection(40, tol=1e-5):
+        ours = example(100, dtype=torch.float32).predict()
+        assert ours.mean.dtype == ours.variance.dtype == torch.float32
+        np.testing.assert_allclose(ours.mean, mean, atol=1e-3)
+        np.testing.assert_allclose(ours.variance, variance, atol=1e-3)
+
+
+def test_nothing_is_solved_for_variances_that_nobody_asks_for_and_nothing_twice():
+    e, recorder = simple(), apviz.Recorder()
+    with alternating_projection(40, hooks=[recorder]):
+        e.predict().mean  # noqa: B018
+        e.predict().mean  # noqa: B018
+        assert len(recorder.traces) == 1
+        found = e.predict()
+        found.variance, found.stddev, found.confidence_region()
+        assert len(recorder.traces) == 2
+
+
+def test_new_data_or_hyperparameters_are_solved_anew():
+    e = simple()
+    with alternating_projection(**TIGHT):
+        e.predict()
+        e.model.set_train_data(e.x + 0.1, e.y)
+        moved = e.predict().mean
+        e.likelihood.noise = 1.0
+        noisy = e.predict().mean
+    other = simple()
+    other.model.set_train_data(other.x + 0.1, other.y)
+    with exactly():
+        np.testing.assert_allclose(moved, other.predict().mean, atol=1e-6)
+        other.model.prediction_strategy = None
+        other.likelihood.noise = 1.0
+        np.testing.assert_allclose(noisy, other.predict().mean, atol=1e-6)
+
+
+def test_settings_that_leave_out_variances_or_data_are_followed():
+    e = simple()
+    with alternating_projection(40):
+        with gpytorch.settings.skip_posterior_variances():
+            e.model.eval()
+            with torch.no_grad():
+                assert (e.model(e.test_x).lazy_covariance_matrix.to_dense() == 0).all()
+        with gpytorch.settings.prior_mode():
+            assert (e.predict().mean == 0).all()
+
+
+def test_after_the_context_gpytorch_predicts_as_if_it_had_not_been():
+    e, fresh = simple(), simple()
+    with alternating_projection(40, tol=0.5):
+        e.predict().variance  # noqa: B018
+    with exactly():
+        ours, theirs = e.predict(), fresh.predict()
+        assert torch.equal(ours.mean, theirs.mean)
+        assert torch.equal(ours.variance, theirs.variance)
+
+
+def test_a_distribution_made_inside_still_answers_outside():
+    _, variance, _, _ = reference(simple)
+    with alternating_projection(**TIGHT):
+        found = simple().predict()
+    np.testing.assert_allclose(found.variance, variance, atol=1e-6)
+
+
+def test_a_covariance_whose_solve_does_not_converge_warns():
+    with alternating_projection(10, tol=1e-9, max_epochs=1), pytest.warns(match="not converged"):
+        simple().predict().covariance_matrix  # noqa: B018
