@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -282,7 +283,7 @@ def surroundings(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """The root attributes of a trace that begins now: where, when, with what."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "apviz_version": metadata.version("apviz"),
+        "apviz_version": _version("apviz"),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": INTERRUPTED,  # until a stop reason is reached
         "device": str(device),
@@ -299,6 +300,7 @@ def _settings(solver: Solver) -> dict[str, Any]:
     return {name: v if isinstance(v, str | int | float | None) else repr(v) for name, v in values.items()}
 
 
+@cache  # two milliseconds each
 def _version(library: str) -> str:
     try:
         return metadata.version(library)
@@ -306,6 +308,7 @@ def _version(library: str) -> str:
         return "not installed"
 
 
+@cache
 def processor() -> str:
     """The processor's name."""
     cpuinfo = Path("/proc/cpuinfo")
