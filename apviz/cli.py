@@ -18,6 +18,7 @@ from rich.table import Table
 
 from apviz import comparison, datasets
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
+from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
 from apviz.gp.progress import TrainingProgress
 from apviz.partitions import PARTITIONS
@@ -209,7 +210,8 @@ def experiment(
     try:
         if name not in EXPERIMENTS:
             raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
-        hooks = (ProgressHook(errors, transient=True), TrainingProgress(errors))
+        # a line that is drawn over again is for a terminal; in a file it would leave one a solve
+        hooks = (*([ProgressHook(errors, transient=True)] if errors.is_terminal else []), TrainingProgress(errors))
         chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
         done = _run_cells(chosen, options)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
@@ -230,11 +232,10 @@ def _run_cells(experiment: Experiment, options: Options) -> int:
         errors.print("interrupted: the table so far; the same command goes on")
     if rows:
         for table in experiment.tables(rows, options):
-            shown = Table(*table.headings, title=table.title, box=box.SIMPLE, title_justify="left")
-            for cells in table.rows:
-                shown.add_row(*cells)
-            console.print(shown)
-            console.print(table.note, highlight=False)
+            console.print(experiment_report.terminal_table(table))
+            console.print(table.note, highlight=False, markup=False)
+        written = experiment_report.write_experiment_report(experiment, rows, options)
+        console.print(f"traces and report: {written}", highlight=False, markup=False)
     return 130 if interrupted else 0
 
 

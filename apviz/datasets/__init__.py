@@ -4,7 +4,12 @@ from apviz.datasets.cards import Card
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry
 from apviz.datasets.preprocessing import Dataset, train_size
-from apviz.datasets.published import PublishedRun, published_hyperparameters, published_residuals
+from apviz.datasets.published import (
+    PublishedRun,
+    published_hyperparameters,
+    published_residuals,
+    published_training,
+)
 from apviz.datasets.tables import load_table
 from apviz.hyperparameters import Hyperparameters
 
@@ -24,6 +29,7 @@ __all__ = [
     "load_table",
     "published_hyperparameters",
     "published_residuals",
+    "published_training",
     "registry",
     "train_size",
 ]

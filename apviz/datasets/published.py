@@ -54,28 +54,18 @@ def published_hyperparameters(
 
     Houseelectric was published for seed 3 only; a record that does not exist gets the list of those that do.
     """
-    runs = _read(_path())
-    wanted = (PUBLISHED_NAMES.get(name, name), kernel, method, seed)
-    steps = runs.get(wanted)
-    if steps is None:
-        offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
-        names = sorted({_own_name(data) for data, *_ in runs})
-        there = f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
-        raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
+    steps = _steps(name, kernel, method, seed)
     if step not in steps:
         raise ValueError(f"step = {step}: this run of {name} has steps {min(steps)} to {max(steps)}")
-    record = steps[step]
-    return PublishedRun(
-        kernel=record["kernel"],
-        lengthscale=tuple(record["lengthscale"]),
-        outputscale=record["outputscale"],
-        noise=record["noise"],
-        mean=record["mean"],
-        residual_trace=tuple(record["residual_trace"]),
-        method=method,
-        seed=seed,
-        step=step,
-    )
+    return _run(steps[step])
+
+
+def published_training(
+    name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0
+) -> tuple[PublishedRun, ...]:
+    """All published steps of a training in order, from step 0; errors as of `published_hyperparameters`."""
+    steps = _steps(name, kernel, method, seed)
+    return tuple(_run(steps[step]) for step in sorted(steps))
 
 
 def published_residuals(
@@ -83,6 +73,32 @@ def published_residuals(
 ) -> tuple[float, ...]:
     """The published mean residuals of a step's solve, at the hyperparameters of step − 1 (default 48)."""
     return published_hyperparameters(name, kernel=kernel, method=method, seed=seed, step=step).residual_trace
+
+
+def _steps(name: str, kernel: str, method: str, seed: int) -> dict[int, dict[str, Any]]:
+    """The records of one run by step."""
+    runs = _read(_path())
+    wanted = (PUBLISHED_NAMES.get(name, name), kernel, method, seed)
+    if wanted in runs:
+        return runs[wanted]
+    offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
+    names = sorted({_own_name(data) for data, *_ in runs})
+    there = f"for it there are: {'; '.join(offered)}" if offered else f"data sets there: {', '.join(names)}"
+    raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
+
+
+def _run(record: dict[str, Any]) -> PublishedRun:
+    return PublishedRun(
+        kernel=record["kernel"],
+        lengthscale=tuple(record["lengthscale"]),
+        outputscale=record["outputscale"],
+        noise=record["noise"],
+        mean=record["mean"],
+        residual_trace=tuple(record["residual_trace"]),
+        method=record["method"],
+        seed=record["seed"],
+        step=record["step"],
+    )
 
 
 def _own_name(published: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
 from apviz import datasets
+from apviz.datasets.fetching import locate
 from apviz.experiments.base import Options
 from apviz.hyperparameters import Hyperparameters
 
@@ -29,7 +31,7 @@ class Source:
 
     Attributes:
         stands_in_for: the paper's data set whose place it takes, or empty.
-        full_n: training rows of the whole set, to which the paper's batch sizes belong.
+        full_n: training rows of the whole set to which the paper's batch sizes belong: the one stood in for.
     """
 
     data: datasets.Dataset
@@ -55,6 +57,16 @@ class Source:
         """The paper's, or as many batches as the paper has."""
         return self.scaled(PAPER_BATCH_SIZE.get(self.stands_in_for or self.name, OTHER_BATCH_SIZE))
 
+    @property
+    def training_rank(self) -> int:
+        """Of the preconditioner in training, scaled like the batch size."""
+        return self.scaled(PAPER_TRAINING_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
+
+    @property
+    def test_rank(self) -> int:
+        """Of the preconditioner at test time, scaled like the batch size."""
+        return self.scaled(PAPER_TEST_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
+
     def scaled(self, rows: int) -> int:
         """`rows` of the full set, as the same share of these; at least 1."""
         return max(1, round(rows * self.n / self.full_n))
@@ -66,21 +78,53 @@ class Source:
         Raises:
             ValueError: the card has none.
         """
-        found = self.data.card.hyperparameters
-        if found is None:
-            raise ValueError(
-                f"{self.name} has no hyperparameters on its card; train some with `apviz experiment training`, or "
-                f"choose another data set with --dataset"
-            )
-        return found
+        return hyperparameters_of(self.name)
+
+
+def hyperparameters_of(name: str) -> Hyperparameters:
+    """Those on a data set's card.
+
+    Raises:
+        ValueError: the card has none.
+    """
+    found = datasets.card(name).hyperparameters
+    if found is None:
+        raise ValueError(
+            f"{name} has no hyperparameters on its card; train some with `apviz experiment training`, or "
+            f"choose another data set with --dataset"
+        )
+    return found
+
+
+def name_of(paper: str, stand_in: str, options: Options) -> str:
+    """The data set of `options`, else the paper's if it is here, else the stand-in."""
+    return options.dataset or (paper if datasets.is_here(paper) else stand_in)
+
+
+def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str, str]]:
+    """The pairs (paper's data set, stand-in) to compute: all, or with a data set in `options` the one it belongs to.
+
+    Raises:
+        ValueError: an unknown data set; the message lists the known ones.
+        DatasetUnavailable: one that is not here, with what to do.
+    """
+    chosen = list(wanted)
+    if options.dataset is not None:
+        chosen = [next((pair for pair in wanted if options.dataset in pair), wanted[0])]
+    for pair in chosen:
+        card = datasets.card(name_of(*pair, options))
+        if not datasets.is_here(card.name):
+            locate(card)
+    return chosen
 
 
 def load(paper: str, stand_in: str, options: Options, seed: int = 0) -> Source:
     """The data set of `options`, else the paper's if it is here, else the stand-in; fewer test rows at a reduced n."""
-    name = options.dataset or (paper if datasets.is_here(paper) else stand_in)
-    full = datasets.train_size(datasets.card(name).n)
-    n = None if options.n is None else min(options.n, full)
+    name = name_of(paper, stand_in, options)
+    there = datasets.train_size(datasets.card(name).n)
+    n = None if options.n is None else min(options.n, there)
     data = _load(name, seed, n)
+    full = datasets.train_size(datasets.card(paper).n)
     return Source(data if n is None else data.with_test_rows(TEST_ROWS), "" if name == paper else paper, full)
 
 

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata, resources
 from pathlib import Path
-from typing import Any, get_args
 
-import jinja2
 import numpy as np
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from apviz import plots
-from apviz.plots.style import ThemeName
-from apviz.report.table import HEADINGS, Row, row
+from apviz.report.figures import Figure, embedded
+from apviz.report.rendering import write_page
+from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, row
 from apviz.tracing import Trace, TrainingTrace, open_trace
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One chart of a section: what to look at, and plotly's parts (data, layout, frames) as JSON.
-
-    Attributes:
-        both: the parts that are the same in both themes, such as the many pictures of an animation; `light` and
-            `dark` hold the others.
-        height: CSS; empty for the page's own.
-    """
-
-    heading: str
-    text: str
-    both: str
-    light: str
-    dark: str
-    height: str
 
 
 @dataclass(frozen=True)
@@ -67,17 +45,14 @@ def find_traces(folder: Path) -> list[Trace]:
 
 def write_report(traces: Sequence[Trace], path: Path) -> Path:
     """Writes the page: a table and the charts of every system among the traces."""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(resources.files("apviz.report").joinpath("page.html.jinja").read_text("utf-8"))
-    page = template.render(
+    return write_page(
+        path,
+        "comparison.html.jinja",
         sections=[_section(group) for group in _by_system(traces)],
         headings=HEADINGS,
-        version=metadata.version("apviz"),
-        plotly=get_plotlyjs(),
+        texts=(METHOD, STOP_REASON),
+        stop_reason=STOP_REASON,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, "utf-8")
-    return path
 
 
 def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:
@@ -123,7 +98,7 @@ def _estimate(trace: Trace, name: str) -> str:
 def _figures(traces: Sequence[Trace]) -> list[Figure]:
     blocks = [t for t in traces if "block" in t and len(t["epoch"]["epoch"]) > 1]
     shown = [
-        _figure(
+        embedded(
             "Residual",
             "Down is better; the thin line is the tolerance. Work counts kernel entries and includes set-up, so it is "
             "the fair axis; the buttons switch to epochs and seconds. A cross ends a run that did not converge.",
@@ -132,14 +107,14 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     ]
     if any(t["epoch"]["test_rmse"].notnull().any() for t in traces):
         shown.append(
-            _figure(
+            embedded(
                 "Test error beside the residual",
                 "Where the upper curve has become flat, solving on no longer changes the predictions.",
                 lambda theme: plots.test_rmse(traces, theme=theme),
             )
         )
     shown.append(
-        _figure(
+        embedded(
             "Error in the K-norm, and theory's bound",
             "The error comes from recorded energies; the band is what the last residual leaves open. Dashed: theory.",
             lambda theme: plots.k_norm_error(traces, theme=theme),
@@ -147,7 +122,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     )
     if any("eigenvalues" in t for t in traces):
         shown.append(
-            _figure(
+            embedded(
                 "Eigenvalues",
                 "Conjugate gradients are done sooner the closer together the eigenvalues of what they are given lie; a "
                 "preconditioner P gives them those of P⁻¹K in place of those of K. κ is the largest over the smallest.",
@@ -157,7 +132,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell" and not t.attrs["overlap"]]
     if len({t.attrs["block_size"] for t in rule}) > 1:
         shown.append(
-            _figure(
+            embedded(
                 "Block size",
                 "Smaller blocks need fewer epochs, but more updates one after another (paper, Figure 3).",
                 lambda theme: plots.batch_sizes(rule, theme=theme),
@@ -165,12 +140,12 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
         )
     for trace in rule[:1] or blocks[:1]:
         shown += [
-            _figure(
+            embedded(
                 "Which block, when",
                 "One mark an update; the colour is the energy it removed.",
                 lambda theme, trace=trace: plots.block_timeline(trace, theme=theme),  # type: ignore[misc]
             ),
-            _figure(
+            embedded(
                 "Where the residual is",
                 "Residual norm of every block after every epoch.",
                 lambda theme, trace=trace: plots.block_norms(trace, theme=theme),  # type: ignore[misc]
@@ -178,7 +153,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
         ]
     for trace in filter(_has_picture, traces):
         shown.append(
-            _figure(
+            embedded(
                 f"The residual as a picture: {trace.label}",
                 "The residual of the targets after each recorded update: play, or pull the slider.",
                 lambda theme, trace=trace: plots.residual_image(trace, theme=theme),  # type: ignore[misc]
@@ -186,7 +161,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
         )
     if any(t["epoch"]["drift"].notnull().any() for t in traces):
         shown.append(
-            _figure(
+            embedded(
                 "Drift",
                 "How far rounding has moved the recursive residual from B − KW, at every recomputation.",
                 lambda theme: plots.residual_drift(traces, theme=theme),
@@ -199,34 +174,3 @@ def _has_picture(trace: Trace) -> bool:
     if trace.attrs["d"] != 2 or "rows" not in trace or "snapshot" not in trace:
         return False
     return bool(np.isfinite(trace["snapshot"]["residual"].values).all(axis=1).any())
-
-
-def _figure(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
-    light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
-    height = _height(light["layout"])
-    for layout in (light["layout"], dark["layout"]):
-        # plotly would forget it when the window changes its size, and ask the page
-        layout.pop("height", None)
-    both = {part: light.pop(part) for part in list(light) if light[part] == dark[part]}
-    dark = {part: dark[part] for part in light}
-    return Figure(heading, text, _embeddable(both), _embeddable(light), _embeddable(dark), height)
-
-
-def _height(layout: dict[str, Any]) -> str:
-    """What the figure asks for; with square pixels as much as the picture needs, at most what a window shows."""
-    if "height" not in layout:
-        return ""
-    asked = f"{layout['height']}px"
-    x, y, margin = layout.get("xaxis", {}), layout.get("yaxis", {}), layout["margin"]
-    if y.get("scaleanchor") != "x":
-        return asked
-    (left, right), (bottom, top) = x["range"], y["range"]
-    beside, around = margin["l"] + margin["r"], margin["t"] + margin["b"]
-    needed = f"{around}px + (100cqw - {beside}px) * {abs((top - bottom) / (right - left)):.4f}"
-    return f"min(max({asked}, 90vh), {needed})"
-
-
-def _embeddable(parts: dict[str, Any]) -> str:
-    """JSON that cannot end, or otherwise disturb, the script element it is put into: without any `<`."""
-    text = json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")

@@ -105,6 +105,13 @@ SNAPSHOT: Final[dict[str, Variable]] = {
     "residual": Variable(("update", "row"), "float64", "residual of the first right-hand side", "target unit"),
 }
 
+#: where test variances were compared: of the experiment `lanczos-rank`, beside the solve for the mean
+LANCZOS: Final[dict[str, Variable]] = {
+    "rank": Variable(("rank",), "int64", "rank of the Lanczos variances", "1"),
+    "nll": Variable(("rank",), "float64", "test NLL with variances of this rank", "nats a row"),
+    "nll_by_solves": Variable((), "float64", "test NLL with variances by solves", "nats a row"),
+}
+
 #: of a training, whose trace has this group alone: one row an Adam step, at the hyperparameters its solve was done with
 STEP: Final[dict[str, Variable]] = {
     "step": Variable(("step",), "int64", "Adam step", "step"),
@@ -134,5 +141,6 @@ GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "eigenvalues": EIGENVALUES,
     "rows": ROWS,
     "snapshot": SNAPSHOT,
+    "lanczos": LANCZOS,
     "step": STEP,
 }

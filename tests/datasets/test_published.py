@@ -38,6 +38,13 @@ def test_hyperparameters_are_those_after_the_step_and_residuals_those_of_the_nex
     assert "seed 0, step 48" in run.hyperparameters.provenance
 
 
+def test_a_training_is_all_its_steps_in_order(runs):
+    assert [run.step for run in datasets.published_training("sgemm")] == [48, 49]
+    assert [run.noise for run in datasets.published_training("houseelectric", seed=3)] == [7.1]
+    with pytest.raises(ValueError, match="No published run for song"):
+        datasets.published_training("song")
+
+
 def test_a_run_that_was_not_published_gets_those_that_were(runs):
     with pytest.raises(ValueError, match="for it there are: kernel=matern52 method=altproj seed=3"):
         datasets.published_hyperparameters("houseelectric")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 
 import numpy as np
 import pytest
@@ -55,6 +56,38 @@ def runs():
     }
     torch.set_num_threads(threads)
     return traces
+
+
+@pytest.fixture(scope="session")
+def trainings():
+    """Traces of small trainings by name; `cut` was stopped, and its solves did not converge."""
+
+    class Stop(apviz.Hook):
+        solves = 0
+
+        def on_start(self, run):
+            Stop.solves += 1
+            if Stop.solves == 4:
+                run.request_stop("enough")
+
+    rng = np.random.default_rng(1)
+    x = torch.as_tensor(rng.uniform(-1, 1, size=(N, 3)), dtype=torch.float32)
+    y = torch.sin(3 * x[:, 0]) + 0.1 * torch.as_tensor(rng.normal(size=N), dtype=torch.float32)
+
+    def train(solver, hooks=(), **settings):
+        settings = apviz.TrainingSettings(solver=solver, **{"steps": 6, "probes": 3} | settings)
+        training = apviz.Training(x, y, settings, operator="dense")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            training.run(hooks)
+        return training.trace
+
+    return {
+        "ap": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3)),
+        "cg": train(apviz.ConjugateGradient(apviz.PivotedCholesky(20), tol=1e-3)),
+        "kappa": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3), spectrum=True),
+        "cut": train(apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2), [Stop()]),
+    }
 
 
 @pytest.fixture

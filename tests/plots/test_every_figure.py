@@ -18,6 +18,7 @@ FIGURES = {
     plots.batch_sizes: ["ap", "ap100"],
     plots.block_timeline: ["ap", "cyclic"],
     plots.block_norms: ["ap", "cyclic"],
+    plots.training: ["training ap", "training cg", "training kappa", "training cut"],
 }
 
 
@@ -27,8 +28,9 @@ def plot(request):
 
 
 @pytest.fixture
-def traces(plot, runs):
-    return [runs[name] for name in FIGURES[plot]]
+def traces(plot, runs, trainings):
+    every = runs | {f"training {name}": trace for name, trace in trainings.items()}
+    return [every[name] for name in FIGURES[plot]]
 
 
 def axes(figure):
@@ -63,7 +65,9 @@ def test_both_themes_colour_the_whole_figure(plot, traces):
 
 def test_the_settings_of_the_solve_are_stated_under_the_title(plot, traces):
     title = plot(traces[:1]).layout.title.text
-    for stated in ("n = 400", "d = 3", "b = 50", "Matérn-5/2", "σ² = 0.05", "float32"):
+    # a training has its block size in the legend, and its σ² in the chart
+    own = ("Adam steps of 0.1", "σ² ≥ 0.0001") if plot is plots.training else ("b = 50", "σ² = 0.05")
+    for stated in ("n = 400", "d = 3", "Matérn-5/2", "float32", *own):
         assert stated in title
 
 

@@ -1,0 +1,176 @@
+"""Figure 4 and its appendix version: as σ² falls in training, CG needs more iterations, alternating projection not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from apviz import datasets, plots
+from apviz.experiments import authors, paper
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
+from apviz.experiments.data import load, pairs
+from apviz.experiments.methods import training_solver
+from apviz.experiments.numbers import duration, spread
+from apviz.experiments.solving import machines, traces_of
+from apviz.experiments.trained import steps_of, train
+from apviz.gp.training import TrainingSettings
+from apviz.tracing import Trace
+from apviz.tracing.record import Record
+from apviz.tracing.schema import FINISHED, SCHEMA_VERSION, TRAINING
+
+#: the main figure's, then the appendix's
+DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
+#: how many of them at a reduced n, where the point is to see it in minutes
+FEW = 2
+METHODS = (paper.AP, paper.CG)
+#: the steps a table shows the epochs of, as parts of all, and those it shows σ² after
+EPOCH_PARTS, NOISE_PARTS = (0.02, 0.2, 0.6, 1.0), (0.2, 0.6, 1.0)
+#: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
+FIRST_NOISE = math.log(2.0) + 1e-4
+
+
+class Conditioning(Experiment):
+    """Training by each method with the paper's settings (section 5.2)."""
+
+    name = "conditioning"
+    title = "The noise in training, and what each solve takes"
+    source = "Figure 4, and its appendix version"
+
+    def cells(self, options: Options) -> list[Cell]:
+        return [
+            Cell(f"{name}-{method.lower()}-seed{seed}", partial(_train, name, method, seed, options))
+            for name in _names(options)
+            for seed in range(options.seeds)
+            for method in METHODS
+        ]
+
+    def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
+        return [_table(name, rows, options) for name in dict.fromkeys(row["dataset"] for row in rows.values())]
+
+    def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
+        charts = []
+        for name, data in {row["dataset"]: row["data"] for row in rows.values()}.items():
+            text = "As σ² falls, κ grows: what that does to iterations, and to epochs. A cross: not converged."
+            if own := traces_of(rows, folder, dataset=name):
+                charts.append(_chart(data, text, own))
+            published = [trace for method in METHODS if (trace := _published(name, method)) is not None]
+            if published:
+                text = "The same of the authors' own trainings, on all training rows; κ was not published."
+                charts.append(_chart(f"{name} as published, n = {authors.full_rows(name):,}", text, published))
+        return charts
+
+
+def _chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
+    return Chart(heading, text, lambda theme: plots.training(traces, theme=theme))
+
+
+def _names(options: Options) -> list[str]:
+    """The data set of `options`; else those of the paper's that are here, at a reduced n the first two.
+
+    Raises:
+        DatasetUnavailable: none is here.
+    """
+    if options.dataset is not None:
+        names = [options.dataset]
+    else:
+        here = [name for name in DATASETS if datasets.is_here(name)] or list(DATASETS[:1])
+        names = here if options.n is None else here[:FEW]
+    for name in names:
+        pairs([(name, name)], options)
+    return names
+
+
+def _train(name: str, method: str, seed: int, options: Options, trace: Path) -> Row:
+    source = load(name, name, options, seed)
+    settings = TrainingSettings(
+        solver=training_solver(method, source), steps=steps_of(name), seed=seed, spectrum=True
+    )  # fmt: skip
+    training = train(source, settings, options, trace)
+    steps = training.trace["step"]
+    return {
+        "dataset": name, "data": source.heading, "kind": method, "seed": seed, "method": training.trace.label,
+        # after each step
+        "noise": [*steps["noise"].values[1:].tolist(), training.hyperparameters.noise],
+        "epochs": steps["epochs"].values.tolist(),
+        "unconverged": int((steps["converged"].values == 0).sum()),
+        "seconds": float(steps["seconds"].values.sum()),
+    }  # fmt: skip
+
+
+def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
+    own = [row for row in rows.values() if row["dataset"] == name]
+    count = steps_of(name)
+    after, solves = ([max(1, round(part * count)) for part in parts] for parts in (NOISE_PARTS, EPOCH_PARTS))
+    body = []
+    for method in dict.fromkeys(row["kind"] for row in own):
+        done = [row for row in own if row["kind"] == method]
+        cells = [spread([row["noise"][step - 1] for row in done]) for step in after]
+        cells += [spread([row["epochs"][step - 1] for row in done], 0) for step in solves]
+        cells += [spread([sum(row["epochs"]) for row in done], 0), str(sum(row["unconverged"] for row in done))]
+        body.append([done[0]["method"], *cells, duration(sum(row["seconds"] for row in done) / len(done))])
+    theirs = [row for method in METHODS if (row := _published_row(name, method, after, solves))]
+    note = f"{machines(own)}. Epochs of alternating projection or iterations of CG of a step's solve, at least 11."
+    if theirs:
+        note += (
+            f" Paper: n = {authors.full_rows(name):,}; all steps and time are of Table 1, single steps of the run its "
+            "authors published."
+        )
+    left_out = [other for other in DATASETS if other not in _names(options)]
+    if left_out and options.dataset is None:
+        note += f" Not computed: {', '.join(left_out)}, not on this machine or left to the full size."
+    headings = ["method", *(f"σ² after step {step}" for step in after)]
+    headings += [*(f"epochs or its, step {step}" for step in solves), "all steps", "not converged", "time"]
+    return Table(f"{own[0]['data']}: {count} Adam steps", headings, [*body, *theirs], note)
+
+
+def _published_row(name: str, method: str, after: Sequence[int], solves: Sequence[int]) -> list[str]:
+    """The row of the paper, or empty if it does not have the data set."""
+    total = paper.TRAINING["matern52"].get(name, {}).get(method)
+    if total is None:
+        return []
+    steps = authors.training_of(name, method)
+    cells = [spread([steps[step - 1].noise]) if steps else "–" for step in after]
+    cells += [str(len(steps[step - 1].residual_trace)) if steps else "–" for step in solves]
+    failed = str(sum(run.residual_trace[-1] >= 1.0 for run in steps)) if steps else "–"
+    return [f"paper: {method}", *cells, total.solves, failed, total.time]
+
+
+def _published(name: str, method: str) -> Trace | None:
+    """A published training as a trace, for the same chart; None if there is none."""
+    runs = authors.training_of(name, method)
+    if not runs:
+        return None
+    count, nan = len(runs), [math.nan] * len(runs)
+    record = Record(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kind": TRAINING,
+            "status": FINISHED,
+            "dataset": name,
+            "n": authors.full_rows(name),
+            "d": datasets.card(name).d,
+            "kernel": runs[0].kernel,
+            "method": {paper.AP: "AP gauss-southwell", paper.CG: "PCG"}[method] + " as published",
+            "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
+            "dtype": "float32",
+        }
+    )
+    last = [run.residual_trace[-1] for run in runs]
+    record.put(
+        step={
+            "step": range(1, count + 1),
+            # a record has the hyperparameters after its step, a trace those that the step's solve was done with
+            "noise": [FIRST_NOISE, *(run.noise for run in runs[:-1])],
+            "epochs": [len(run.residual_trace) for run in runs],
+            "residual": last,
+            "converged": [value < 1.0 for value in last],
+            "work": nan,
+            "seconds": nan,
+            "kappa": nan,
+            "kappa_prime": nan,
+        }
+    )
+    return record.to_trace()

@@ -1,0 +1,119 @@
+"""The appendix's figure of the test NLL by the rank of the Lanczos variances, and the NLL that it falls towards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import xarray as xr
+
+from apviz import plots
+from apviz.experiments import sets
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
+from apviz.experiments.methods import OURS
+from apviz.experiments.numbers import spread
+from apviz.experiments.solving import machines, traces_of
+from apviz.gp.metrics import negative_log_likelihood
+from apviz.gp.posterior import PAPER_RANK, Posterior
+from apviz.tracing import Recorder, Trace
+from apviz.tracing.schema import LANCZOS
+
+#: the paper's, and smaller ones; a rank above n is left out
+RANKS: Final = (10, 20, 50, 100, 200, 500, PAPER_RANK)
+#: for all ranks: variances by solves take a right-hand side for each test row
+TEST_ROWS: Final = 500
+#: of the variances by solves, whose error is of its square
+TOL: Final = 1e-3
+
+
+class LanczosRank(Experiment):
+    """At the hyperparameters of the data set's card: a GP trained by alternating projection, or fitted."""
+
+    name = "lanczos-rank"
+    title = "Test NLL by the rank of the Lanczos variances"
+    source = "appendix, Increasing Lanczos iterations improves NLL"
+
+    def cells(self, options: Options) -> list[Cell]:
+        return [
+            Cell(f"{name}-seed{seed}", partial(_cell, name, seed, options))
+            for name in sets.names(options, trained=True)
+            for seed in range(options.seeds)
+        ]
+
+    def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
+        by_set: dict[str, list[Row]] = {}
+        for row in rows.values():
+            by_set.setdefault(row["data"], []).append(row)
+        ranks = max((row["ranks"] for row in rows.values()), key=len)
+        body = [
+            [data, *(spread([row["nll"][k] for row in done if k < len(row["nll"])]) for k in range(len(ranks))),
+             spread([row["nll_by_solves"] for row in done]) + ("" if all(row["converged"] for row in done) else "*")]
+            for data, done in by_set.items()
+        ]  # fmt: skip
+        excess = max(row["excess"] for row in rows.values())
+        note = (
+            f"{min(row['test_rows'] for row in rows.values()):,} test rows, {machines(rows.values())}. By solves, the "
+            f"variances of y are too large by at most {excess:.2g} σ². {_falls(list(rows.values()))} "
+            "The paper shows curves and no numbers: the NLL falls with every rank, on every data set."
+        )
+        if any(not row["converged"] for row in rows.values()):
+            note += " *: not all solves converged."
+        return [Table("Test NLL", ["data", *(f"rank {rank:,}" for rank in ranks), "by solves"], body, note)]
+
+    def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
+        data = {row["dataset"]: row["data"] for row in rows.values()}
+        found = {name: traces_of(rows, folder, dataset=name) for name in data}
+        return [_chart(data[name], traces) for name, traces in found.items() if traces]
+
+
+def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
+    source = sets.load_named(name, options, seed)
+    data = source.data.with_test_rows(TEST_ROWS)
+    recorder = Recorder()
+    posterior = Posterior(
+        data.train_x, data.train_y, source.hyperparameters, OURS, variance_solver=replace(OURS, tol=TOL),
+        device=options.device, dataset=name, hooks=[recorder, *options.hooks],
+    )  # fmt: skip
+    assert posterior.solution is not None  # no weights were given
+    mean, ranks = posterior.mean(data.test_x), [rank for rank in RANKS if rank <= source.n]
+    by_rank = posterior.variance_by_rank(data.test_x, ranks, noise=True)
+    nll = [negative_log_likelihood(mean, variance, data.test_y) for variance in by_rank.T]
+    exact = negative_log_likelihood(mean, posterior.variance(data.test_x, noise=True, hooks=options.hooks), data.test_y)
+    _keep(recorder.trace, {"rank": ranks, "nll": nll, "nll_by_solves": exact}, path)
+    solves = posterior.variance_solves
+    return {
+        "seed": seed, "dataset": name, "data": source.heading, "test_rows": len(data.test_x), "ranks": ranks,
+        "nll": nll, "nll_by_solves": exact,
+        "excess": max(float(solve.excess.max()) for solve in solves) / posterior.system.noise,
+        "converged": posterior.solution.converged and all(solve.converged for solve in solves),
+    }  # fmt: skip
+
+
+def _keep(trace: Trace, found: Mapping[str, Any], path: Path) -> None:
+    """Writes the trace of the mean's solve, with what was found beside it."""
+    variables = {
+        name: xr.Variable(v.dims, found[name], {"long_name": v.long_name, "units": v.units}).astype(v.dtype)
+        for name, v in LANCZOS.items()
+    }
+    trace.tree["lanczos"] = xr.DataTree(xr.Dataset(variables))
+    trace.save(path)
+
+
+def _falls(rows: Sequence[Row]) -> str:
+    """Whether ours does what the paper's does."""
+    rising = [row["data"] for row in rows if any(b > a for a, b in pairwise(row["nll"]))]
+    if not rising:
+        return "Ours falls with every rank."
+    return f"Ours rises at some rank on {', '.join(dict.fromkeys(rising))}."
+
+
+def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
+    return Chart(
+        heading,
+        "Variances of a low rank are too large, and cost likelihood; the thin line is what they fall towards.",
+        lambda theme: plots.lanczos_ranks(traces, theme=theme),
+    )

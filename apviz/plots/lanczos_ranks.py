@@ -1,0 +1,73 @@
+"""The test NLL by the rank of Lanczos variances, and with variances by solves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.captions import safe
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: a method of its own, for its colour
+_LANCZOS: Final = "Lanczos"
+
+
+def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """The test NLL by the rank of the variances (paper, appendix), and as a thin line with variances by solves.
+
+    Lanczos variances are too large, by less the higher the rank; those by solves are what they fall towards.
+
+    Raises:
+        ValueError: no trace; a trace without the group `lanczos`; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    without = [trace.label for trace in several if "lanczos" not in trace]
+    if without:
+        raise ValueError(
+            f"lanczos_ranks draws traces of `apviz experiment lanczos-rank`, which have the group lanczos; "
+            f"{', '.join(without)} has none. Leave it out"
+        )
+    figure, color = go.Figure(), method_color(_LANCZOS, theme)
+    symbols = method_symbols([_LANCZOS] * len(several))
+    for trace, name, symbol in zip(several, _names(several), symbols, strict=True):
+        found = trace["lanczos"]
+        ranks, limit = found["rank"].values, float(found["nll_by_solves"])
+        figure.add_scatter(
+            x=ranks,
+            y=found["nll"].values,
+            mode="lines+markers",
+            name=f"by Lanczos{name}",
+            line={"color": color, "width": 2.5},
+            marker={"color": color, "symbol": symbol, "size": 8},
+            hovertemplate=f"<b>Lanczos{name}</b><br>rank %{{x:,d}}: NLL %{{y:.6g}}<extra></extra>",
+        )
+        figure.add_scatter(
+            x=[ranks[0], ranks[-1]],
+            y=[limit, limit],
+            mode="lines",
+            name=f"by solves{name}",
+            line={"color": colors.muted, "width": 1.5},
+            hovertemplate=f"<b>variances by solves{name}</b><br>NLL %{{y:.6g}}<extra></extra>",
+        )
+    few = np.log10(max(trace["lanczos"]["rank"].values.max() for trace in several)) < 2.2
+    figure.update_xaxes(title_text="rank of the variances", type="log", dtick="D2" if few else 1)
+    figure.update_yaxes(title_text="test NLL (nats a row)")
+    return finish(figure, several, colors, "Test NLL by rank of the variances", "lanczos_ranks")
+
+
+def _names(traces: Sequence[Trace]) -> list[str]:
+    """What tells the traces apart: data set, and number where two share one; nothing of a trace alone."""
+    sets = [str(trace.attrs["dataset"]) for trace in traces]
+    if len(traces) == 1:
+        return [""]
+    return [
+        f", {safe(name)}" + (f", run {1 + sets[:i].count(name)}" if sets.count(name) > 1 else "")
+        for i, name in enumerate(sets)
+    ]

@@ -1,0 +1,142 @@
+"""Trainings: the noise, and what each step's solve took, by Adam step."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import CAPTION_WIDTH, run_names, safe
+from apviz.plots.curves import positive
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: markers drawn on a curve; hovering finds all its points
+_MARKERS: Final = 12
+#: pixels, with three panels
+_TALL: Final = 920
+
+#: the panels from above: the variable of a step, and the title of its axis
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs, of CG: iterations", "kappa": "κ = λmax/λmin of K"}
+
+#: what hovering gives, in the order of `customdata`; and what may be NaN
+_VARIABLES: Final = ("step", "noise", "epochs", "residual")
+_OPTIONAL: Final = {"work": "work {:.6g}", "seconds": "{:.4g} s", "kappa": "κ = {:.4g}", "kappa_prime": "κ′ = {:.4g}"}
+
+
+def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """σ² by Adam step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
+
+    Every step is drawn with the σ² that its solve was done with. A cross marks a step whose solve did not converge.
+    Where condition numbers were recorded they have a third panel, κ of K; hovering also gives κ′ of the blocks.
+
+    Raises:
+        ValueError: no trace; a trace that is not of a training; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    without = [trace.label for trace in several if "step" not in trace]
+    if without:
+        raise ValueError(
+            f"training draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
+            "Leave it out, or draw it with apviz.plots.residuals"
+        )
+    panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
+    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    symbols = method_symbols([trace.label for trace in several])
+    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+        color, entry = method_color(trace.label, theme), _entry(name, trace)
+        belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
+        marker = {"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS}
+        for row, panel in enumerate(panels, start=1):
+            line = {"color": color, "width": 2.5}
+            _add(figure, trace, panel, row, mode="lines+markers", line=line, marker=marker, showlegend=row == 1,
+                 **belonging)  # fmt: skip
+        failed = np.flatnonzero(trace["step"]["converged"].values == 0)
+        if len(failed):
+            cross = {"color": color, "symbol": NOT_CONVERGED, "size": 11}
+            _add(figure, trace, "epochs", panels.index("epochs") + 1, failed, "solve not converged<br>",
+                 mode="markers", marker=cross, showlegend=False, **belonging)  # fmt: skip
+    for row, panel in enumerate(panels, start=1):
+        _axis(figure, several, panel, row)
+    figure.update_xaxes(title_text="Adam step", row=len(panels), col=1)
+    if len(panels) > 2:
+        figure.update_layout(height=_TALL)
+    return finish(figure, several, colors, "The noise σ², and the epochs of each solve", "training", _notes(several))
+
+
+def _has_kappa(traces: Sequence[Trace]) -> bool:
+    return any(np.isfinite(trace["step"]["kappa"].values).any() for trace in traces)
+
+
+def _add(
+    figure: go.Figure, trace: Trace, panel: str, row: int, at: Any = slice(None), head: str = "", **scatter: Any
+) -> None:
+    """Draws a variable against the steps `at`; hovering names the method and gives the step in full."""
+    steps = trace["step"]
+    optional = zip(*(steps[name].values[at] for name in _OPTIONAL), strict=True)
+    hover = (
+        f"<b>{safe(trace.label)}</b><br>{head}step %{{customdata[0]:d}}: σ² = %{{customdata[1]:.6g}}<br>"
+        f"%{{customdata[2]:d}} {_unit(trace)} to residual %{{customdata[3]:.4g}}%{{text}}<extra></extra>"
+    )
+    figure.add_scatter(
+        x=steps["step"].values[at],
+        y=positive(steps[panel].values[at]),
+        customdata=np.column_stack([steps[name].values[at] for name in _VARIABLES]),
+        text=[_known(values) for values in optional],
+        hovertemplate=hover,
+        row=row,
+        col=1,
+        **scatter,
+    )
+
+
+def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> None:
+    """The y axis of a panel: σ² and κ on a log scale, epochs from zero."""
+    units = traces[0]["step"][panel].attrs.get("units", "target unit²")
+    figure.update_yaxes(title_text=_PANELS[panel].format(units), row=row, col=1)
+    if panel == "epochs":
+        figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6, row=row, col=1)
+        return
+    drawn = np.concatenate([positive(trace["step"][panel].values) for trace in traces])
+    span = np.log10(np.nanmax(drawn) / np.nanmin(drawn))
+    # labels at 1, 2 and 5 over few decades, else at powers of ten
+    tick = "D2" if span < 2.2 else math.ceil(span / 8)
+    figure.update_yaxes(type="log", exponentformat="power", dtick=tick, row=row, col=1)
+
+
+def _entry(name: str, trace: Trace) -> str:
+    """The name of a training and how far it came, so that solves that did not converge never look as if they had."""
+    done, failed = trace["step"].sizes["step"], int((trace["step"]["converged"].values == 0).sum())
+    wanted = json.loads(trace.attrs["training_settings"])["steps"]
+    state = f"{done} steps" if trace.finished else f"{done} of {wanted} steps, unfinished"
+    state += f", {failed} not converged" if failed else ""
+    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
+    return f"{name}{separator}{state}"
+
+
+def _unit(trace: Trace) -> str:
+    return {"AP": "epochs", "CG": "iterations", "PCG": "iterations"}.get(trace.label.split()[0], "epochs or iterations")
+
+
+def _known(values: Sequence[float]) -> str:
+    """For hovering: the optional numbers that were recorded, two a line."""
+    words = [form.format(value) for form, value in zip(_OPTIONAL.values(), values, strict=True) if math.isfinite(value)]
+    return "".join(f"<br>{' · '.join(words[i : i + 2])}" for i in range(0, len(words), 2))
+
+
+def _notes(traces: Sequence[Trace]) -> list[str]:
+    """Step size, probes and tolerance, where all trainings share them."""
+    settings = [json.loads(trace.attrs["training_settings"]) for trace in traces]
+    shown = {"step_size": "Adam steps of {:g}", "probes": "{} probes", "noise_floor": "σ² ≥ {:g}"}
+    shared = [
+        form.format(settings[0][key]) for key, form in shown.items() if len({each.get(key) for each in settings}) == 1
+    ]
+    return [" · ".join(shared)] if shared else []

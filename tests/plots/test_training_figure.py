@@ -1,0 +1,62 @@
+"""Trainings by Adam step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apviz import plots
+
+
+def drawn(figure, row, mode="lines+markers"):
+    axis = "y" if row == 1 else f"y{row}"
+    return [each for each in figure.data if (each.yaxis or "y") == axis and each.mode == mode]
+
+
+def test_the_noise_stands_above_the_epochs_on_one_axis_of_steps(trainings):
+    figure, steps = plots.training(trainings["ap"]), trainings["ap"]["step"]
+    for row, name in ((1, "noise"), (2, "epochs")):
+        (curve,) = drawn(figure, row)
+        np.testing.assert_array_equal(curve.x, np.arange(1, 7))
+        np.testing.assert_array_equal(curve.y, steps[name].values)
+    assert figure.layout.yaxis.type == "log" and figure.layout.yaxis2.type is None
+    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
+    assert figure.layout.xaxis.matches == "x2"
+
+
+def test_condition_numbers_have_a_panel_where_one_training_recorded_them(trainings):
+    figure = plots.training([trainings["ap"], trainings["kappa"]])
+    without, with_kappa = drawn(figure, 3)
+    assert not np.isfinite(np.asarray(without.y, float)).any()
+    np.testing.assert_array_equal(with_kappa.y, trainings["kappa"]["step"]["kappa"].values)
+    assert "yaxis3" not in plots.training(trainings["ap"]).layout
+
+
+def test_a_step_whose_solve_did_not_converge_is_a_cross_and_is_counted(trainings):
+    figure = plots.training([trainings["ap"], trainings["cut"]])
+    (crosses,) = drawn(figure, 2, mode="markers")
+    np.testing.assert_array_equal(crosses.x, [1, 2, 3])
+    assert crosses.marker.symbol == "x" and "not converged" in crosses.hovertemplate
+    entries = [each.name for each in figure.data if each.showlegend]
+    assert entries[0].endswith("6 steps") and entries[1].endswith("3 of 6 steps, unfinished, 3 not converged")
+
+
+def test_hovering_gives_the_step_in_full_and_only_what_was_recorded(trainings):
+    figure = plots.training([trainings["cg"], trainings["kappa"]])
+    gradients, blocks = drawn(figure, 1)
+    assert "iterations to residual" in gradients.hovertemplate and "epochs to residual" in blocks.hovertemplate
+    assert "work" in gradients.text[0] and "κ" not in gradients.text[0]
+    assert "κ = " in blocks.text[0] and "κ′ = " in blocks.text[0]
+    steps = trainings["cg"]["step"]
+    expected = np.column_stack([steps[name].values for name in ("step", "noise", "epochs", "residual")])
+    np.testing.assert_array_equal(gradients.customdata, expected)
+
+
+def test_a_method_has_the_colour_it_has_everywhere(trainings):
+    for curve, run in zip(drawn(plots.training([trainings["ap"], trainings["cg"]]), 1), ("ap", "cg"), strict=True):
+        assert curve.line.color == plots.method_color(trainings[run].label)
+
+
+def test_a_trace_of_one_solve_is_an_error_that_says_how_to_draw_it(trainings, runs):
+    with pytest.raises(ValueError, match=r"CG is of one solve. Leave it out, or draw it with apviz.plots.residuals"):
+        plots.training([trainings["ap"], runs["cg"]])
