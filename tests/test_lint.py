@@ -39,8 +39,15 @@ def test_arrows_between_rooms_point_one_way():
         "solvers": ("tracing", "plots", "report", "datasets", "comparison"),
         "preconditioners": ("solvers", "tracing", "plots", "report", "datasets"),
         "tracing": ("plots", "report", "datasets", "comparison"),
-        "plots": ("solvers", "operators", "kernels", "spectrum", "report", "datasets"),
+        "plots": ("solvers", "operators", "kernels", "spectrum", "report", "datasets", "gp", "experiments"),
         "datasets": ("solvers", "operators", "tracing", "plots", "report"),
+        "hyperparameters.py": ("solvers", "gp", "datasets"),
+        "lanczos.py": ("solvers", "gp", "tracing"),
+        "gp": ("plots", "report", "datasets", "comparison", "experiments"),
+        "diagnosis.py": ("solvers", "gp", "plots", "report"),
+        "experiments/published": ("experiments.setting", "experiments.measuring", "experiments.catalogue"),
+        "experiments/setting": ("experiments.measuring", "experiments.catalogue"),
+        "experiments/measuring": ("experiments.catalogue",),
     }
     for room, others in forbidden.items():
         place = ROOT / "apviz" / room

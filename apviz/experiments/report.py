@@ -12,8 +12,8 @@ from rich import box
 from rich.markup import escape
 
 from apviz.experiments.base import Experiment, Options, Row, Table
+from apviz.experiments.measuring.solving import machines
 from apviz.experiments.running import folder_of
-from apviz.experiments.solving import machines
 from apviz.report.figures import embedded
 from apviz.report.rendering import write_page
 

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from apviz import datasets, plots
-from apviz.experiments import authors, paper
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.data import load, pairs
-from apviz.experiments.methods import training_solver
+from apviz.experiments.measuring.solving import machines, traces_of
+from apviz.experiments.measuring.trained import steps_of, train
 from apviz.experiments.numbers import duration, spread
-from apviz.experiments.solving import machines, traces_of
-from apviz.experiments.trained import steps_of, train
+from apviz.experiments.published import authors, paper
+from apviz.experiments.setting.data import load, pairs
+from apviz.experiments.setting.methods import training_solver
 from apviz.gp.training import TrainingSettings
 from apviz.tracing import Trace
 from apviz.tracing.record import Record

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from apviz.experiments.base import Options, Row
-from apviz.experiments.data import Source
-from apviz.experiments.methods import OVERLAP, TEST_TOL, lanczos_rank, prediction_solver, training_solver
-from apviz.experiments.trained import steps_of, train
+from apviz.experiments.measuring.trained import steps_of, train
+from apviz.experiments.setting.data import Source
+from apviz.experiments.setting.methods import OVERLAP, TEST_TOL, lanczos_rank, prediction_solver, training_solver
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.gp.training import TrainingSettings

@@ -12,11 +12,11 @@ from typing import Any, Final
 import xarray as xr
 
 from apviz import plots
-from apviz.experiments import sets
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.methods import OURS
+from apviz.experiments.measuring.solving import machines, traces_of
 from apviz.experiments.numbers import spread
-from apviz.experiments.solving import machines, traces_of
+from apviz.experiments.setting import sets
+from apviz.experiments.setting.methods import OURS
 from apviz.gp.metrics import negative_log_likelihood
 from apviz.gp.posterior import PAPER_RANK, Posterior
 from apviz.tracing import Recorder, Trace

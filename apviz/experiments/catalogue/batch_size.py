@@ -10,9 +10,9 @@ import torch
 
 from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.data import hyperparameters_of, load, name_of, pairs
+from apviz.experiments.measuring.solving import ending, machines, solved, traces_of, when
 from apviz.experiments.numbers import duration, spread
-from apviz.experiments.solving import ending, machines, solved, traces_of, when
+from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
 

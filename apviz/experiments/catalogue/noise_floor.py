@@ -9,12 +9,12 @@ from typing import Final
 
 from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.beside import beside, footnotes, headings
-from apviz.experiments.data import load, pairs
-from apviz.experiments.methods import OVERLAP
-from apviz.experiments.paper import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained
-from apviz.experiments.solving import machines, traces_of
-from apviz.experiments.tested import scaling, train_and_test, variances
+from apviz.experiments.measuring.solving import machines, traces_of
+from apviz.experiments.measuring.tested import scaling, train_and_test, variances
+from apviz.experiments.published.beside import beside, footnotes, headings
+from apviz.experiments.published.paper import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained
+from apviz.experiments.setting.data import load, pairs
+from apviz.experiments.setting.methods import OVERLAP
 from apviz.tracing import Trace
 
 #: the stand-in's trained noise is far below 0.1, as house electric's is

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from apviz import datasets
-from apviz.experiments import paper
 from apviz.experiments.base import Cell, Options, Row
-from apviz.experiments.data import Source, load, name_of
-from apviz.experiments.methods import training_solver
+from apviz.experiments.published import paper
+from apviz.experiments.setting.data import Source, load, name_of
+from apviz.experiments.setting.methods import training_solver
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.tracing import TrainingTrace, open_trace

@@ -8,7 +8,7 @@ from typing import Final
 
 from apviz.experiments.base import Row
 from apviz.experiments.numbers import duration, spread
-from apviz.experiments.paper import FOOTNOTES, Trained
+from apviz.experiments.published.paper import FOOTNOTES, Trained
 
 #: columns by the field of `Trained` that goes beside them
 COLUMNS: Final = {

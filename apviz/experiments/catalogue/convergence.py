@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from apviz.comparison import build_system
-from apviz.experiments import authors
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.data import Source, hyperparameters_of, load, name_of, pairs
-from apviz.experiments.methods import MAX_TRAINING, OVERLAP, TEST_TOL, TRAINING_TOL, block_size
-from apviz.experiments.paper import AP, CG
-from apviz.experiments.solving import ending, machines, residual_charts, solved, when
+from apviz.experiments.measuring.solving import ending, machines, residual_charts, solved, when
+from apviz.experiments.published import authors
+from apviz.experiments.published.paper import AP, CG
+from apviz.experiments.setting.data import Source, hyperparameters_of, load, name_of, pairs
+from apviz.experiments.setting.methods import MAX_TRAINING, OVERLAP, TEST_TOL, TRAINING_TOL, block_size
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from apviz.comparison import build_system
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.counting import OTHER, FlopCount
-from apviz.experiments.data import hyperparameters_of, load, name_of, pairs
-from apviz.experiments.methods import block_size
+from apviz.experiments.measuring.counting import OTHER, FlopCount
+from apviz.experiments.measuring.solving import machines, solved
 from apviz.experiments.numbers import duration
-from apviz.experiments.solving import machines, solved
+from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
+from apviz.experiments.setting.methods import block_size
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
 from apviz.solvers.base import Run

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.data import load
 from apviz.experiments.numbers import spread
+from apviz.experiments.setting.data import load
 from apviz.rules import Random
 from apviz.solvers import AlternatingProjection, solve
 from apviz.system import KernelSystem

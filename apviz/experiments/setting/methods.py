@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apviz.experiments.data import Source
-from apviz.experiments.paper import CG
+from apviz.experiments.published.paper import CG
+from apviz.experiments.setting.data import Source
 from apviz.gp.posterior import PAPER_RANK as LANCZOS_RANK
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver

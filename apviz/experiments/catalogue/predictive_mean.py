@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from apviz.experiments import sets
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.beside import beside, footnotes, headings
-from apviz.experiments.methods import OVERLAP, TEST_TOL, prediction_solver
-from apviz.experiments.paper import AP, CG, PREDICTIVE_MEAN, Trained
-from apviz.experiments.solving import machines, residual_charts
-from apviz.experiments.tested import scaling
+from apviz.experiments.measuring.solving import machines, residual_charts
+from apviz.experiments.measuring.tested import scaling
+from apviz.experiments.published.beside import beside, footnotes, headings
+from apviz.experiments.published.paper import AP, CG, PREDICTIVE_MEAN, Trained
+from apviz.experiments.setting import sets
+from apviz.experiments.setting.methods import OVERLAP, TEST_TOL, prediction_solver
 from apviz.gp.metrics import rmse
 from apviz.gp.posterior import Posterior
 from apviz.system import KernelSystem

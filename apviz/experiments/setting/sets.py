@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apviz import datasets
-from apviz.experiments import paper
 from apviz.experiments.base import Options
-from apviz.experiments.data import Source, hyperparameters_of, load, pairs
+from apviz.experiments.published import paper
+from apviz.experiments.setting.data import Source, hyperparameters_of, load, pairs
 
 
 def names(options: Options, *, trained: bool = False) -> list[str]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from apviz import plots
-from apviz.experiments import sets
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.beside import beside, footnotes, headings
-from apviz.experiments.data import Source
-from apviz.experiments.methods import OVERLAP
-from apviz.experiments.paper import AP, CG, SVGP, TRAINING, Trained
-from apviz.experiments.solving import machines, traces_of
-from apviz.experiments.tested import scaling, train_and_test, variances
+from apviz.experiments.measuring.solving import machines, traces_of
+from apviz.experiments.measuring.tested import scaling, train_and_test, variances
+from apviz.experiments.published.beside import beside, footnotes, headings
+from apviz.experiments.published.paper import AP, CG, SVGP, TRAINING, Trained
+from apviz.experiments.setting import sets
+from apviz.experiments.setting.data import Source
+from apviz.experiments.setting.methods import OVERLAP
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.plots.captions import KERNELS
 from apviz.tracing import Trace

@@ -6,7 +6,7 @@ from typing import Final
 
 from apviz import datasets
 from apviz.datasets import DatasetUnavailable, PublishedRun
-from apviz.experiments.paper import AP, CG
+from apviz.experiments.published.paper import AP, CG
 
 #: data sets with published steps (Matérn-5/2), and the seed they were published for
 SEEDS: Final = {"sgemm": 0, "airquality": 0, "3droad": 0, "houseelectric": 3}

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from apviz.experiments import paper
-from apviz.experiments.authors import full_rows
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.data import Source, load, name_of, pairs
-from apviz.experiments.methods import MAX_TEST, TEST_TOL, block_size
+from apviz.experiments.measuring.solving import ending, machines, residual_charts, solved, when
+from apviz.experiments.measuring.trained import hyperparameters, training_cells
 from apviz.experiments.numbers import spread
-from apviz.experiments.solving import ending, machines, residual_charts, solved, when
-from apviz.experiments.trained import hyperparameters, training_cells
+from apviz.experiments.published import paper
+from apviz.experiments.published.authors import full_rows
+from apviz.experiments.setting.data import Source, load, name_of, pairs
+from apviz.experiments.setting.methods import MAX_TEST, TEST_TOL, block_size
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
 from apviz.system import KernelSystem

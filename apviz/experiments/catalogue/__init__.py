@@ -1,0 +1,1 @@
+"""The ten experiments, one figure or table of the paper each."""

@@ -1,0 +1,1 @@
+"""How an experiment measures: one solve, one training, one test, one count of flops."""
