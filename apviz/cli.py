@@ -221,22 +221,60 @@ def experiment(
 
 def _run_cells(experiment: Experiment, options: Options) -> int:
     """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
-    rows, interrupted, total = dict[str, Row](), False, len(experiment.cells(options))
+    rows, total, cut = dict[str, Row](), len(experiment.cells(options)), None
     console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
     try:
         for cell, row in run_experiment(experiment, options):
             rows[cell.key] = row
             errors.print(f"{len(rows)} of {total}: {cell.key}", highlight=False)
     except KeyboardInterrupt:
-        interrupted = True
+        cut = 130
         errors.print("interrupted: the table so far; the same command goes on")
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        if not rows:
+            raise
+        cut = 2
+        errors.print(f"[red]failed:[/] {escape(str(error))}. What is done is kept; the table so far", highlight=False)
     if rows:
         for table in experiment.tables(rows, options):
-            console.print(experiment_report.terminal_table(table))
+            console.print(experiment_report.TerminalTable(table))
             console.print(table.note, highlight=False, markup=False)
         written = experiment_report.write_experiment_report(experiment, rows, options)
         console.print(f"traces and report: {written}", highlight=False, markup=False)
-    return 130 if interrupted else 0
+    return cut or 0
+
+
+@app.command()
+def dashboard(
+    port: Annotated[int, typer.Option(help="Where to listen.")] = 5006,
+    runs: Annotated[Path, typer.Option(help="Folder of traces: shown, and where new ones go.")] = Path("runs"),
+    dataset: Annotated[str | None, typer.Option(help="The data set to begin with.")] = None,
+    lecture: Annotated[bool, typer.Option(help="Larger type and lines, for a projector.")] = False,
+    max_solves: Annotated[int, typer.Option(help="Solves at once over all visitors; the others queue.")] = 2,
+    max_n: Annotated[int, typer.Option(help="Training rows of a system.")] = 50_000,
+    max_block_gb: Annotated[float, typer.Option(help="Memory of the block factors of a solve, in GB.")] = 4.0,
+    max_upload: Annotated[int, typer.Option(help="Size of an uploaded file, in MB.")] = 100,
+    address: Annotated[str, typer.Option(help="Interface; others than this machine ask for one of the next two.")] = (
+        "127.0.0.1"
+    ),
+    basic_auth: Annotated[str | None, typer.Option(help="A password, or a JSON file of users and passwords.")] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in who can reach the address.")] = False,
+    show: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+) -> None:
+    """Compare solvers in the browser, live, on any data."""
+    try:
+        from apviz.dashboard import Limits, serve
+    except ImportError as error:
+        _fail(ImportError(f"the dashboard needs Panel ({error}): pip install 'apviz[dashboard]'"))
+    try:
+        limits = Limits(max_solves, max_n, max_block_gb, max_upload)
+        console.print(f"dashboard on http://{address}:{port}, runs in {runs}; Ctrl-C ends it", highlight=False)
+        serve(
+            runs, port=port, address=address, dataset=dataset, limits=limits, lecture=lecture, basic_auth=basic_auth,
+            no_auth=no_auth, open_browser=show,
+        )  # fmt: skip
+    except (ValueError, OSError) as error:
+        _fail(error)
 
 
 @app.command()

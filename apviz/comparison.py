@@ -29,11 +29,12 @@ METHODS = ("ap", "overlap", "cg", "pcg", "rpcg", "schwarz", "auto", "cholesky")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One solver on the system: its trace, or what went wrong before there was one."""
+    """One solver on the system: its trace and where it is, or what went wrong before there was one."""
 
     solver: Solver
     trace: Trace | None
     error: str = ""
+    path: Path | None = None
 
 
 def choose_hyperparameters(
@@ -42,11 +43,13 @@ def choose_hyperparameters(
     lengthscale: Sequence[float] | None = None,
     outputscale: float | None = None,
     noise: float | None = None,
+    *,
+    fit: bool = False,
 ) -> Hyperparameters:
     """Those of the data set's card, with what is given in their place; `provenance` says which is which.
 
     Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
-    lengthscale, outputscale and noise are all given.
+    lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some.
 
     Raises:
         ValueError: a value that no system of this data can have, before anything is fitted.
@@ -55,7 +58,7 @@ def choose_hyperparameters(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "lengthscale" in changes:
         changes["lengthscale"] = tuple(changes["lengthscale"])
-    chosen = data.card.hyperparameters
+    chosen = None if fit else data.card.hyperparameters
     if chosen is None:
         mean = float(data.train_y.mean())
         chosen = Hyperparameters("matern52", (1.0,), 1.0, 1.0, mean, "mean of the training targets")
@@ -180,8 +183,9 @@ def compare(
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
     for solver in solvers:
         pictured = pictures > 0 and isinstance(solver, AlternatingProjection) and solver.rule_name == "gauss-southwell"
+        path = free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
         recorder = Recorder(
-            free_path(out, f"{system.dataset}-n{system.n} {solver.label}"),
+            path,
             rows=pictured,
             snapshots=range(pictures + 1) if pictured else (),
             eigenvalues=eigenvalues,
@@ -190,12 +194,13 @@ def compare(
             solve(system, solver, [*prediction, recorder, *hooks])
         except KeyboardInterrupt:
             if recorder.traces:
-                yield Outcome(solver, recorder.trace)
+                yield Outcome(solver, recorder.trace, path=path)
             raise
         except (ValueError, MemoryError, RuntimeError) as error:
-            yield Outcome(solver, recorder.trace if recorder.traces else None, str(error))
+            recorded = bool(recorder.traces)
+            yield Outcome(solver, recorder.trace if recorded else None, str(error), path if recorded else None)
         else:
-            yield Outcome(solver, recorder.trace)
+            yield Outcome(solver, recorder.trace, path=path)
 
 
 def free_path(folder: Path, name: str) -> Path:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 # a drift of half the tolerance leaves no room to tell whether it was reached
 DRIFT_SHARE = 0.5
-# solving on is of no use where the test error is this close to its end ...
-RMSE_SHARE = 0.01
-# ... at a residual so many times the tolerance, with so much of the work still to come
+# solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
+# so much of the work still to come
 LOOSER, WORK_AFTER = 3.0, 0.5
 # work that nobody waits for
 QUICK = 20.0
@@ -107,12 +106,10 @@ def _precision(trace: Trace) -> Diagnosis | None:
 def _tolerance(trace: Trace) -> Diagnosis | None:
     epoch = trace["epoch"]
     rmse, residual, work = (epoch[name].values for name in ("test_rmse", "residual", "work"))
-    known = np.flatnonzero(np.isfinite(rmse))
-    if len(known) < 2:
+    first = trace.sufficient_epoch()
+    if first is None:
         return None
-    end = rmse[known[-1]]
-    far = np.flatnonzero(np.abs(rmse[known] - end) > RMSE_SHARE * end)
-    first = known[far[-1] + 1] if len(far) and far[-1] + 1 < len(known) else known[0]
+    end = rmse[np.isfinite(rmse)][-1]
     after = 1 - work[first] / work[-1]
     if residual[first] < LOOSER * _tol(trace) or after < WORK_AFTER:
         return None

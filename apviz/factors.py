@@ -113,9 +113,16 @@ def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
     Raises:
         MemoryError: they would not fit the free memory.
     """
-    n = len(x)
-    solved = min(n, int(block_size * (1 + overlap)))
-    _check_memory(math.ceil(n / block_size) * solved**2 * x.element_size(), x.device, solved)
+    _check_memory(factor_bytes(x, block_size, overlap), x.device, _solved(x, block_size, overlap))
+
+
+def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
+    """Memory of the factors for the inputs x: (n, d)."""
+    return math.ceil(len(x) / block_size) * _solved(x, block_size, overlap) ** 2 * x.element_size()
+
+
+def _solved(x: Tensor, block_size: int, overlap: float) -> int:
+    return min(len(x), int(block_size * (1 + overlap)))
 
 
 def _check_memory(needed: int, device: torch.device, largest: int) -> None:

@@ -12,6 +12,7 @@ from apviz.plots.residuals import residuals
 from apviz.plots.rmse import test_rmse
 from apviz.plots.style import method_color
 from apviz.plots.training import training
+from apviz.plots.update_times import update_times
 
 __all__ = [
     "batch_sizes",
@@ -26,4 +27,5 @@ __all__ = [
     "residuals",
     "test_rmse",
     "training",
+    "update_times",
 ]

@@ -12,15 +12,22 @@ from plotly.subplots import make_subplots
 from apviz.plots.captions import legend_entry, run_names
 from apviz.plots.curves import Curves
 from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
 from apviz.plots.x_switch import X
+from apviz.tracing.trace import RMSE_SHARE
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 
+#: what a star says
+SAYS = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last value"
+
+
 def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
     """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
+
+    A star marks the epoch from which on the test RMSE stays within 1% of its last value.
 
     Traces without a test RMSE are left out. Buttons switch x; the work of predicting is not part of it.
 
@@ -43,14 +50,30 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         at = np.flatnonzero(np.isfinite(rmse))
         curves.add_line(trace, rmse, "test RMSE", color, symbol, entry, rows=at, log=False, showlegend=False)
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
+        _mark_sufficient(curves, trace, color, entry)
     units = several[0]["epoch"]["test_rmse"].attrs.get("units", "target unit")
     curves.figure.update_yaxes(title_text=f"test RMSE ({units})", row=1)
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
+    if any(trace.finished and trace.sufficient_epoch() is not None for trace in several):
+        notes.append(f"star: {SAYS}")
     title = "Test error (above) and residual (below)"
     return finish(curves.figure, several, colors, title, f"test_rmse/{x}", notes)
+
+
+def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> None:
+    """A star where solving on stops to matter, in both panels."""
+    first = trace.sufficient_epoch()
+    if first is None or not trace.finished:
+        return
+    marker = {"color": color, "symbol": SUFFICIENT, "size": 15, "line": {"color": curves.theme.ink, "width": 1.5}}
+    for row, name in ((1, "test_rmse"), (2, "residual")):
+        curves.add(
+            trace, trace["epoch"][name].values[[first]], f"{SAYS}<br>{name.replace('_', ' ')}", [first], row=row,
+            mode="markers", marker=marker, name=entry, legendgroup=entry, showlegend=False,
+        )  # fmt: skip
 
 
 def _recorded(trace: Trace) -> bool:

@@ -30,6 +30,7 @@ NOT_CONVERGED: Final = "x"
 UNFINISHED: Final = "circle-open"
 CHECK: Final = "diamond-open"
 ZERO: Final = "triangle-down"
+SUFFICIENT: Final = "star-diamond"
 
 VARIANTS: Final = (
     "circle", "square", "triangle-up", "pentagon", "hexagram", "triangle-right", "star", "triangle-left",

@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 
 import plotly.graph_objects as go
 
+from apviz.plots.layout import BUTTONS
 from apviz.plots.style import Theme
 
 X = Literal["work", "epochs", "seconds"]
@@ -63,3 +64,10 @@ def add_x_buttons(figure: go.Figure, choices: Sequence[Choice], x: str, theme: T
             }
         ]
     )
+
+
+def without_buttons(figure: go.Figure) -> go.Figure:
+    """The figure for a page that switches the x axis of all its charts itself."""
+    figure.layout.updatemenus = ()
+    figure.layout.margin.t -= BUTTONS
+    return figure

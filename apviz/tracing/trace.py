@@ -13,6 +13,9 @@ import xarray as xr
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
 from apviz.tracing.schema import FINISHED
 
+#: test errors this close to the last are as good as it
+RMSE_SHARE = 0.01
+
 
 class Trace:
     """What was recorded about one solve; the groups and variables are listed in `apviz.tracing.schema`.
@@ -78,6 +81,19 @@ class Trace:
             # Zarr's specification does not have consolidated metadata yet; xarray reads and writes it
             warnings.filterwarnings("ignore", message="Consolidated metadata")
             self.tree.to_zarr(path, zarr_format=3, consolidated=True)
+
+    def sufficient_epoch(self, share: float = RMSE_SHARE) -> int | None:
+        """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
+
+        Solving on after it does not change the predictions. None where fewer than two epochs have a test RMSE.
+        """
+        rmse = self["epoch"]["test_rmse"].values
+        known = np.flatnonzero(np.isfinite(rmse))
+        if len(known) < 2:
+            return None
+        end = rmse[known[-1]]
+        far = np.flatnonzero(np.abs(rmse[known] - end) > share * end)
+        return int(known[far[-1] + 1] if len(far) and far[-1] + 1 < len(known) else known[0])
 
     def k_norm_error(self) -> xr.Dataset:
         """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.

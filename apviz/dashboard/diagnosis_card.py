@@ -1,0 +1,56 @@
+"""What limited a run, in plain words, and a button that tries the one setting to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import panel_material_ui as pmui
+
+from apviz.diagnosis import Diagnosis, Limit, diagnose
+from apviz.tracing import Trace
+
+
+class DiagnosisCard:
+    """The diagnosis of one trace by the rules of `apviz.diagnosis`.
+
+    Args:
+        rerun: called with the trace and its diagnosis when the button is pressed.
+    """
+
+    def __init__(self, rerun: Callable[[Trace, Diagnosis], None]) -> None:
+        self._rerun = rerun
+        self._trace: Trace | None = None
+        self._diagnosis: Diagnosis | None = None
+        self._of = pmui.Typography("", variant="overline", margin=(4, 12, 0, 12))
+        self._limit = pmui.Typography("", variant="h6", margin=(0, 12))
+        self._evidence = pmui.Typography("", variant="body1", margin=(0, 12, 6, 12))
+        self._advice = pmui.Typography("", variant="body1", margin=(0, 12, 8, 12))
+        self._button = pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12))
+        self._button.on_click(lambda event: self._press())
+        self.view = pmui.Paper(
+            self._of, self._limit, self._evidence, self._advice, self._button,
+            sizing_mode="stretch_width", margin=8, elevation=1, visible=False,
+        )  # fmt: skip
+
+    def show(self, trace: Trace | None) -> None:
+        """Diagnoses a run; nothing for none."""
+        self._trace = trace
+        self._diagnosis = found = None if trace is None else diagnose(trace)
+        self.view.visible = found is not None
+        if trace is None or found is None:
+            return
+        self._of.object = f"Diagnosis of {trace.label}"
+        self._limit.object = _capitalised(
+            found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
+        )
+        self._evidence.object, self._advice.object = found.evidence, found.advice
+        self._button.visible = bool(found.change)
+        self._button.label = f"Run again with {', '.join(f'{name} = {value}' for name, value in found.change.items())}"
+
+    def _press(self) -> None:
+        if self._trace is not None and self._diagnosis is not None:
+            self._rerun(self._trace, self._diagnosis)
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

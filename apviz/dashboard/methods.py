@@ -1,0 +1,51 @@
+"""Which methods: the solvers a visitor ticked, as settings of a page."""
+
+from __future__ import annotations
+
+import param
+
+from apviz.comparison import METHODS, choose_solvers
+from apviz.partitions import PARTITIONS
+from apviz.solvers import Solver
+
+RULES = ("gauss-southwell", "cyclic", "random", "shuffled")
+#: what a method is called on a page; the keys are those of `apviz compare --methods`
+METHOD_TITLES = {
+    "ap": "Alternating projection (paper), with the settings below",
+    "overlap": "Alternating projection on overlapping blocks",
+    "cg": "Conjugate gradients",
+    "pcg": "CG, pivoted Cholesky",
+    "rpcg": "CG, randomly pivoted Cholesky",
+    "schwarz": "CG, two-level Schwarz",
+    "auto": "What apviz chooses",
+    "cholesky": "Cholesky, exact",
+}
+assert set(METHOD_TITLES) == set(METHODS)
+
+
+class MethodChoice(param.Parameterized):
+    """Methods and their settings."""
+
+    methods = param.ListSelector(default=["ap", "overlap", "cg", "pcg"], objects=list(METHODS), label="Methods")
+    rules = param.ListSelector(default=["gauss-southwell", "cyclic", "random"], objects=list(RULES), label="Rules")
+    partitions = param.ListSelector(default=["sequential"], objects=list(PARTITIONS), label="Partitions")
+    block_sizes = param.List(default=[100, 400], item_type=int, label="Block sizes b")
+    overlap = param.Number(0.0, bounds=(0, 4), label="Overlap, as a part of a block")
+    ranks = param.List(default=[100], item_type=int, label="Ranks of pivoted Cholesky")
+    tol = param.Number(0.01, bounds=(0, 1), inclusive_bounds=(False, True), label="Tolerance")
+    max_epochs = param.Integer(100, bounds=(1, 100_000), label="Most epochs, or iterations")
+
+    def solvers(self, seed: int) -> list[Solver]:
+        """One for every combination.
+
+        Raises:
+            ValueError: nothing is chosen, or a setting that a solver refuses.
+        """
+        found = choose_solvers(
+            self.methods, rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
+            overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
+        )  # fmt: skip
+        if not found:
+            raise ValueError("no method is chosen: tick at least one, and for alternating projection a rule, a "
+                             "partition and a block size")  # fmt: skip
+        return found

@@ -1,0 +1,71 @@
+"""The table of runs: sortable, and a click looks at a run in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+from bokeh.models.widgets.tables import NumberFormatter
+
+from apviz.plots.captions import outcome
+from apviz.tracing import Trace
+
+_FORMATS = {
+    "block size": "0,0", "epochs or its": "0,0", "work": "0,0.00", "set-up work": "0,0.00", "seconds": "0,0.00",
+    "residual": "0.00e+0", "test RMSE": "0.0000", "κ": "0.00e+0", "κ′": "0.00e+0",
+}  # fmt: skip
+
+
+class RunsTable:
+    """One row a run.
+
+    Args:
+        select: called with the name of a run that is clicked.
+    """
+
+    def __init__(self, select: Callable[[str], None]) -> None:
+        self._names: list[str] = []
+        self._select = select
+        self.table = pn.widgets.Tabulator(
+            pd.DataFrame(), show_index=False, disabled=True, selectable=1, sizing_mode="stretch_width",
+            layout="fit_data_fill", theme="materialize",
+            formatters={name: NumberFormatter(format=form, nan_format="–") for name, form in _FORMATS.items()},
+        )  # fmt: skip
+        self.table.on_click(self._clicked)
+        self.view = pmui.Paper(
+            pmui.Typography("Runs", variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography("Click a row to look at that run in detail; click a heading to sort.", variant="body2",
+                            margin=(0, 12)),
+            self.table, sizing_mode="stretch_width", margin=8, elevation=1,
+        )  # fmt: skip
+
+    def show(self, traces: Mapping[str, Trace], selected: str) -> None:
+        """The runs by their names in the folder, and which is looked at."""
+        self._names = list(traces)
+        self.table.value = pd.DataFrame([_row(trace) for trace in traces.values()])
+        self.table.selection = [self._names.index(selected)] if selected in self._names else []
+
+    def _clicked(self, event: Any) -> None:
+        self._select(self._names[event.row])
+
+
+def _row(trace: Trace) -> dict[str, Any]:
+    a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
+    block_size = a.get("block_size", np.nan)
+    return {
+        "method": trace.label.partition(" b=")[0],
+        "block size": float(block_size) if isinstance(block_size, int | float) else np.nan,
+        "epochs or its": int(last["epoch"]),
+        "work": float(last["work"]),
+        "set-up work": float(a["setup_work"]),
+        "seconds": float(last["seconds"]),
+        "residual": float(last["residual"]),
+        "how it ended": outcome(trace),
+        "test RMSE": float(last["test_rmse"]),
+        "κ": float(trace["spectrum"]["kappa"]),
+        "κ′": float(trace["spectrum"]["kappa_prime"]),
+    }

@@ -1,0 +1,158 @@
+"""Which system: the data and hyperparameters a visitor chose, as settings of a page and as plain values for a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import param
+import torch
+
+from apviz import datasets
+from apviz.comparison import build_system, choose_hyperparameters
+from apviz.dashboard.limits import Limits
+from apviz.datasets import Dataset
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
+from apviz.system import KernelSystem
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+CARD, FIT, HAND = "of the data set", "fitted here", "by hand"
+#: rows of the landing page: a comparison of ten solvers takes seconds
+FIRST_N = 1_712
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a visitor brought: where it lies for this session, and what to predict."""
+
+    path: Path
+    target: str | int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A system, ready to be solved."""
+
+    data: Dataset
+    hyperparameters: Hyperparameters
+    system: KernelSystem
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """Plain values, as a job takes them into its thread; the names are those of `SystemChoice`."""
+
+    dataset: str
+    n: int
+    source: str = CARD
+    kernel: str = "matern52"
+    lengthscale: tuple[float, ...] = (0.2,)
+    outputscale: float = 1.0
+    noise: float = 0.01
+    rhs: int = 4
+    seed: int = 0
+    dtype: str = "float32"
+    upload: Upload | None = None
+
+    def load(self) -> Dataset:
+        """The data.
+
+        Raises:
+            DatasetUnavailable: with what to do.
+            ValueError: an unknown name, a bad file.
+        """
+        dtype = DTYPES[self.dtype]
+        if self.upload is not None:
+            return datasets.load_table(self.upload.path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
+        return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
+
+    def build(self, limits: Limits) -> Loaded:
+        """Data, hyperparameters (fitted here if there are none), and the system.
+
+        Raises:
+            ValueError: more rows than the limit; what `load` and `choose_hyperparameters` raise.
+        """
+        if self.n > limits.max_n:
+            raise ValueError(
+                f"n = {self.n:,} is above this server's limit of {limits.max_n:,} rows; take fewer, or start it with "
+                f"`apviz dashboard --max-n {self.n}`"
+            )
+        data = self.load()
+        if self.source == HAND:
+            chosen = choose_hyperparameters(data, self.kernel, self.lengthscale, self.outputscale, self.noise)
+        elif self.source == FIT:
+            chosen = choose_hyperparameters(data, self.kernel, fit=True)
+        else:
+            chosen = choose_hyperparameters(data)
+        system = build_system(data, chosen, rhs=self.rhs, seed=self.seed, dtype=DTYPES[self.dtype])
+        return Loaded(data, chosen, system)
+
+
+class SystemChoice(param.Parameterized):
+    """The settings of a system, shared by the pages of a session."""
+
+    dataset = param.Selector(default="china", objects=["china"], label="Data set")
+    n = param.Integer(FIRST_N, bounds=(10, None), label="Training rows n")
+    source = param.Selector(default=CARD, objects=[CARD, FIT, HAND], label="Hyperparameters")
+    kernel = param.Selector(default="matern52", objects=list(KERNELS), label="Kernel")
+    lengthscale = param.String("0.2", label="Lengthscale (one number, or one per input)")
+    outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
+    noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
+    rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides (targets and probes)")
+    seed = param.Integer(0, bounds=(0, None), label="Seed of split and probes")
+    dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
+
+    def __init__(self, limits: Limits, **params: object) -> None:
+        super().__init__(**params)
+        self.limits = limits
+        self.uploads: dict[str, Upload] = {}
+        self.param.n.bounds = (10, limits.max_n)
+        self.offer_datasets()
+
+    def offer_datasets(self) -> None:
+        """The data sets that are here, and this session's own."""
+        here = [name for name in datasets.registry if datasets.is_here(name)]
+        self.param.dataset.objects = [*here, *self.uploads]
+
+    def spec(self) -> SystemSpec:
+        """The settings as they are now.
+
+        Raises:
+            ValueError: lengthscales that are no numbers.
+        """
+        return SystemSpec(
+            dataset=self.dataset, n=self.n, source=self.source, kernel=self.kernel,
+            lengthscale=_numbers(self.lengthscale), outputscale=self.outputscale, noise=self.noise, rhs=self.rhs,
+            seed=self.seed, dtype=self.dtype, upload=self.uploads.get(self.dataset),
+        )  # fmt: skip
+
+
+def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | None]) -> SystemSpec:
+    """The system of a recorded run, from the root attributes of its trace.
+
+    Raises:
+        ValueError: data that is not at hand any more.
+    """
+    a: Mapping[str, object] = attrs
+    name = str(a["dataset"])
+    upload = find_upload(name)
+    if upload is None and name not in datasets.registry:
+        raise ValueError(f"the data of this run, {name or 'without a name'}, is not here; upload the file again")
+    return SystemSpec(
+        dataset=name, n=int(str(a["n"])), source=HAND, kernel=str(a["kernel"]),
+        lengthscale=tuple(float(str(value)) for value in a["lengthscale"]),  # type: ignore[attr-defined]
+        outputscale=float(str(a["outputscale"])), noise=float(str(a["noise"])), rhs=int(str(a["right_hand_sides"])),
+        seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), upload=upload,
+    )  # fmt: skip
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        numbers = ()
+    if not numbers:
+        raise ValueError(f"the lengthscale must be one number, or one per input, such as 0.1, 0.2; got {text!r}")
+    return numbers

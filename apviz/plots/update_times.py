@@ -1,0 +1,60 @@
+"""How long one update takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.captions import legend_entry, run_names
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+
+def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """Seconds per update of each run, or per iteration of a Krylov method: median, quartiles, extremes.
+
+    Runs with fewer than two updates are left out, and the figure says so.
+
+    Raises:
+        ValueError: no trace, or none with two updates; an unknown theme.
+    """
+    given, colors = as_traces(traces), theme_named(theme)
+    several = [trace for trace in given if "update" in trace and trace["update"].sizes["update"] > 1]
+    if not several:
+        raise ValueError("no trace has two updates, so there is no time between updates to draw")
+    figure = go.Figure()
+    for trace, name in zip(several, run_names(several), strict=True):
+        low, q1, median, q3, high = (float(q) for q in np.quantile(_durations(trace), [0, 0.25, 0.5, 0.75, 1]))
+        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        figure.add_box(
+            y=[name],
+            q1=[q1],
+            median=[median],
+            q3=[q3],
+            lowerfence=[low],
+            upperfence=[high],
+            orientation="h",
+            name=entry,
+            legendgroup=entry,
+            showlegend=False,
+            line={"color": color, "width": 2},
+            fillcolor="rgba(0,0,0,0)",
+            hoverinfo="x+name",
+        )
+    figure.update_xaxes(title_text="time per update (s)", type="log", exponentformat="power")
+    figure.update_yaxes(autorange="reversed")
+    left_out = len(given) - len(several)
+    notes = [f"{left_out} of {len(given)} runs have fewer than two updates and are left out"] if left_out else []
+    return finish(figure, several, colors, "Time of one update, or of one iteration of CG", "update_times", notes)
+
+
+def _durations(trace: Trace) -> np.ndarray:
+    seconds = np.diff(trace["update"]["seconds"].values)
+    # a clock with coarse ticks gives zeros, which a log axis cannot show
+    return np.maximum(seconds, np.finfo(float).tiny if not seconds.any() else seconds[seconds > 0].min())
