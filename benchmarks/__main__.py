@@ -11,7 +11,7 @@ import sys
 from benchmarks.solvers import SIZES
 
 SOLVERS = tuple(f"solvers:{dataset}:{size}" for size, datasets in SIZES.items() for dataset in datasets)
-PARTS = ("columns_matmul", "epoch_cost", "memory", "scaling", "published_sgemm", *SOLVERS)
+PARTS = ("columns_matmul", "epoch_cost", "memory", "scaling", "published_sgemm", "training", *SOLVERS)
 
 
 def main() -> int:

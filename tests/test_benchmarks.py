@@ -1,11 +1,17 @@
-"""The benchmark of the published sgemm run, at a size a test can afford: the same code, against dense NumPy."""
+"""Benchmarks at a size a test can afford: the same code, against dense NumPy and SciPy."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import apviz
 
@@ -50,3 +56,79 @@ def test_the_published_trace_is_the_one_after_the_hyperparameters():
     published = apviz.datasets.published_hyperparameters("sgemm", step=48)
     assert published.hyperparameters.noise == pytest.approx(0.0065478129)
     assert apviz.datasets.published_residuals("sgemm", step=49)[0] == pytest.approx(0.9364203)
+
+
+@needs_data
+def test_every_training_starts_where_gpytorch_does_and_takes_its_steps():
+    from benchmarks.training import GPYTORCH, METHODS, REFERENCE, compare, measure
+
+    # the KeOps kernel would be compiled first
+    cells = {m: measure("sgemm", 150, m, steps=2) for m in METHODS if GPYTORCH.get(m) != "keops"}
+    for method, cell in cells.items():
+        assert cell["steps"] == len(cell["by step"]["seconds"]) == 2, method
+        assert cell["by step"]["noise"][0] == pytest.approx(math.log(2) + 1e-4, rel=1e-4), method
+        assert cell["hyperparameters"]["noise"] == pytest.approx(
+            cells[REFERENCE]["hyperparameters"]["noise"], rel=0.02
+        ), method
+    judged = {row["method"]: set(row.get("goals", {}).values()) for row in compare(cells)}
+    assert set(judged) == set(cells) - {REFERENCE}
+    assert judged["AP overlapping, to 0.01"] == judged["AP, the paper's, to 0.01"] == {"reached"}
+    assert judged["AP, the paper's, to 1"] == set()
+
+
+@needs_data
+def test_log_likelihood_and_rmse_of_a_training_are_scipys():
+    from benchmarks.training import exact, load
+
+    data = load("airquality", 200).data.with_test_rows(500)
+    h = apviz.datasets.card("airquality").hyperparameters
+    system = apviz.KernelSystem(data.train_x, data.train_y, h.build_kernel(), h.noise, dtype=data.train_x.dtype)
+    k, y = dense(system), data.train_y.numpy() - h.mean
+    likelihood, error = exact(data, h)
+    assert likelihood == pytest.approx(multivariate_normal(cov=k).logpdf(y) / 200, rel=1e-9)
+    r = np.sqrt(5) * np.linalg.norm(
+        (data.test_x.numpy()[:, None] - data.train_x.numpy()[None]) / np.array(h.lengthscale), axis=2
+    )
+    mean = h.mean + h.outputscale * ((1 + r + r**2 / 3) * np.exp(-r)) @ np.linalg.solve(k, y)
+    assert error == pytest.approx(np.sqrt(np.mean((data.test_y.numpy() - mean) ** 2)), rel=1e-9)
+
+
+def test_a_training_that_is_off_misses_its_goals_by_name():
+    from benchmarks.training import OVERLAPPING, REFERENCE, compare
+
+    def found(noise: float, likelihood: float, rmse: float) -> dict:
+        return {"hyperparameters": {"noise": noise}, "log likelihood": likelihood, "test RMSE": rmse}
+
+    cells = {REFERENCE: found(0.01, 1.0, 0.1), OVERLAPPING: found(0.0112, 0.995, 0.0985)}
+    assert compare(cells)[0]["goals"] == {"noise": "missed", "log likelihood": "reached", "test RMSE": "missed"}
+
+
+@needs_data
+def test_a_training_that_was_cut_is_reckoned_and_not_judged():
+    from benchmarks.training import LIMITS, REFERENCE, compare, measure, whole
+
+    cells = {
+        method: measure("sgemm", 150, method, steps=10_000, limit=0.1) for method in LIMITS if "KeOps" not in method
+    }
+    for cell in cells.values():
+        assert cell["steps"] < 10_000
+        assert whole(cell) > cell["seconds"]
+        assert "test RMSE" not in cell
+    assert compare({REFERENCE: measure("sgemm", 150, REFERENCE, steps=1), **cells}) == []
+
+
+@needs_data
+@pytest.mark.slow
+def test_a_cell_of_the_trainings_that_is_there_is_not_run_again(tmp_path):
+    path = tmp_path / "training.json"
+    command = [sys.executable, "-m", "benchmarks.training", "sgemm", "--n", "200", "--steps", "1"]
+    command += ["--results", str(path), "--only", "Cholesky"]
+
+    def run() -> str:
+        root = Path(__file__).parents[1]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+
+    assert "Cholesky, float64: 1 steps in" in run()
+    first = json.loads(path.read_text())
+    assert "1 steps in" not in run()
+    assert json.loads(path.read_text()) == first
