@@ -1,4 +1,4 @@
-# apviz: make demo | test | test-slow | lint | bench
+# apviz: make demo | dashboard | test | test-slow | lint | bench
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,11 +9,14 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo dashboard test test-slow lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
 	  --max-epochs 100 --pictures 30 --out runs/demo
+
+dashboard: $(VENV)/installed
+	$(BIN)/apviz dashboard
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m "not slow"
@@ -39,7 +42,7 @@ $(VENV)/torch: $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(PIP) --editable .
+	$(PIP) --editable ".[dashboard]"
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml

@@ -88,7 +88,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
-    assert len(wanted) == 6
+    assert len(wanted) == 7
     for command in wanted:
         done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -97,7 +97,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
 
 def test_the_make_commands_are_targets_of_the_makefile():
     made = [line.split()[1] for line in commands() if line.startswith("make")]
-    assert made == ["demo", "test", "bench"]
+    assert made == ["demo", "test", "dashboard", "bench"]
     for target in made:
         done = run(["make", "--dry-run", target], ROOT)
         assert done.returncode == 0, done.stderr
