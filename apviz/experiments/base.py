@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import plotly.graph_objects as go
+import torch
 
 from apviz.plots.style import ThemeName
-from apviz.settings import require_whole
+from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 
 #: what a cell leaves: numbers and words, as JSON knows them
@@ -45,6 +47,9 @@ class Options:
         if self.n is not None:
             require_whole("n", self.n, 200)
         require_whole("seeds", self.seeds, 1)
+        if self.device not in ("auto", "cpu"):
+            require(re.fullmatch(r"cuda(:\d+)?", self.device) is not None, "device", self.device, "auto, cpu or cuda")
+            require(torch.cuda.is_available(), "device", self.device, "auto or cpu, for torch sees no GPU")
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import rich.table
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 
 from apviz.experiments.base import Experiment, Options, Row, Table
 from apviz.experiments.measuring.solving import machines
+from apviz.experiments.published.beside import PAPER
 from apviz.experiments.running import folder_of
 from apviz.report.figures import embedded
 from apviz.report.rendering import write_page
 
 # how a cell with a number, or without one, begins
 _NUMBER = re.compile(r"[-−–>≥<~∞\d]")
+# a column of words is as wide, where its cells are
+_WORDS = 16
 
 
 def write_experiment_report(experiment: Experiment, rows: Mapping[str, Row], options: Options) -> Path:
@@ -61,22 +67,77 @@ def command(experiment: Experiment, options: Options) -> str:
     return shlex.join(words + [str(word) for pair in given.items() if pair[1] is not None for word in pair])
 
 
-def terminal_table(table: Table) -> rich.table.Table:
-    """The table for a terminal: in a narrow one words wrap, and nothing is cut."""
-    shown = rich.table.Table(title=escape(table.title), title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    texts = _texts(table)
-    for index, heading in enumerate(table.headings):
-        width = max(len(row[index]) for row in table.rows)
-        # numbers stay whole where there is room
-        shown.add_column(
-            escape(heading),
-            justify="left" if index in texts else "right",
-            min_width=min(width, 16 if index in texts else 9),
-            overflow="fold",
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table for a terminal: numbers stay whole, words are not broken, and nothing is cut.
+
+    What is too wide for the terminal goes on below, with the columns of words that the table begins with again.
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table, texts = self.table, _texts(self.table)
+        least = [_least_width(table, index, index in texts) for index in range(len(table.headings))]
+        for number, columns in enumerate(_parts(table, least, texts, options.max_width)):
+            yield self._part(columns, texts, least, options.max_width, ", continued" if number else "")
+
+    def _part(
+        self, columns: Sequence[int], texts: Sequence[int], least: Sequence[int], width: int, continued: str
+    ) -> rich.table.Table:
+        """Some of the columns; what is left of the width goes to words, the first of them first."""
+        shown = rich.table.Table(
+            title=escape(self.table.title + continued), title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
         )
-    for row in table.rows:
-        shown.add_row(*map(escape, row))
-    return shown
+        left = width - _whole_width(columns, least)
+        for index in columns:
+            heading, cells = self.table.headings[index], [row[index] for row in self.table.rows]
+            wanted = max(map(cell_len, [heading, *cells] if index in texts else cells))
+            more = max(0, min(left, wanted - least[index]))
+            left -= more
+            shown.add_column(
+                escape(heading),
+                justify="left" if index in texts else "right",
+                width=least[index] + more,
+                overflow="fold",  # of a word that is longer than the terminal is wide
+            )
+        for row in self.table.rows:
+            shown.add_row(*(escape(row[index]) for index in columns))
+        return shown
+
+
+def _least_width(table: Table, index: int, text: bool) -> int:
+    """Of a column: the longest word, of the heading too; of numbers the longest cell."""
+    cells, heading = [row[index] for row in table.rows], table.headings[index].split()
+    if not text:
+        return max(map(cell_len, [*heading, *cells]))
+    words = [word for cell in cells for word in cell.split()]
+    return max(min(_WORDS, max(map(cell_len, cells))), *map(cell_len, [*heading, *words]))
+
+
+def _whole_width(columns: Sequence[int], widths: Sequence[int]) -> int:
+    """Of a table of these columns: one space after each, one between two, and one at either edge."""
+    return sum(widths[index] for index in columns) + 2 * len(columns) + 1
+
+
+def _parts(table: Table, widths: Sequence[int], texts: Sequence[int], width: int) -> list[list[int]]:
+    """The columns of each table, if one alone is too wide: the columns of words at the left are in every one.
+
+    A column of the paper's numbers stays beside ours.
+    """
+    lead = [index for place, index in enumerate(texts) if index == place]
+    groups: list[list[int]] = []
+    for index in range(len(lead), len(widths)):
+        if table.headings[index] == PAPER and groups:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    parts = [lead]
+    for group in groups:
+        if len(parts[-1]) > len(lead) and _whole_width([*parts[-1], *group], widths) > width:
+            parts.append(lead)
+        parts[-1] = [*parts[-1], *group]
+    return parts
 
 
 def _texts(table: Table) -> tuple[int, ...]:

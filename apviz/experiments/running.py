@@ -48,4 +48,5 @@ def machine(device: str) -> str:
     """What the numbers were measured on, in words."""
     if device != "cpu" and torch.cuda.is_available():
         return torch.cuda.get_device_name(None if device == "auto" else device)
-    return f"{processor()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{processor()}, {threads} thread{'s' if threads > 1 else ''}"

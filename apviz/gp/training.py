@@ -190,10 +190,12 @@ class Training:
     @property
     def hyperparameters(self) -> Hyperparameters:
         """Those after the last finished step."""
-        return self._parametrisation.hyperparameters(
-            self._raw.detach(),
-            f"{self.steps_done} Adam steps with {self.settings.solver.label} on {self._n:,} rows",
-        )
+        return self._hyperparameters(self.steps_done)
+
+    def _hyperparameters(self, steps: int) -> Hyperparameters:
+        """Those of now, after so many steps."""
+        provenance = f"{steps} Adam steps with {self.settings.solver.label} on {self._n:,} rows"
+        return self._parametrisation.hyperparameters(self._raw.detach(), provenance)
 
     @property
     def trace(self) -> TrainingTrace:
@@ -267,8 +269,8 @@ class Training:
         self._adam.step()
         self._weights = solution.weights if s.warm_start else None
         step = Step(
-            number, before, self.hyperparameters, float(direction.norm()), solution, solution.work + operator.work,
-            time.perf_counter() - started,
+            number, before, self._hyperparameters(number), float(direction.norm()), solution,
+            solution.work + operator.work, time.perf_counter() - started,
         )  # fmt: skip
         self._put(step, watch)
         return step

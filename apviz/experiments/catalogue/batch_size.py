@@ -32,9 +32,9 @@ class BatchSize(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         (pair,) = pairs(PAIRS, options)
-        hyperparameters_of(name_of(*pair, options))
+        hyperparameters_of(name := name_of(*pair, options))
         return [
-            Cell(f"b{size}-seed{seed}", partial(_solve, pair, size, seed, options))
+            Cell(f"{name}-b{size}-seed{seed}", partial(_solve, pair, size, seed, options))
             for seed in range(options.seeds)
             for size in SIZES
         ]

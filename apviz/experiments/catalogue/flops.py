@@ -52,10 +52,10 @@ class Flops(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         (pair,) = pairs(PAIRS, options)
-        hyperparameters_of(name_of(*pair, options))
+        hyperparameters_of(name := name_of(*pair, options))
         return [
-            Cell("ap", partial(_count_epoch, pair, options)),
-            Cell("cg", partial(_count_iteration, pair, options)),
+            Cell(f"{name}-ap", partial(_count_epoch, pair, options)),
+            Cell(f"{name}-cg", partial(_count_iteration, pair, options)),
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:

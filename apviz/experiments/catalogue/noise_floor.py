@@ -13,7 +13,7 @@ from apviz.experiments.measuring.solving import machines, traces_of
 from apviz.experiments.measuring.tested import scaling, train_and_test, variances
 from apviz.experiments.published.beside import beside, footnotes, headings
 from apviz.experiments.published.paper import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained
-from apviz.experiments.setting.data import load, pairs
+from apviz.experiments.setting.data import load, name_of, pairs
 from apviz.experiments.setting.methods import OVERLAP
 from apviz.tracing import Trace
 
@@ -32,9 +32,10 @@ class NoiseFloor(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         pairs([PAIR], options)
+        name = name_of(*PAIR, options)
         return [
             Cell(
-                f"{method.lower().replace(' ', '-')}-floor{floor:g}-seed{seed}",
+                f"{name}-{method.lower().replace(' ', '-')}-floor{floor:g}-seed{seed}",
                 partial(_cell, method, floor, seed, options),
             )
             for seed in range(options.seeds)

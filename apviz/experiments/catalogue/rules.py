@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
+from apviz.experiments.measuring.solving import machines, residual_chart, traces_of
 from apviz.experiments.numbers import spread
-from apviz.experiments.setting.data import load
+from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
 from apviz.rules import Random
 from apviz.solvers import AlternatingProjection, solve
 from apviz.system import KernelSystem
-from apviz.tracing import Recorder, open_trace
+from apviz.tracing import Recorder
 
+PAIRS = (("airquality", "sgemm"),)
 RULES = ("gauss-southwell", "cyclic", "random")
 MILESTONES = (5, 10, 20, 50)
 
@@ -27,8 +28,10 @@ class Rules(Experiment):
     source = "Figure 2, right"
 
     def cells(self, options: Options) -> list[Cell]:
+        (pair,) = pairs(PAIRS, options)
+        hyperparameters_of(name := name_of(*pair, options))
         return [
-            Cell(f"{rule}-seed{seed}", partial(_solve, rule, seed, options))
+            Cell(f"{name}-{rule}-seed{seed}", partial(_solve, rule, seed, options))
             for seed in range(options.seeds)
             for rule in RULES
         ]
@@ -38,26 +41,22 @@ class Rules(Experiment):
         body = []
         for rule in RULES:
             residuals = [row["residuals"] for row in rows.values() if row["rule"] == rule]
-            body.append([rule, *(spread(list(column)) for column in zip(*residuals, strict=True))])
+            if residuals:
+                body.append([rule, *(spread(column) for column in zip(*residuals, strict=True))])
         note = (
-            f"{some['data']}, b = {some['block_size']:,}, {some['machine']}. The paper shows curves and no numbers: "
-            "gauss-southwell lowest, random and cyclic above it."
+            f"{some['data']}, b = {some['block_size']:,}, {machines(rows.values())}. The paper shows curves and no "
+            "numbers: gauss-southwell lowest, random and cyclic above it."
         )
         return [Table("Residual", ["rule", *(f"after {epoch} epochs" for epoch in MILESTONES)], body, note)]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-        traces = [open_trace(folder / f"{key}.zarr") for key in rows]
-        return [
-            Chart(
-                "Residual by rule",
-                "One system, one partition; only the choice of the next block differs.",
-                lambda theme: plots.residuals(traces, x="epochs", theme=theme),
-            )
-        ]
+        text = "One system, one partition; only the choice of the next block differs."
+        traces = traces_of(rows, folder)
+        return [residual_chart("Residual by rule", text, traces)] if traces else []
 
 
 def _solve(rule: str, seed: int, options: Options, trace: Path) -> Row:
-    source = load("airquality", "sgemm", options, seed)
+    source = load(*PAIRS[0], options, seed)
     h, size = source.hyperparameters, source.scaled(1000)
     system = KernelSystem(
         source.data.train_x, source.data.train_y, h.build_kernel(), h.noise, device=options.device,

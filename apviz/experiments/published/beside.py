@@ -18,13 +18,15 @@ COLUMNS: Final = {
     "time": "time",
     "speed_up": "speed-up over CG",
 }
+#: the heading of the paper's column, after ours
+PAPER: Final = "paper"
 #: as in the paper's table 1
 UNCONVERGED: Final = "*: by solves that did not reach their tolerance."
 
 
 def headings(columns: Sequence[str]) -> list[str]:
     """Each column, and the paper's after it."""
-    return [heading for name in columns for heading in (COLUMNS[name], "paper")]
+    return [heading for name in columns for heading in (COLUMNS[name], PAPER)]
 
 
 def beside(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, columns: Sequence[str]) -> list[str]:

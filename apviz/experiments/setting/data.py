@@ -114,7 +114,10 @@ def pairs(wanted: Sequence[tuple[str, str]], options: Options) -> list[tuple[str
     for pair in chosen:
         card = datasets.card(name_of(*pair, options))
         if not datasets.is_here(card.name):
-            locate(card)
+            try:
+                locate(card)
+            except datasets.DatasetUnavailable as error:
+                raise datasets.DatasetUnavailable(f"{error} Or take another with --dataset: china is here.") from None
     return chosen
 
 

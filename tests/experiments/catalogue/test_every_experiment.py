@@ -1,0 +1,142 @@
+"""What holds for every experiment: it says what it measured, keeps it, and goes on where it was cut."""
+
+from __future__ import annotations
+
+import html
+import platform
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import apviz
+from apviz.experiments import EXPERIMENTS, run
+from apviz.experiments.report import write_experiment_report
+from apviz.experiments.running import folder_of
+
+NAMES = ("convergence", "rules", "batch-size", "conditioning", "test-time", "training", "predictive-mean",
+         "noise-floor", "lanczos-rank", "flops")  # fmt: skip
+#: those of one data set, or some, whose place another takes; conditioning needs no stand-in
+STANDS_IN = [name for name in NAMES if name != "conditioning"]
+
+
+def machine_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def test_the_ten_experiments_of_the_paper_have_their_names():
+    assert set(EXPERIMENTS) == set(NAMES)
+    assert all(EXPERIMENTS[name].name == name for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tables_name_n_and_the_machine(finished, name, look):
+    options, rows, _ = finished(name)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        assert "n = 200" in look.words([table])
+        assert machine_name() in table.note
+        assert table.rows and all(len(row) == len(table.headings) for row in table.rows)
+
+
+@pytest.mark.parametrize("name", STANDS_IN)
+def test_a_stand_in_is_named_as_one(finished, name, look):
+    options, rows, _ = finished(name)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        assert re.search(r"china \(for (airquality|sgemm|3droad|houseelectric)\), n = 200", look.words([table]))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "flops"])  # formulas hold on any data
+def test_no_number_of_the_paper_stands_beside_another_data_set(finished, name):
+    options, rows, _ = finished(name)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        for index, heading in enumerate(table.headings):
+            if "paper" in heading:
+                assert {row[index] for row in table.rows} == {"–"}
+        assert not any(row[0].startswith("paper") for row in table.rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_traces_of_the_cells_are_kept_and_open(finished, name):
+    options, rows, _ = finished(name)
+    folder = folder_of(EXPERIMENTS[name], options)
+    traced = [key for key in rows if "svgp" not in key]
+    for key in traced:
+        trace = apviz.open_trace(folder / f"{key}.zarr")
+        assert trace.finished and trace.attrs["n"] == 200 and trace.attrs["dataset"] == "china"
+
+
+def same_cells(look, rows, others) -> bool:
+    """The same results, whatever the clock said."""
+    return [(key, look.same_but_for_time(row)) for key, row in rows.items()] == [
+        (key, look.same_but_for_time(row)) for key, row in others.items()
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_is_cut_goes_on_where_it_was_with_the_same_result(finished, name, look, tmp_path):
+    experiment = EXPERIMENTS[name]
+    options, uncut, solves = finished(name)
+    options = replace(options, out=tmp_path)
+    folder = folder_of(experiment, options)
+    first, second = look.Cut(solve=solves // 2 + 1), look.Cut()
+    with pytest.raises(KeyboardInterrupt):
+        list(run(experiment, replace(options, hooks=[first])))
+    done = look.files_of(folder)
+    assert len(done) < len(uncut)
+    rows = {cell.key: row for cell, row in run(experiment, replace(options, hooks=[second]))}
+    assert same_cells(look, rows, uncut)
+    assert {name: file for name, file in look.files_of(folder).items() if name in done} == done
+
+
+# a cell of lanczos-rank has many solves, and is begun again
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "lanczos-rank"])
+def test_a_run_that_is_cut_in_every_second_solve_solves_each_once_but_for_those_cut(finished, name, look, tmp_path):
+    options, uncut, solves = finished(name)
+    started = cuts = 0
+    rows = None
+    while rows is None:
+        hook = look.Cut(solve=2)
+        try:
+            cells = run(EXPERIMENTS[name], replace(options, out=tmp_path, hooks=[hook]))
+            rows = {cell.key: row for cell, row in cells}
+        except KeyboardInterrupt:
+            cuts += 1
+        started += hook.started
+    assert cuts == solves - 1 and started == solves + cuts
+    assert same_cells(look, rows, uncut)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_is_finished_solves_nothing_again(finished, name, look):
+    options, rows, _ = finished(name)
+    hook = look.Cut()
+    again = {cell.key: row for cell, row in run(EXPERIMENTS[name], replace(options, hooks=[hook]))}
+    assert again == rows and hook.started == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_of_the_cells_so_far_can_be_shown_after_each_cell(finished, name, look):
+    options, rows, _ = finished(name)
+    experiment, folder = EXPERIMENTS[name], folder_of(EXPERIMENTS[name], options)
+    for count in range(1, len(rows)):
+        so_far = dict(list(rows.items())[:count])
+        for table in experiment.tables(so_far, options):
+            assert all(len(row) == len(table.headings) for row in table.rows) and "n = 200" in look.words([table])
+        experiment.charts(so_far, folder)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_has_the_tables_and_loads_nothing_from_elsewhere(finished, name):
+    options, rows, _ = finished(name)
+    page = write_experiment_report(EXPERIMENTS[name], rows, options)
+    assert page == folder_of(EXPERIMENTS[name], options) / "report.html"
+    text = page.read_text("utf-8")
+    assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=", text)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        for row in table.rows:
+            assert all(f">{html.escape(cell)}</td>" in text for cell in row)
+    assert "Not complete" not in text
+    assert f"apviz experiment {name} --n 200 --dataset china" in text

@@ -1,0 +1,119 @@
+"""What each experiment solves is what the paper solved, and what did not converge is marked in its table."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import apviz
+from apviz.experiments import EXPERIMENTS, Options, run
+from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, test_time
+from apviz.experiments.catalogue.training import GAS_SENSORS_SCHEDULE
+from apviz.experiments.measuring import trained
+from apviz.experiments.running import folder_of
+from apviz.experiments.setting import methods
+
+
+def run_small(name, folder, **options):
+    chosen = Options(200, "cpu", out=folder, dataset="china", **options)
+    with warnings.catch_warnings(record=True):  # of trainings that do not converge
+        rows = {cell.key: row for cell, row in run(EXPERIMENTS[name], chosen)}
+    return EXPERIMENTS[name].tables(rows, chosen)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("convergence", 16), ("rules", 1), ("batch-size", 16), ("test-time", 1), ("predictive-mean", 1), ("flops", 16)],
+)
+def test_the_systems_have_the_papers_number_of_right_hand_sides(finished, name, columns):
+    options, rows, _ = finished(name)
+    folder = folder_of(EXPERIMENTS[name], options)
+    assert {apviz.open_trace(folder / f"{key}.zarr").attrs["right_hand_sides"] for key in rows} == {columns}
+
+
+def test_a_residual_in_the_table_of_rules_is_the_one_after_so_many_epochs(finished, look):
+    options, rows, _ = finished("rules")
+    (table,) = EXPERIMENTS["rules"].tables(rows, options)
+    for key, rule in zip(rows, look.column(table, "rule"), strict=True):
+        trace = apviz.open_trace(folder_of(EXPERIMENTS["rules"], options) / f"{key}.zarr")
+        residual = trace.to_dataframe("epoch")["residual"]
+        assert rule in trace.label
+        shown = [float(cell) for cell in table.rows[look.column(table, "rule").index(rule)][1:]]
+        assert shown == pytest.approx([residual[epoch] for epoch in (1, 2, 4)], rel=5e-3, abs=5.1e-4)
+
+
+def test_all_rules_solve_the_same_system_and_smaller_blocks_have_more_updates(finished):
+    _, rows, _ = finished("rules")
+    assert len({row["block_size"] for row in rows.values()}) == 1
+    options, rows, _ = finished("batch-size")
+    folder = folder_of(EXPERIMENTS["batch-size"], options)
+    sizes = [row["block_size"] for row in rows.values()]
+    blocks = [apviz.open_trace(folder / f"{key}.zarr")["block"].sizes["block"] for key in rows]
+    assert blocks == [math.ceil(200 / size) for size in sizes] and sizes[0] < sizes[1]
+
+
+def test_the_nll_by_solves_and_that_of_full_rank_are_those_of_the_exact_gp(small, monkeypatch, tmp_path):
+    monkeypatch.setattr(lanczos_rank, "OURS", replace(methods.OURS, tol=1e-4))
+    monkeypatch.setattr(lanczos_rank, "TOL", 1e-4)
+    (table,) = run_small("lanczos-rank", tmp_path)
+    data, h = apviz.datasets.load("china", n=200).with_test_rows(40), apviz.datasets.card("china").hyperparameters
+    assert h.kernel == "matern52"
+    x, z = (t.double().numpy() / np.array(h.lengthscale) for t in (data.train_x, data.test_x))
+    y, test_y = data.train_y.double().numpy(), data.test_y.double().numpy()
+
+    def k(a, b):
+        r = math.sqrt(5) * np.linalg.norm(a[:, None] - b[None], axis=2)
+        return h.outputscale * (1 + r + r**2 / 3) * np.exp(-r)
+
+    factor = scipy.linalg.cho_factor(k(x, x) + h.noise * np.eye(200))
+    mean = h.mean + k(z, x) @ scipy.linalg.cho_solve(factor, y - h.mean)
+    variance = h.outputscale - (k(z, x).T * scipy.linalg.cho_solve(factor, k(x, z))).sum(0) + h.noise
+    nll = np.mean(0.5 * np.log(2 * np.pi * variance) + (mean - test_y) ** 2 / (2 * variance))
+    (row,) = table.rows
+    assert table.headings[1:] == ["rank 10", "rank 20", "rank 50", "rank 100", "rank 200", "by solves"]
+    assert float(row[-1]) == pytest.approx(nll, abs=5e-3) and float(row[-2]) == pytest.approx(nll, abs=5e-3)
+    assert "40 test rows" in table.note
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "setting"),
+    [("convergence", convergence, "CAP"), ("batch-size", batch_size, "EPOCHS"), ("test-time", test_time, "CAP")],
+)
+def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatch, tmp_path, name, module, setting):
+    monkeypatch.setattr(module, setting, 1)
+    (table,) = run_small(name, tmp_path)
+    ended = look.column(table, "ended")
+    assert "max_epochs, not converged" in ended
+    for row, how in zip(table.rows, ended, strict=True):
+        assert any(cell == "> 1" for cell in row) == (how != "converged")
+
+
+def test_a_predictive_mean_that_did_not_converge_has_a_star_with_its_footnote(small, look, monkeypatch, tmp_path):
+    monkeypatch.setattr(methods, "REDUCED_MAX_TEST", 1)
+    (table,) = run_small("predictive-mean", tmp_path)
+    stars = dict(zip(look.column(table, "method"), look.column(table, "CG iterations or AP epochs"), strict=True))
+    assert stars["CG"] == stars["AP"] == "1*" and not stars["AP overlapping"].endswith("*")
+    assert "did not reach their tolerance" in table.note
+
+
+def test_variances_by_solves_that_did_not_converge_have_a_star(small, look, monkeypatch, tmp_path):
+    monkeypatch.setattr(lanczos_rank, "OURS", replace(methods.OURS, tol=1e-6, max_epochs=1))
+    (table,) = run_small("lanczos-rank", tmp_path)
+    assert look.column(table, "by solves")[0].endswith("*") and "*: not all solves converged" in table.note
+
+
+def test_steps_of_a_training_whose_solves_did_not_converge_are_counted(small, look, monkeypatch, tmp_path):
+    monkeypatch.setattr(methods, "TRAINING_TOL", 1e-6)
+    monkeypatch.setattr(methods, "MAX_TRAINING", 11)
+    (table,) = run_small("conditioning", tmp_path)
+    assert look.column(table, "not converged") == [str(trained.STEPS)] * 2
+    assert look.column(table, "all steps") == [str(11 * trained.STEPS)] * 2
+
+
+def test_svgp_on_gas_sensors_takes_the_appendixs_epochs():
+    assert GAS_SENSORS_SCHEDULE == ((50, 0.01), (350, 0.001))

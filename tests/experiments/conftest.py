@@ -1,0 +1,119 @@
+"""Experiments made small: the same code, with fewer steps, epochs and rows to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from apviz.experiments import EXPERIMENTS, Options, Row, run
+from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, rules, test_time, training
+from apviz.experiments.measuring import trained
+from apviz.experiments.setting import data, methods
+from apviz.solvers import Hook
+
+#: Adam steps in place of the paper's 50 and 100
+STEPS = 3
+
+Finished = tuple[Options, dict[str, Row], int]
+
+
+class CutHook(Hook):
+    """Ctrl-C in the update `update` of the solve `solve`, both from 1; counts the solves that were started."""
+
+    def __init__(self, solve: int = 0, update: int = 1) -> None:
+        self.solve, self.update = solve, update
+        self.started = 0
+
+    def on_start(self, run) -> None:
+        self.started += 1
+        self._updates = 0
+
+    def on_update(self, update) -> None:
+        self._updates += 1
+        if self.started == self.solve and self._updates == self.update:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def small() -> Iterator[None]:
+    """Every experiment in a second or so; the settings that the paper gives are in the tests of `setting`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trained, "STEPS", STEPS)
+        patch.setattr(trained, "MORE_STEPS", {})
+        patch.setattr(data, "TEST_ROWS", 200)
+        patch.setattr(methods, "REDUCED_MAX_TEST", 60)
+        patch.setattr(convergence, "CAP", 60)
+        patch.setattr(test_time, "CAP", 60)
+        patch.setattr(batch_size, "EPOCHS", 4)
+        # blocks of the paper's share of 200 rows would be of one row each
+        patch.setattr(batch_size, "SIZES", (20_000, 50_000))
+        patch.setattr(rules, "MILESTONES", (1, 2, 4))
+        patch.setattr(training, "SVGP_STEPS", 8)
+        patch.setattr(training, "SVGP_LEAST_POINTS", 16)
+        patch.setattr(lanczos_rank, "TEST_ROWS", 40)
+        yield
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory) -> tuple[Path, dict[str, Finished]]:
+    """The folder of the experiments that tests share, and those that are finished."""
+    return tmp_path_factory.mktemp("experiments"), {}
+
+
+@pytest.fixture
+def finished(small, kept) -> Callable[[str], Finished]:
+    """A function that runs an experiment on 200 pixels of the photograph, once: options, rows, and solves it took."""
+    out, found = kept
+
+    def finish(name: str) -> Finished:
+        if name not in found:
+            hook = CutHook()
+            options = Options(200, "cpu", out=out, dataset="china", hooks=[hook])
+            rows = {cell.key: row for cell, row in run(EXPERIMENTS[name], options)}
+            found[name] = (options, rows, hook.started)
+        return found[name]
+
+    return finish
+
+
+class Looking:
+    """What the tests ask of tables, rows and folders."""
+
+    Cut = CutHook
+
+    @staticmethod
+    def words(tables) -> str:
+        """Everything that tables say."""
+        return "\n".join(
+            " ".join((table.title, *table.headings, *(cell for row in table.rows for cell in row), table.note))
+            for table in tables
+        )
+
+    @staticmethod
+    def column(table, heading: str) -> list[str]:
+        """The cells under a heading."""
+        index = list(table.headings).index(heading)
+        return [row[index] for row in table.rows]
+
+    @staticmethod
+    def same_but_for_time(row: Row) -> Row:
+        """A row without what a clock said."""
+        kept = {name: value for name, value in row.items() if "seconds" not in name}
+        if "reached" in kept:
+            kept["reached"] = {
+                level: place and {name: value for name, value in place.items() if name != "seconds"}
+                for level, place in kept["reached"].items()
+            }
+        return kept
+
+    @staticmethod
+    def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+        """What is written in a folder about finished cells, and when."""
+        return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.glob("*.json")}
+
+
+@pytest.fixture(scope="session")
+def look() -> type[Looking]:
+    return Looking

@@ -1,0 +1,99 @@
+"""What a person reads of an experiment: the table in a terminal of any width, and the page, in a real browser too."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from apviz.experiments import EXPERIMENTS, Options, Table
+from apviz.experiments.report import TerminalTable, command, write_experiment_report
+from tests.report.test_page import browser, open_page  # noqa: F401
+
+WIDTHS = (60, 80, 100, 150, 300)
+
+
+def printed(table: Table, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(TerminalTable(table))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finished, name, width):
+    options, rows, _ = finished(name)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        text = printed(table, width)
+        assert max(map(len, text.splitlines())) <= width
+        for word in " ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split():
+            assert re.search(rf"(?<!\S){re.escape(word)}(?!\S)", text), word
+
+
+@pytest.mark.parametrize("width", WIDTHS[1:])
+def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
+    table = Table(
+        "Training",
+        ["data", "method", "test RMSE", "paper", "CG iterations or AP epochs", "paper", "time", "paper"],
+        [["airquality, n = 2,000", "AP gauss-southwell b=50", "0.261 ± 0.001", "0.262 ± 0.001", "550*", "16726 ± 2724",
+          "12.5 s", "16.9 min ± 0.5"]],
+        "",
+    )  # fmt: skip
+    text = printed(table, width)
+    for ours, theirs in (("0.261 ± 0.001", "0.262 ± 0.001"), ("550*", "16726 ± 2724"), ("12.5 s", "16.9 min ± 0.5")):
+        assert re.search(rf"{re.escape(ours)} +{re.escape(theirs)}", text)
+    assert ("continued" in text) == (width < 150)
+    # every part says what its rows are of
+    assert text.count("gauss-southwell") == text.count("Training")
+
+
+def test_a_word_longer_than_the_terminal_is_wide_is_folded_rather_than_cut():
+    text = printed(Table("Long", ["method", "x"], [["m" * 50, "1"]], ""), 40)
+    assert text.count("m" * 10) and len(re.findall("m", text.replace("method", ""))) == 50
+
+
+def test_brackets_in_a_table_are_text_and_no_markup():
+    assert "a [red] b" in printed(Table("t", ["method"], [["a [red] b"]], ""), 80)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (Options(), "apviz experiment flops --out runs/experiments"),
+        (Options(300, "cpu", 2, dataset="china"),
+         "apviz experiment flops --n 300 --dataset china --out runs/experiments --device cpu --seeds 2"),
+    ],
+)  # fmt: skip
+def test_the_command_in_a_report_makes_the_same_options(options, words):
+    assert command(EXPERIMENTS["flops"], options) == words
+
+
+def test_a_report_of_some_cells_says_that_it_is_not_complete(finished, tmp_path):
+    options, rows, _ = finished("convergence")
+    few = dict(list(rows.items())[:1])
+    text = write_experiment_report(EXPERIMENTS["convergence"], few, replace(options, out=tmp_path)).read_text("utf-8")
+    assert "1 of 4 cells are done" in text
+
+
+def test_a_data_set_cannot_put_markup_into_the_page(finished, tmp_path):
+    options, rows, _ = finished("predictive-mean")
+    evil = {key: row | {"data": "<b id=x>", "machine": "<script>alert(1)</script>"} for key, row in rows.items()}
+    path = write_experiment_report(EXPERIMENTS["predictive-mean"], evil, replace(options, out=tmp_path))
+    text = path.read_text("utf-8")
+    assert "<b id=x>" not in text and "<script>alert(1)" not in text
+    assert html.escape("<b id=x>") in text
+
+
+def test_the_page_is_drawn_offline_without_errors_and_fits_a_phone(browser, finished):  # noqa: F811
+    options, rows, _ = finished("convergence")
+    page = write_experiment_report(EXPERIMENTS["convergence"], rows, options)
+    tab, problems = open_page(browser, page, 390, "dark")
+    assert tab.locator("tbody tr").count() == 4
+    assert "china (for 3droad), n = 200" in tab.locator("h2").all_inner_texts()
+    assert tab.locator(".chart:has(.main-svg)").count() == tab.locator(".chart").count() == 1
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert problems == []
