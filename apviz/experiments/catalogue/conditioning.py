@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,12 +12,11 @@ from apviz.experiments.measuring.solving import machines, traces_of
 from apviz.experiments.measuring.trained import steps_of, train
 from apviz.experiments.numbers import duration, spread
 from apviz.experiments.published import authors, paper
+from apviz.experiments.published.trainings import published_traces
 from apviz.experiments.setting.data import load, pairs
 from apviz.experiments.setting.methods import training_solver
 from apviz.gp.training import TrainingSettings
 from apviz.tracing import Trace
-from apviz.tracing.record import Record
-from apviz.tracing.schema import FINISHED, SCHEMA_VERSION, TRAINING
 
 #: the main figure's, then the appendix's
 DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
@@ -28,8 +25,6 @@ FEW = 2
 METHODS = (paper.AP, paper.CG)
 #: the steps a table shows the epochs of, as parts of all, and those it shows σ² after
 EPOCH_PARTS, NOISE_PARTS = (0.02, 0.2, 0.6, 1.0), (0.2, 0.6, 1.0)
-#: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
-FIRST_NOISE = math.log(2.0) + 1e-4
 
 
 class Conditioning(Experiment):
@@ -56,8 +51,7 @@ class Conditioning(Experiment):
             text = "As σ² falls, κ grows: what that does to iterations, and to epochs. A cross: not converged."
             if own := traces_of(rows, folder, dataset=name):
                 charts.append(_chart(data, text, own))
-            published = [trace for method in METHODS if (trace := _published(name, method)) is not None]
-            if published:
+            if published := published_traces(name):
                 text = "The same of the authors' own trainings, on all training rows; κ was not published."
                 charts.append(_chart(f"{name} as published, n = {authors.full_rows(name):,}", text, published))
         return charts
@@ -136,41 +130,3 @@ def _published_row(name: str, method: str, after: Sequence[int], solves: Sequenc
     cells += [str(len(steps[step - 1].residual_trace)) if steps else "–" for step in solves]
     failed = str(sum(run.residual_trace[-1] >= 1.0 for run in steps)) if steps else "–"
     return [f"paper: {method}", *cells, total.solves, failed, total.time]
-
-
-def _published(name: str, method: str) -> Trace | None:
-    """A published training as a trace, for the same chart; None if there is none."""
-    runs = authors.training_of(name, method)
-    if not runs:
-        return None
-    count, nan = len(runs), [math.nan] * len(runs)
-    record = Record(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "kind": TRAINING,
-            "status": FINISHED,
-            "dataset": name,
-            "n": authors.full_rows(name),
-            "d": datasets.card(name).d,
-            "kernel": runs[0].kernel,
-            "method": {paper.AP: "AP gauss-southwell", paper.CG: "PCG"}[method] + " as published",
-            "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
-            "dtype": "float32",
-        }
-    )
-    last = [run.residual_trace[-1] for run in runs]
-    record.put(
-        step={
-            "step": range(1, count + 1),
-            # a record has the hyperparameters after its step, a trace those that the step's solve was done with
-            "noise": [FIRST_NOISE, *(run.noise for run in runs[:-1])],
-            "epochs": [len(run.residual_trace) for run in runs],
-            "residual": last,
-            "converged": [value < 1.0 for value in last],
-            "work": nan,
-            "seconds": nan,
-            "kappa": nan,
-            "kappa_prime": nan,
-        }
-    )
-    return record.to_trace()
