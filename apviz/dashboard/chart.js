@@ -91,6 +91,7 @@ export async function render({ model, el }) {
       await Plotly.addFrames(holder, figure.frames);
     }
     model.drawn += 1;
+    holder.dataset.drawn = model.drawn;
     if (faded) fade(faded);
     if (!listening) {
       listening = true;

@@ -7,12 +7,16 @@ second: bokeh's documents belong to the server's own thread.
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from apviz.tracing import StopHook
+
+#: how long the end of the server waits for jobs; an update of a large system takes a while
+CLOSING_SECONDS = 20.0
 
 
 class Stopped(Exception):
@@ -25,6 +29,7 @@ class Gate:
     def __init__(self, at_once: int) -> None:
         self._free = at_once
         self._waiting: deque[Job] = deque()
+        self._running: set[Job] = set()
         self._changed = threading.Condition()
 
     def place(self, job: Job) -> int:
@@ -47,6 +52,7 @@ class Gate:
                     if job.stopping:
                         raise Stopped
                 self._free -= 1
+                self._running.add(job)
             finally:
                 self._waiting.remove(job)
                 self._changed.notify_all()
@@ -55,7 +61,18 @@ class Gate:
         finally:
             with self._changed:
                 self._free += 1
+                self._running.remove(job)
                 self._changed.notify_all()
+
+    def close(self, timeout: float = CLOSING_SECONDS) -> None:
+        """The server ends: stops every job, and waits until what they have recorded is on disk."""
+        with self._changed:
+            jobs = [*self._waiting, *self._running]
+        for job in jobs:
+            job.stop()
+        end = time.monotonic() + timeout
+        for job in jobs:
+            job.join(max(0.0, end - time.monotonic()))
 
     def _is_next(self, job: Job) -> bool:
         return self._free > 0 and self._waiting[0] is job

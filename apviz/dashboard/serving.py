@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import secrets
 from pathlib import Path
@@ -19,7 +20,7 @@ from apviz.dashboard.session import Session
 from apviz.dashboard.systems import FIRST_N
 
 #: seconds that a session outlives its closed tab
-SESSION_SECONDS = 5
+SESSION_SECONDS = 15
 #: bytes of a message from the browser; uploads come in smaller pieces
 MESSAGE_BYTES = 64 * 2**20
 
@@ -60,6 +61,7 @@ def serve(
     _first_comparison(folder)
     pn.extension("tabulator", "filedropper", notifications=True)
     options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
+    atexit.register(gate.close)
     pn.serve(
         {"/": lambda: Session(limits, gate, folder, dataset=dataset, lecture=lecture).view()},
         port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
