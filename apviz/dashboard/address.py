@@ -12,7 +12,7 @@ import param
 def to_query(models: Iterable[param.Parameterized]) -> str:
     """`?n=2000&dataset=china&...`: all settings, defaults too, so that the link means the same later."""
     pairs = [(name, _write(getattr(model, name))) for model in models for name in settings(model)]
-    return "?" + urlencode(pairs, quote_via=quote, safe=",:+")
+    return "?" + urlencode(pairs, quote_via=quote, safe=",:")
 
 
 def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
