@@ -1,0 +1,151 @@
+"""A solve of few points with every state kept: what the players and pictures show is what the solver did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from apviz.partitions import Partition
+from apviz.rkhs.span import Floats, Span
+from apviz.settings import require
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers.base import Run, Update
+from apviz.system import KernelSystem
+
+Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The state after an update; number 0 is the state before the first.
+
+    Args:
+        block: projected onto; −1 for none, or for all rows at once.
+        weights: (n,) of s.
+        residual: (n,) b − Kw, computed afresh.
+        removed: ½‖change‖²_H, by which the energy fell.
+        offers: (m,) what each block would have removed in its place, from the state before; empty without blocks.
+    """
+
+    number: int
+    block: int
+    weights: Floats
+    residual: Floats
+    removed: float
+    offers: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The states of a solve of Kw = b.
+
+    Attributes:
+        goal: (n,) the weights K⁻¹b of g.
+        blocks: the points each block solves on, in the order of the points.
+    """
+
+    span: Span
+    b: Floats
+    goal: Floats
+    blocks: tuple[tuple[int, ...], ...]
+    steps: tuple[Step, ...]
+    label: str
+
+    def errors(self) -> Floats:
+        """‖s⁽ʲ⁾ − g‖_H after every step, which is ‖W−W*‖_K, the norm of the residual function: never rises."""
+        return np.array([self.span.norm(step.weights - self.goal) for step in self.steps])
+
+    def residual_norms(self) -> Floats:
+        """The Euclidean ‖b − Kw‖ after every step: may rise."""
+        return np.array([np.linalg.norm(step.residual) for step in self.steps])
+
+
+def walk(
+    span: Span,
+    b: Floats,
+    *,
+    blocks: int = 2,
+    overlap: float = 0.0,
+    rule: Rule = "gauss-southwell",
+    steps: int = 20,
+    seed: int = 0,
+    method: Literal["ap", "cg"] = "ap",
+    partition: str = "sequential",
+) -> Walk:
+    """Solves Kw = b with `apviz.solve` in float64 and keeps every state.
+
+    Args:
+        b: (n,) data at the points.
+        blocks: how many, of equal size but for the last.
+        overlap, rule, partition: of `apviz.AlternatingProjection`; of CG without meaning.
+        steps: updates, or iterations of CG; fewer where the solve is at its goal before.
+        seed: of the random rules.
+
+    Raises:
+        ValueError: more blocks than points; a setting the solver refuses.
+    """
+    b = np.asarray(b, dtype=np.float64)
+    require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
+    require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
+    x, system_b = torch.as_tensor(span.x), torch.as_tensor(b)
+    system = KernelSystem(x, system_b, span.kernel, span.noise, "dense", torch.float64, "cpu", seed=seed)
+    size = -(-span.n // blocks)
+    solver: Solver = ConjugateGradient(tol=TINY, max_iterations=steps)
+    if method == "ap":
+        count = -(-span.n // size)
+        solver = AlternatingProjection(
+            size, rule, partition, overlap, tol=TINY, max_epochs=-(-steps // count), history=0
+        )  # fmt: skip
+    keeper = _Keeper(steps)
+    solve(system, solver, [keeper])
+    sets = _solved_sets(keeper.partition)
+    return Walk(span, b, span.interpolant(b), sets, tuple(_steps(span, b, sets, keeper)), solver.label)
+
+
+# below what float64 reaches, so that the number of steps ends a walk
+TINY = 1e-15
+
+
+class _Keeper(Hook):
+    """Copies of the weights after every update, and the block."""
+
+    def __init__(self, steps: int) -> None:
+        self.states: list[tuple[int, Floats]] = []
+        self.partition: Partition | None = None
+        self._steps = steps
+
+    def on_start(self, run: Run) -> None:
+        self._run, self.partition = run, run.partition
+        self._keep(-1)
+
+    def on_update(self, update: Update) -> None:
+        if len(self.states) <= self._steps:
+            self._keep(update.block)
+        if len(self.states) > self._steps:
+            self._run.request_stop("the walk has all its steps")
+
+    def _keep(self, block: int) -> None:
+        self.states.append((block, self._run.weights[:, 0].numpy().copy()))
+
+
+def _solved_sets(partition: Partition | None) -> tuple[tuple[int, ...], ...]:
+    if partition is None:
+        return ()
+    return tuple(tuple(partition.order[partition.solved(block)].tolist()) for block in range(len(partition)))
+
+
+def _steps(span: Span, b: Floats, sets: tuple[tuple[int, ...], ...], keeper: _Keeper) -> list[Step]:
+    steps: list[Step] = []
+    goal = span.interpolant(b)
+    before = None
+    for number, (block, weights) in enumerate(keeper.states):
+        removed, offers = 0.0, np.zeros(0)
+        if before is not None:
+            removed = 0.5 * (span.norm(before - goal) ** 2 - span.norm(weights - goal) ** 2)
+            offers = np.array([0.5 * span.norm(span.project(goal - before, rows)) ** 2 for rows in sets])
+        steps.append(Step(number, block, weights, b - span.gram @ weights, removed, offers))
+        before = weights
+    return steps
