@@ -1,0 +1,93 @@
+"""One step of a walk as functions: what is built so far, what it lacks at the points, and the block that was chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.layout import finish
+from apviz.plots.style import ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Walk
+
+#: places of a curve
+PLACES = 300
+
+
+def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figure:
+    """s⁽ʲ⁾ above, with the data and the goal g; below, the residual b − Kw at the points, the chosen block lit.
+
+    Every step of a walk has the same traces, axes and ranges, so that a player changes numbers only.
+
+    Args:
+        walk: over one input.
+        number: of the step, from 0: before the first update.
+
+    Raises:
+        ValueError: a walk over several inputs; a step that it does not have; an unknown theme.
+    """
+    colors = theme_named(theme)
+    if walk.span.x.shape[1] != 1:
+        raise ValueError(f"walk_step draws functions of one input, this walk has {walk.span.x.shape[1]}")
+    if not 0 <= number < len(walk.steps):
+        raise ValueError(f"number must be from 0 to {len(walk.steps) - 1}, the steps of this walk, got {number}")
+    step, x = walk.steps[number], walk.span.x[:, 0]
+    grid = _grid(x)
+    lit = np.zeros(walk.span.n, dtype=bool)
+    if step.block >= 0:
+        lit[list(walk.blocks[step.block])] = True
+    ours, accent = method_color("AP gauss-southwell", theme), method_color("AP cyclic", theme)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, row_heights=[0.6, 0.4])
+    goal = walk.span.values(walk.goal, grid)
+    figure.add_scatter(
+        x=grid, y=goal, mode="lines", name="goal: the posterior mean", line={"color": colors.muted, "width": 2}, row=1,
+        col=1,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=grid, y=walk.span.values(step.weights, grid), mode="lines", name="s⁽ʲ⁾ so far",
+        line={"color": ours, "width": 3}, row=1, col=1,
+    )  # fmt: skip
+    marks = {"color": np.where(lit, accent, colors.ink).tolist(), "size": np.where(lit, 12, 8).tolist()}
+    figure.add_scatter(
+        x=x, y=walk.b, mode="markers", name="data b", marker=marks, row=1, col=1,
+        hovertemplate="x = %{x:.3g}: b = %{y:.4g}<extra></extra>",
+    )  # fmt: skip
+    stems_x, stems_y = _stems(x, step.residual)
+    figure.add_scatter(
+        x=stems_x, y=stems_y, mode="lines", showlegend=False, hoverinfo="skip",
+        line={"color": colors.muted, "width": 1.5}, row=2, col=1,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=x, y=step.residual, mode="markers", name="residual b − Kw; zero on the lit block", marker=marks,
+        row=2, col=1, hovertemplate="x = %{x:.3g}: residual %{y:.4g}<extra></extra>",
+    )  # fmt: skip
+    heights = np.concatenate([goal, walk.b])
+    largest = max(float(np.abs(each.residual).max()) for each in walk.steps)
+    figure.update_yaxes(range=_wider(heights.min(), heights.max()), title_text="function value", row=1, col=1)
+    figure.update_yaxes(range=_wider(-largest, largest), title_text="residual", zeroline=True, row=2, col=1)
+    figure.update_xaxes(title_text="x", row=2, col=1)
+    figure.update_xaxes(range=[grid[0], grid[-1]])
+    chosen = "before the first update" if number == 0 else f"block {step.block + 1} of {len(walk.blocks)}"
+    error = walk.span.norm(step.weights - walk.goal)
+    notes = [f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"]
+    return finish(figure, [], colors, f"{walk.label}, step by step", "walk_step", notes)
+
+
+def _grid(x: np.ndarray) -> np.ndarray:
+    margin = 0.05 * float(np.ptp(x))
+    return np.linspace(x.min() - margin, x.max() + margin, PLACES)
+
+
+def _wider(low: float, high: float) -> list[float]:
+    margin = 0.15 * (high - low)
+    return [low - margin, high + margin]
+
+
+def _stems(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lines from zero to the values, with gaps between them."""
+    gaps = np.full(len(x), np.nan)
+    return np.column_stack([x, x, gaps]).ravel(), np.column_stack([np.zeros(len(x)), y, gaps]).ravel()

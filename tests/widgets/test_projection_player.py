@@ -1,0 +1,48 @@
+"""The widgets without a browser: what their controls do to the figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
+
+from apviz.widgets import ProjectionPlayer
+
+
+def curve(player: ProjectionPlayer, name: str) -> np.ndarray:
+    return np.asarray(next(each.y for each in player.figures[0].data if each.name == name))
+
+
+def test_moving_the_step_moves_the_curve_towards_the_goal():
+    player = ProjectionPlayer()
+    goal = curve(player, "goal: the posterior mean")
+    gaps = []
+    for step in (0, 5, 30):
+        player.controls["step"].widget.value = step
+        gaps.append(np.abs(curve(player, "s⁽ʲ⁾ so far") - goal).max())
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+def test_the_residual_is_zero_on_the_block_that_is_lit():
+    player = ProjectionPlayer(step=4)
+    residual = player.figures[0].data[-1]
+    lit = np.asarray(residual.marker.size) == 12
+    assert lit.sum() == 4 and np.abs(np.asarray(residual.y)[lit]).max() < 1e-10
+
+
+def test_a_preset_sets_the_controls_and_reset_goes_back():
+    player = ProjectionPlayer()
+    player.choose("with a margin")
+    assert player.value("overlap") == 0.5 and "+50%" in player.walk.label
+    player.reset()
+    assert player.value("overlap") == 0.0
+
+
+def test_a_saved_notebook_has_a_figure_in_place_of_the_widget():
+    assert "plotly" in ProjectionPlayer()._repr_mimebundle_()["text/html"]
+
+
+def test_an_unknown_control_gets_a_message():
+    with pytest.raises(ValueError, match="speeed is no control of ProjectionPlayer; there are step"):
+        ProjectionPlayer(speeed=2)
