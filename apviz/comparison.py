@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,16 @@ def choose_solvers(
     return solvers
 
 
+def by_gauss_southwell(solver: Solver) -> bool:
+    """Whether it is alternating projection by that rule."""
+    return isinstance(solver, AlternatingProjection) and solver.rule_name == "gauss-southwell"
+
+
+def choose_block_sizes(n: int, count: int = 6) -> list[int]:
+    """Block sizes to sweep: n/2, n/4, and so on, two digits of each, from the smallest."""
+    return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
+
+
 def compare(
     system: KernelSystem,
     solvers: Iterable[Solver],
@@ -165,6 +175,7 @@ def compare(
     mean: float = 0.0,
     hooks: Sequence[Hook] = (),
     pictures: int = 0,
+    pictured: Callable[[Solver], bool] = by_gauss_southwell,
     eigenvalues: bool = False,
 ) -> Iterator[Outcome]:
     """Runs one solver after another, each with a trace in `out`; a solver that fails does not end the others.
@@ -172,8 +183,9 @@ def compare(
     Args:
         data: evaluate its test RMSE after every epoch.
         mean: the prior mean that was subtracted from the targets.
-        pictures: of alternating projection by gauss-southwell record the residual after so many first updates,
-            for `apviz.plots.residual_image`; needs d = 2.
+        pictures: record the residual after so many first updates, or iterations, for `apviz.plots.residual_map` and,
+            where d = 2, `residual_image`; where d = 1 also the weights, for `apviz.plots.fitted_function`.
+        pictured: of which solvers.
         eigenvalues: record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
 
     Yields:
@@ -182,12 +194,13 @@ def compare(
     system.operator.prepare()
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
     for solver in solvers:
-        pictured = pictures > 0 and isinstance(solver, AlternatingProjection) and solver.rule_name == "gauss-southwell"
+        with_pictures = pictures > 0 and pictured(solver)
         path = free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
         recorder = Recorder(
             path,
-            rows=pictured,
-            snapshots=range(pictures + 1) if pictured else (),
+            rows=with_pictures,
+            snapshots=range(pictures + 1) if with_pictures else (),
+            weights=with_pictures and system.d == 1,
             eigenvalues=eigenvalues,
         )
         try:

@@ -60,7 +60,11 @@ def _ratio(above: Eigenvalue, below: Eigenvalue) -> Eigenvalue:
 
 
 def spectrum(
-    system: KernelSystem, factors: Sequence[Tensor] = (), method: Method | None = None, steps: int = 30
+    system: KernelSystem,
+    factors: Sequence[Tensor] = (),
+    method: Method | None = None,
+    steps: int = 30,
+    rows: int = SUBSAMPLE_ROWS,
 ) -> Spectrum:
     """The spectrum of a system and of its blocks.
 
@@ -69,6 +73,7 @@ def spectrum(
         method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample`
             (λmax of 1,000 random rows scaled by n/1,000: under 1e6 entries), or None: exact up to n = 1,000,
             else subsample.
+        rows: of the subsample.
     """
     if method is None:
         method = "exact" if system.n <= SUBSAMPLE_ROWS else "subsample"
@@ -77,7 +82,7 @@ def spectrum(
     elif method == "lanczos":
         lambda_max, lambda_min = _by_lanczos(system, steps)
     elif method == "subsample":
-        lambda_max, lambda_min = _by_subsample(system)
+        lambda_max, lambda_min = _by_subsample(system, rows)
     else:
         raise ValueError(f"method must be exact, lanczos or subsample, got {method!r}")
     blocks, bounds = zip(*map(largest_eigenvalue_of_factor, factors), strict=True) if factors else ((), ())
@@ -139,8 +144,8 @@ def _trace(system: KernelSystem) -> float:
     return system.n * (system.kernel.outputscale + system.noise)
 
 
-def _by_subsample(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
-    rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:SUBSAMPLE_ROWS]
+def _by_subsample(system: KernelSystem, count: int) -> tuple[Eigenvalue, Eigenvalue]:
+    rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:count]
     k = system.kernel(system.x[rows.to(system.device)].double())
     high, _ = lanczos(lambda v: k @ v, len(rows), 20, k.device)
     value = high * system.n / len(rows) + system.noise
@@ -200,3 +205,13 @@ def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray
     """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4)."""
     root = math.sqrt(kappa)
     return 4 * ((root - 1) / (root + 1)) ** (2.0 * iterations)
+
+
+def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
+    """½√κ·log(2√κ/tol): iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0, at the latest.
+
+    From the bound on the K-norm, ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
+    """
+    root = np.sqrt(kappa)
+    iterations: np.ndarray = 0.5 * root * np.log(2 * root / tol)
+    return iterations

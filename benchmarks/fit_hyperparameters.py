@@ -19,6 +19,7 @@ OUTPUT = Path(__file__).parent.parent / "apviz" / "datasets" / "hyperparameters.
 ROWS, STEPS, RATE, NOISE_FLOOR = 1_200, 150, 0.1, 1e-4
 FITTED = {
     "china": 13_696,
+    "china-profile": None,
     "diabetes": None,
     "bike": None,
     "protein": None,

@@ -113,7 +113,7 @@ def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_p
     for card in apviz.datasets.cards().values():
         line = next(line for line in done.stdout.splitlines() if line.strip().startswith(card.name))
         assert f"{card.n:,}" in line
-        assert ("yes" if card.name in ("china", "diabetes") else "no") in line
+        assert ("yes" if card.name in ("china", "china-profile", "diabetes") else "no") in line
 
 
 def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):

@@ -102,6 +102,16 @@ def test_pictures_are_recorded_of_projections_by_gauss_southwell(tmp_path):
     assert traces[1]["snapshot"]["update"].values.tolist() == [0, 1, 2, 3]
 
 
+def test_pictures_of_every_solver_are_recorded_where_asked_and_over_one_input_its_weights_too(tmp_path):
+    data = apviz.datasets.load("china-profile", n=120)
+    system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2)
+    solvers = comparison.choose_solvers(["ap", "cg"], block_sizes=[30], rules=["cyclic"])
+    outcomes = comparison.compare(system, solvers, tmp_path, pictures=3, pictured=lambda solver: True)
+    for trace in [outcome.trace for outcome in outcomes]:
+        assert trace["snapshot"]["update"].values.tolist() == [0, 1, 2, 3]
+        assert trace["snapshot"]["weights"].shape == (4, 120) and not trace["snapshot"]["weights"][0].any()
+
+
 def test_an_unknown_method_is_named_with_those_there_are():
     with pytest.raises(
         ValueError, match=r"methods must be among ap, overlap, cg, pcg, rpcg, schwarz, auto, cholesky, got sor"

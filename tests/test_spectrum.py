@@ -16,6 +16,7 @@ from apviz.spectrum import (
     DENSE_ROWS,
     all_eigenvalues,
     conjugate_gradient_bound,
+    conjugate_gradient_iterations,
     lanczos,
     largest_eigenvalue_of_factor,
     spectrum,
@@ -258,3 +259,19 @@ def test_textbook_conjugate_gradient_stays_below_its_bound():
         p, r = r_next + (r_next @ r_next) / (r @ r) * p, r_next
         errors.append((w - b / eigenvalues) @ (eigenvalues * (w - b / eigenvalues)))
     assert (np.array(errors) <= errors[0] * conjugate_gradient_bound(np.arange(31), 400.0)).all()
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_textbook_conjugate_gradient_has_the_tolerance_after_the_iterations_of_its_bound(tol):
+    rng = np.random.default_rng(0)
+    kappa, b = 400.0, rng.standard_normal(60)
+    eigenvalues = np.geomspace(1, kappa, 60)
+    r = p = b
+    iterations = 0
+    while np.linalg.norm(r) > tol * np.linalg.norm(b):
+        r_next = r - (r @ r) / (p @ (eigenvalues * p)) * eigenvalues * p
+        p, r = r_next + (r_next @ r_next) / (r @ r) * p, r_next
+        iterations += 1
+    assert iterations <= conjugate_gradient_iterations(kappa, tol)
+    # √κ = 20, and natural logarithms
+    assert conjugate_gradient_iterations(kappa, tol) == pytest.approx(10 * math.log(40 / tol))

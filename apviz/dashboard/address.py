@@ -67,9 +67,9 @@ def _read(text: str, parameter: param.Parameter) -> Any:
         return int(text)
     if isinstance(parameter, param.Number):
         return float(text)
-    if isinstance(parameter, param.List):  # also a choice of several
+    if isinstance(parameter, param.List | param.ListSelector):
         words = [word for word in text.split(",") if word]
-        return [int(word) for word in words] if parameter.item_type is int else words
+        return [int(word) for word in words] if getattr(parameter, "item_type", None) is int else words
     return text
 
 

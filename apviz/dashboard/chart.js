@@ -5,14 +5,13 @@
 const HOVER = "apviz-hover";
 const FADED = 0.18;
 
-// one script for all charts of a document
+// one script for all charts: the head of the page asks for it, so that it comes while everything else is set up
 function plotly() {
   window.apvizPlotly ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = "plotly/plotly.min.js";
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => reject(new Error("plotly.js could not be loaded from this server"));
-    document.head.appendChild(script);
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.getElementById("plotly-script");
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => reject(new Error("plotly.js could not be loaded from this server")));
   });
   return window.apvizPlotly;
 }
@@ -29,6 +28,12 @@ function styles() {
 // what stands below the axes grows with the legend; the axes keep their height
 function heightOf(figure, width, axes) {
   if (figure.layout.height) return figure.layout.height;
+  const { margin, xaxis, yaxis } = figure.layout;
+  if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
+    // a picture needs no more than its own shape asks for
+    const span = ([low, high]) => Math.abs(high - low);
+    axes = Math.min(axes, ((width - margin.l - margin.r) * span(yaxis.range)) / span(xaxis.range));
+  }
   const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
   const columns = Math.max(1, Math.floor(width / 330));
@@ -36,14 +41,37 @@ function heightOf(figure, width, axes) {
   return figure.layout.margin.t + axes + 50 + legend;
 }
 
+// a row of numbers is a typed array, or not, as plotly likes
+function numbersOf(data) {
+  return (ArrayBuffer.isView(data) ? [...data] : [data].flat()).filter(Number.isFinite);
+}
+
 function merged(model) {
   const base = model.base ? JSON.parse(model.base) : null;
   const live = model.live ? JSON.parse(model.live) : null;
   if (!base && !live) return null;
+  if (base && model.frame) return advanced(base, JSON.parse(model.frame).frames[0]);
   if (!base || !live) return base || live;
   const keys = new Set(base.data.map((each) => each.name));
   const grown = live.data.map((each) => (keys.has(each.name) && each.hoverinfo === "skip" ? { ...each, showlegend: false } : each));
   return { data: [...base.data, ...grown], layout: base.layout, frames: base.frames };
+}
+
+// what a later moment of a figure changes: a few arrays and words
+function advanced(figure, frame) {
+  const data = [...figure.data];
+  frame.traces.forEach((place, i) => (data[place] = blended(data[place], frame.data[i])));
+  return { ...figure, data, layout: blended(figure.layout, frame.layout || {}) };
+}
+
+const isPlain = (each) => each !== null && typeof each === "object" && !("bdata" in each);
+
+function blended(old, change) {
+  if (!isPlain(old) || !isPlain(change)) return change;
+  const both = Array.isArray(old) ? [...old] : { ...old };
+  if (Array.isArray(old) && !change.some(isPlain)) return change;
+  for (const [key, value] of Object.entries(change)) both[key] = key in both ? blended(both[key], value) : value;
+  return both;
 }
 
 export async function render({ model, el }) {
@@ -57,10 +85,13 @@ export async function render({ model, el }) {
   if (root instanceof ShadowRoot) root.adoptedStyleSheets = [...root.adoptedStyleSheets, styles()];
   let drawing = Promise.resolve();
   let listening = false;
+  let own = []; // shapes of the figure itself
   let faded = null;
 
   const config = {
     displaylogo: false,
+    // a figure stays here
+    showSendToCloud: false,
     responsive: false,
     toImageButtonOptions: { format: "png", scale: 2, filename: model.filename },
     modeBarButtonsToRemove: ["select2d", "lasso2d"],
@@ -84,7 +115,8 @@ export async function render({ model, el }) {
     }
     const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
     layout.height = heightOf(figure, holder.clientWidth, model.axes);
-    layout.shapes = [...(layout.shapes || []), ...model.moment.map((x) => momentLine(x, layout))];
+    own = layout.shapes || [];
+    layout.shapes = [...own, ...model.moment.map((x) => momentLine(x, layout))];
     holder.style.height = `${layout.height}px`;
     await Plotly.react(holder, figure.data, layout, config);
     if (figure.frames && figure.frames.length) {
@@ -95,16 +127,19 @@ export async function render({ model, el }) {
     if (faded) fade(faded);
     if (!listening) {
       listening = true;
-      holder.on("plotly_click", ({ points: [point] }) => {
+      holder.on("plotly_click", ({ points }) => {
+        if (!points?.length) return;
+        const [point] = points;
         model.clicked = {
           name: point.data.name || "",
           x: point.x,
           y: point.y,
-          values: point.customdata === undefined ? [] : [point.customdata].flat().filter(Number.isFinite),
+          values: numbersOf(point.customdata),
           count: (model.clicked.count || 0) + 1,
         };
       });
-      holder.on("plotly_hover", ({ points: [point] }) => tell(point.data.legendgroup || null));
+      // plotly also says that the pointer is over axes without a point
+      holder.on("plotly_hover", ({ points }) => tell(points?.[0]?.data.legendgroup || null));
       holder.on("plotly_unhover", () => tell(null));
     }
   }
@@ -114,6 +149,13 @@ export async function render({ model, el }) {
       type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
       line: { color: layout.template.layout.font.color, width: 2, dash: "dot" },
     };
+  }
+
+  // moves with every update that is played, and must cost little
+  function mark() {
+    if (!holder.layout) return;
+    const lines = model.moment.map((x) => momentLine(x, holder.layout));
+    return Plotly.relayout(holder, { shapes: [...own, ...lines] });
   }
 
   function tell(group) {
@@ -132,9 +174,17 @@ export async function render({ model, el }) {
     fade(detail);
   }
 
-  // one after another: a figure that changes while another is drawn would be drawn into it
-  const redraw = () => (drawing = drawing.then(draw).catch((error) => console.error(error)));
-  for (const name of ["base", "live", "moment", "summary", "axes"]) model.on(name, redraw);
+  // one after another: a figure that changes while another is drawn would be drawn into it; what waits to be drawn is
+  // drawn as it is by then
+  let waiting = false;
+  const redraw = () => {
+    if (waiting) return;
+    waiting = true;
+    drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
+  };
+  for (const name of ["base", "live", "frame", "axes"]) model.on(name, redraw);
+  model.on("moment", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
+  model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
   document.addEventListener(HOVER, hovered);
   const resized = new ResizeObserver(() => {
     if (holder.layout && holder.clientWidth && Math.abs(holder.clientWidth - holder.layout.width) > 1) {

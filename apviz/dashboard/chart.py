@@ -18,6 +18,7 @@ class Chart(JSComponent):
 
     base = param.String(doc="the figure as JSON, or empty")
     live = param.String(doc="what still grows of it, as JSON; its layout counts where there is no base")
+    frame = param.String(doc="what another moment of it changes, as JSON of a figure with that frame, or empty")
     moment = param.List(item_type=float, doc="x of the lines that mark a moment")
     summary = param.String(doc="what the chart shows, for those who do not see it")
     filename = param.String("apviz", doc="of a downloaded picture, without suffix")
@@ -31,11 +32,15 @@ class Chart(JSComponent):
 
     def show(self, figure: go.Figure | None, live: go.Figure | None = None) -> None:
         """Draws a figure, and on top of it one that still grows."""
-        self.param.update(base=_as_json(figure), live=_as_json(live))
+        self.param.update(base=_as_json(figure), live=_as_json(live), frame="")
 
     def show_live(self, live: go.Figure | None) -> None:
         """Draws what still grows anew, and leaves the rest."""
         self.live = _as_json(live)
+
+    def show_frame(self, frame: go.Frame) -> None:
+        """Changes what a frame of the figure says, and leaves the rest."""
+        self.frame = _as_json(go.Figure(frames=[frame]))
 
 
 def _as_json(figure: go.Figure | None) -> str:

@@ -11,6 +11,7 @@ import panel_material_ui as pmui
 import plotly.graph_objects as go
 
 from apviz.dashboard.chart import Chart
+from apviz.dashboard.plain_text import plain
 from apviz.plots.captions import outcome
 from apviz.plots.lecture import enlarged
 from apviz.plots.style import ThemeName
@@ -66,6 +67,11 @@ class ChartCard:
             sizing_mode="stretch_width", margin=8, elevation=1,
         )  # fmt: skip
 
+    @property
+    def drawn(self) -> Sequence[Trace]:
+        """The traces in the figure, in the order it was given them."""
+        return self._traces
+
     def show(self, traces: Sequence[Trace], theme: ThemeName, live: Trace | None = None) -> None:
         """Draws finished runs, and on top of them the one that runs."""
         self.traces, self.theme = list(traces), theme
@@ -99,7 +105,7 @@ class ChartCard:
             column.clear()
             return
         table = self._table(self._traces) if self._traces else pd.DataFrame()
-        words = [pmui.Typography(self.words(), variant="body2")]
+        words = [pmui.Typography(plain(self.words()), variant="body2")]
         if len(table) > SHOWN_ROWS:
             words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
         column[:] = [*words, pn.pane.DataFrame(table.head(SHOWN_ROWS), index=False, max_height=320,
@@ -114,10 +120,24 @@ class ChartCard:
 
 def describe(trace: Trace) -> str:
     """A run in a sentence, as a person would read its curve."""
+    if "step" in trace:
+        return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
     return (
         f"{trace.label}: residual {float(last['residual']):.2g} after {int(last['epoch']):,} epochs and "
         f"{float(last['work']):.3g} work, {outcome(trace)}"
+    )
+
+
+def _describe_training(trace: Trace) -> str:
+    steps = trace["step"]
+    noise, epochs = steps["noise"].values, steps["epochs"].values
+    failed = int((steps["converged"].values == 0).sum())
+    if not len(noise):
+        return f"{trace.label}: no step yet"
+    return (
+        f"{trace.label}: {len(noise):,} Adam steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or iterations "
+        f"of a solve from {epochs[0]:,} to {epochs[-1]:,}, {failed:,} solves not converged"
     )
 
 
@@ -131,4 +151,10 @@ def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
 def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
     """Every update of every run."""
     frames = [trace.to_dataframe("update").reset_index().assign(run=trace.label) for trace in traces]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
+
+
+def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every Adam step of every training."""
+    frames = [trace.to_dataframe("step").reset_index().assign(run=trace.label) for trace in traces]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -1,4 +1,4 @@
-"""A comparison in a thread: one system, one solver after another, every run in the folder."""
+"""A comparison in a thread: one system, or one at several noises, one solver after another, every run in the folder."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 from collections.abc import Iterator, Sequence
 
 from apviz.comparison import Outcome, compare
+from apviz.dashboard.block_memory import too_large
 from apviz.dashboard.jobs import Gate, Job
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.live import LiveHook
 from apviz.dashboard.runs_folder import RunsFolder
 from apviz.dashboard.systems import Loaded, SystemSpec
-from apviz.factors import factor_bytes
-from apviz.solvers import AlternatingProjection, Solver
+from apviz.solvers import Solver
 from apviz.system import KernelSystem
 
 
 class ComparisonJob(Job):
-    """Solves one system with several solvers.
+    """Solves one system with several solvers, and then again at other noises if asked to.
 
     Args:
-        solvers: from the system, since some settings depend on it; or a list.
+        snapshots: pictures of the residual, see `compare`.
+        predict: evaluate the test RMSE after every epoch.
+        noise_factors: so many times the noise of the system, one after another.
 
     Attributes:
         done: names of the runs in the folder, in order.
@@ -38,10 +40,12 @@ class ComparisonJob(Job):
         *,
         snapshots: int = 0,
         predict: bool = True,
+        noise_factors: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__(gate)
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
-        self._snapshots, self._predict = snapshots, predict
+        self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
+        self._begun = 0
         self.done: list[str] = []
         self.failures: list[str] = []
         self.live = LiveHook(self._grew)
@@ -61,28 +65,40 @@ class ComparisonJob(Job):
     @property
     def share(self) -> float:
         """How much of it is done, from 0 to 1; an estimate."""
-        return min(1.0, self.progress + self.live.progress / max(1, len(self._solvers)))
+        return min(1.0, self.progress + self.live.progress / max(1, self._count))
 
     def work(self) -> None:
         self.message = "loading the data, and fitting hyperparameters if there are none"
         loaded = self._spec.build(self._limits)
         self.message = "preparing the system"
-        self._check_memory(loaded.system)
+        self._solvers = self._affordable(loaded.system)
+        for factor in self._factors:
+            if not self.stopping:
+                self._compare(self._spec.at_noise(loaded, factor))
+        self.message = self._summary(loaded)
+
+    @property
+    def _count(self) -> int:
+        """Runs in all."""
+        return len(self._factors) * len(self._solvers)
+
+    def _compare(self, loaded: Loaded) -> None:
         outcomes = compare(
-            loaded.system, self._until_stopped(), self._runs.path, data=loaded.data if self._predict else None,
-            mean=loaded.hyperparameters.mean, hooks=[self.stop_hook, self.live], pictures=self._snapshots,
+            loaded.system, self._until_stopped(loaded.system), self._runs.path,
+            data=loaded.data if self._predict else None, mean=loaded.hyperparameters.mean,
+            hooks=[self.stop_hook, self.live], pictures=self._snapshots, pictured=lambda solver: True,
         )  # fmt: skip
         for outcome in outcomes:
             self._keep(outcome)
-        self.message = self._summary(loaded)
 
-    def _until_stopped(self) -> Iterator[Solver]:
+    def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
         """One solver after another, until Stop."""
-        for number, solver in enumerate(self._solvers):
+        where = f" at σ² = {system.noise:.3g}" if len(self._factors) > 1 else ""
+        for solver in self._solvers:
             if self.stopping:
                 return
-            self.progress = number / len(self._solvers)
-            self.live.text = f"{solver.label}: setting up"
+            self.progress, self._begun = self._begun / self._count, self._begun + 1
+            self.live.text, self.live.where = f"{solver.label}{where}: setting up", where
             yield solver
 
     def _keep(self, outcome: Outcome) -> None:
@@ -96,18 +112,17 @@ class ComparisonJob(Job):
         self.version += 1
 
     def _summary(self, loaded: Loaded) -> str:
-        runs = f"{len(self.done)} of {len(self._solvers)} runs recorded"
+        runs = f"{len(self.done)} of {self._count} runs recorded"
         return f"{runs}; hyperparameters: {loaded.hyperparameters.provenance}"
 
-    def _check_memory(self, system: KernelSystem) -> None:
-        """Before any work: the factors of every solver whose block size is known."""
-        for solver in self._solvers:
-            if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
-                continue
-            needed = factor_bytes(system.x, int(solver.block_size), float(solver.overlap))
-            if needed > self._limits.max_block_gb * 1e9:
-                raise ValueError(
-                    f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
-                    f"{self._limits.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as "
-                    "n·b·(1 + overlap)²"
-                )
+    def _affordable(self, system: KernelSystem) -> list[Solver]:
+        """Before any work: the solvers whose factors fit, as far as their block sizes are known; failures of others.
+
+        Raises:
+            ValueError: none fits.
+        """
+        refused = {solver.label: why for solver in self._solvers if (why := too_large(solver, system.x, self._limits))}
+        if len(refused) == len(self._solvers):
+            raise ValueError("  \n".join(refused.values()))
+        self.failures += refused.values()
+        return [solver for solver in self._solvers if solver.label not in refused]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import panel_material_ui as pmui
 
+from apviz.dashboard.plain_text import plain
 from apviz.diagnosis import Diagnosis, Limit, diagnose
 from apviz.tracing import Trace
 
@@ -15,10 +16,15 @@ class DiagnosisCard:
 
     Args:
         rerun: called with the trace and its diagnosis when the button is pressed.
+        can_rerun: whether there is such a button for a diagnosis that proposes a change.
     """
 
-    def __init__(self, rerun: Callable[[Trace, Diagnosis], None]) -> None:
-        self._rerun = rerun
+    def __init__(
+        self,
+        rerun: Callable[[Trace, Diagnosis], None],
+        can_rerun: Callable[[Diagnosis], bool] = lambda diagnosis: True,
+    ) -> None:
+        self._rerun, self._can_rerun = rerun, can_rerun
         self._trace: Trace | None = None
         self._diagnosis: Diagnosis | None = None
         self._of = pmui.Typography("", variant="overline", margin=(4, 12, 0, 12))
@@ -32,19 +38,23 @@ class DiagnosisCard:
             sizing_mode="stretch_width", margin=8, elevation=1, visible=False,
         )  # fmt: skip
 
-    def show(self, trace: Trace | None) -> None:
-        """Diagnoses a run; nothing for none."""
+    def show(self, trace: Trace | None, which: str = "") -> None:
+        """Diagnoses a run; nothing for none.
+
+        Args:
+            which: of several it is, such as "the slowest run".
+        """
         self._trace = trace
         self._diagnosis = found = None if trace is None else diagnose(trace)
         self.view.visible = found is not None
         if trace is None or found is None:
             return
-        self._of.object = f"Diagnosis of {trace.label}"
+        self._of.object = f"Diagnosis of {plain(trace.label)}{f', {which}' if which else ''}"
         self._limit.object = _capitalised(
             found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
         )
-        self._evidence.object, self._advice.object = found.evidence, found.advice
-        self._button.visible = bool(found.change)
+        self._evidence.object, self._advice.object = plain(found.evidence), plain(found.advice)
+        self._button.visible = bool(found.change) and self._can_rerun(found)
         self._button.label = f"Run again with {', '.join(f'{name} = {value}' for name, value in found.change.items())}"
 
     def _press(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.comparison_job import ComparisonJob
+from apviz.dashboard.jobs import Job
 
 _SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
 
@@ -17,16 +17,25 @@ class JobBar:
 
     Args:
         run, stop: what the buttons do.
+        hint: what to do first.
     """
 
-    def __init__(self, run: Callable[[], None], stop: Callable[[], None], *, label: str = "Run") -> None:
+    def __init__(
+        self,
+        run: Callable[[], None],
+        stop: Callable[[], None],
+        *,
+        label: str = "Run",
+        hint: str = "Choose data and methods, then Run.",
+    ) -> None:
+        self._shown: tuple[str, str] | None = None
         self._run = pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow")
         self._stop = pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
         self._run.on_click(lambda event: run())
         self._stop.on_click(lambda event: stop())
         self._progress = pmui.LinearProgress(value=0, variant="determinate", visible=False, sizing_mode="stretch_width")
         self._text = pmui.Alert(
-            object="Choose data and methods, then Run.", severity="info", variant="outlined",
+            object=hint, severity="info", variant="outlined",
             sizing_mode="stretch_width", margin=(0, 8),
         )  # fmt: skip
         self.view = pn.Column(
@@ -38,7 +47,7 @@ class JobBar:
         """Why nothing was started."""
         self._text.param.update(object=message, severity="error")
 
-    def show(self, job: ComparisonJob) -> None:
+    def show(self, job: Job) -> None:
         """How a job stands; called again and again, and changes only what has changed."""
         active = job.is_active
         self._run.disabled, self._stop.disabled = active, not active or job.stopping
@@ -48,4 +57,7 @@ class JobBar:
         if job.failures:
             text += "  \n" + "  \n".join(job.failures)
         severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]
-        self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)
+        # a refusal stays until there is something new to say
+        if (text, severity) != self._shown:
+            self._shown = (text, severity)
+            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)

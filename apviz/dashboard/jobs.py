@@ -27,7 +27,7 @@ class Gate:
     """Lets so many jobs through at once, first come, first served."""
 
     def __init__(self, at_once: int) -> None:
-        self._free = at_once
+        self._at_once = self._free = at_once
         self._waiting: deque[Job] = deque()
         self._running: set[Job] = set()
         self._changed = threading.Condition()
@@ -36,6 +36,11 @@ class Gate:
         """How many wait before this one and with it; 0: it does not wait."""
         with self._changed:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a job is through, or waits."""
+        return bool(self._waiting) or self._free < self._at_once
 
     @contextmanager
     def passage(self, job: Job) -> Iterator[None]:
@@ -86,6 +91,7 @@ class Job(ABC):
         message: what it is doing, or what went wrong.
         progress: from 0 to 1; an estimate.
         version: grows when there is something new to draw.
+        failures: of parts of it, one sentence each.
         stop_hook: for the hooks of the solves.
     """
 
@@ -93,6 +99,7 @@ class Job(ABC):
         self._gate = gate
         self.state, self.message, self.progress, self.version = "queued", "", 0.0, 0
         self.stopping = False
+        self.failures: list[str] = []
         self.stop_hook = StopHook()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -111,6 +118,18 @@ class Job(ABC):
     def queue_place(self) -> int:
         """How many wait for their turn up to this one; 0: it does not wait."""
         return self._gate.place(self) if self.state == "queued" else 0
+
+    @property
+    def words(self) -> str:
+        """What it is doing, for the page."""
+        if self.state == "queued":
+            return f"number {self.queue_place} of those that wait for a free solver"
+        return self.message
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1; an estimate."""
+        return self.progress
 
     def start(self) -> None:
         self._thread.start()

@@ -30,11 +30,13 @@ class LiveHook(Hook):
         self._changed = changed
         self.trace: Trace | None = None
         self.text, self.progress, self.seconds_left = "", 0.0, math.nan
+        #: said after the name of the solver
+        self.where = ""
 
     def on_start(self, run: Run) -> None:
         self._run, self._recorder = run, next(hook for hook in run.hooks if isinstance(hook, Recorder))
         self._tol = float(getattr(run.solver, "tol", 0.0))
-        self._label = run.solver.label
+        self._label = run.solver.label + self.where
         self._next = 0.0
         self.progress, self.seconds_left = 0.0, math.nan
 

@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
-from bokeh.models.widgets.tables import NumberFormatter
+from bokeh.models.widgets.tables import NumberFormatter, ScientificFormatter
 
 from apviz.plots.captions import outcome
 from apviz.tracing import Trace
 
 _FORMATS = {
     "block size": "0,0", "epochs or its": "0,0", "work": "0,0.00", "set-up work": "0,0.00", "seconds": "0,0.00",
-    "residual": "0.00e+0", "test RMSE": "0.0000", "κ": "0.00e+0", "κ′": "0.00e+0",
+    "test RMSE": "0.0000",
 }  # fmt: skip
+_SCIENTIFIC = ("σ²", "residual", "κ", "κ′")
 
 
 class RunsTable:
@@ -33,7 +34,8 @@ class RunsTable:
         self.table = pn.widgets.Tabulator(
             pd.DataFrame(), show_index=False, disabled=True, selectable=1, sizing_mode="stretch_width",
             layout="fit_data_fill", theme="materialize",
-            formatters={name: NumberFormatter(format=form, nan_format="–") for name, form in _FORMATS.items()},
+            formatters={name: NumberFormatter(format=form, nan_format="–") for name, form in _FORMATS.items()}
+            | {name: ScientificFormatter(precision=2, nan_format="–", power_limit_low=0) for name in _SCIENTIFIC},
         )  # fmt: skip
         self.table.on_click(self._clicked)
         self.view = pmui.Paper(
@@ -59,6 +61,7 @@ def _row(trace: Trace) -> dict[str, Any]:
     return {
         "method": trace.label.partition(" b=")[0],
         "block size": float(block_size) if isinstance(block_size, int | float) else np.nan,
+        "σ²": float(a["noise"]),
         "epochs or its": int(last["epoch"]),
         "work": float(last["work"]),
         "set-up work": float(a["setup_work"]),

@@ -21,6 +21,8 @@ from apviz.dashboard.systems import FIRST_N
 
 #: seconds that a session outlives its closed tab
 SESSION_SECONDS = 15
+#: updates of the first comparison with a picture
+FIRST_PICTURES = 60
 #: bytes of a message from the browser; uploads come in smaller pieces
 MESSAGE_BYTES = 64 * 2**20
 
@@ -92,5 +94,5 @@ def _first_comparison(folder: RunsFolder) -> None:
     chosen = choose_hyperparameters(data)
     system = build_system(data, chosen, rhs=4)
     solvers = choose_solvers(["ap", "overlap", "cg", "pcg"], block_sizes=[100, 400])
-    for _ in compare(system, solvers, folder.path, data=data, mean=chosen.mean):
+    for _ in compare(system, solvers, folder.path, data=data, mean=chosen.mean, pictures=FIRST_PICTURES):
         pass

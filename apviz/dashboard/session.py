@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,22 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 import param
+from panel.util import edit_readonly
 
 from apviz.dashboard import address
 from apviz.dashboard.jobs import Gate, Job
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs_folder import RunsFolder
 from apviz.dashboard.systems import SystemChoice, Upload
-from apviz.plots.style import ThemeName
+from apviz.plots.style import FONT, ThemeName
 
 #: milliseconds between two looks at what the jobs have done
 TICK = 120
 THEMES = ("light", "dark")
+#: Panel's page, and the script that the charts wait for
+_HTML = """{% extends "base.html" %}
+{% block postamble %}<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{ super() }}{% endblock %}
+"""
 
 
 class View(param.Parameterized):
@@ -38,6 +44,7 @@ class Shared:
     Attributes:
         folder: files that the visitor brought; gone with the session.
         jobs: everything that this session has started; it ends with it.
+        go: shows another page, by its name, after it was prepared by the function given.
     """
 
     limits: Limits
@@ -48,6 +55,7 @@ class Shared:
     system: SystemChoice
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="apviz-")))
     jobs: list[Job] = field(default_factory=list)
+    go: Callable[[str, Callable[[Any], None]], None] | None = None
 
     @property
     def theme(self) -> ThemeName:
@@ -88,8 +96,10 @@ class Session:
             system.dataset = dataset
         self.shared = Shared(limits, gate, runs, lecture, View(), system)
         self.shared.view.param.page.objects = list(PAGES)
+        self.shared.go = self.go
         self._classes = PAGES
         self._made: dict[str, Any] = {}
+        self._is_loaded = False
         self.problems = self._read_address()
         view = self.shared.view
         titles = [page.title for page in PAGES.values()]
@@ -101,14 +111,16 @@ class Session:
         self._template = pmui.Page(
             title="apviz", main=[self._problem_note(), self._tabs], sidebar=[pn.Column()], sidebar_width=340,
             dark_theme=view.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
-            theme_config=_theme(lecture),
+            theme_config=_theme(lecture), template=_HTML,
         )  # fmt: skip
+        # it would follow whether any session of this server is busy, and every change costs a walk over the whole page
+        with edit_readonly(self._template):
+            self._template.busy = False
         self._template.param.watch(self._theme_changed, "dark_theme")
         self._show_page()
-        view.param.watch(lambda event: self._write_address(), ["page", "theme"])
-        system.param.watch(lambda event: self._write_address(), address.settings(system))
-        pn.state.onload(self._write_address)
-        pn.state.add_periodic_callback(self._tick, period=TICK)
+        view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
+        system.param.watch(lambda *events: self._write_address(), address.settings(system))
+        pn.state.onload(self._loaded)
         pn.state.on_session_destroyed(lambda context: self.shared.end())
 
     def view(self) -> pmui.Page:
@@ -118,11 +130,18 @@ class Session:
     @property
     def page(self) -> Any:
         """The page that is shown; made when it is first shown."""
-        name = self.shared.view.page
+        return self._page(self.shared.view.page)
+
+    def go(self, name: str, prepare: Callable[[Any], None]) -> None:
+        """Shows a page, prepared for what it is wanted for."""
+        prepare(self._page(name))
+        self._tabs.active = list(self._classes).index(name)
+
+    def _page(self, name: str) -> Any:
         if name not in self._made:
             page = self._made[name] = self._classes[name](self.shared)
             for model in page.models:
-                model.param.watch(lambda event: self._write_address(), address.settings(model))
+                model.param.watch(lambda *events: self._write_address(), address.settings(model))
         return self._made[name]
 
     def _show_page(self) -> None:
@@ -130,8 +149,17 @@ class Session:
         column = self._tabs[list(self._classes).index(self.shared.view.page)]
         if not len(column):
             column.append(page.main())
-        self._template.sidebar[0][:] = page.sidebar()
+        if self._is_loaded:
+            self._template.sidebar[0][:] = page.sidebar()
         page.open()
+
+    def _loaded(self) -> None:
+        """The browser shows the page: the settings follow, which take it as long as everything before."""
+        self._is_loaded = True
+        self._template.sidebar[0][:] = self.page.sidebar()
+        self._write_address()
+        # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
+        pn.io.PeriodicCallback(callback=self._tick, period=TICK, background=True).start()
 
     def _tab_changed(self, event: Any) -> None:
         self.shared.view.page = list(self._classes)[event.new]
@@ -171,4 +199,6 @@ class Session:
 
 
 def _theme(lecture: bool) -> dict[str, Any]:
-    return {"palette": {"primary": {"main": "#1F77D0"}}, "typography": {"fontSize": 19 if lecture else 14}}
+    # the type of the charts; Roboto, the default, would come in eleven files
+    typography = {"fontFamily": FONT, "fontSize": 19 if lecture else 14}
+    return {"palette": {"primary": {"main": "#1F77D0"}}, "typography": typography}

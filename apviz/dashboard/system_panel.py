@@ -11,6 +11,26 @@ from apviz.dashboard.systems import CARD, FIT, HAND
 from apviz.dashboard.upload import upload_panel
 
 
+def data_panel(shared: Shared) -> list[Viewable]:
+    """Widgets of the data alone."""
+    system, p = shared.system, shared.system.param
+    wide = {"sizing_mode": "stretch_width"}
+    card = pmui.Typography("", variant="body2")
+
+    def describe(*events: object) -> None:
+        card.object = card_words(shared)
+
+    system.param.watch(describe, ["dataset"])
+    describe()
+    return [
+        pmui.Typography("Data", variant="h6"),
+        pmui.Select.from_param(p.dataset, **wide),
+        card,
+        upload_panel(shared),
+        pmui.IntInput.from_param(p.n, step=1000, format="0,0", **wide),
+    ]
+
+
 def system_panel(shared: Shared) -> list[Viewable]:
     """Widgets of `SystemChoice`."""
     system, p = shared.system, shared.system.param
@@ -21,10 +41,9 @@ def system_panel(shared: Shared) -> list[Viewable]:
         pmui.FloatInput.from_param(p.outputscale, format="0.[000000]", **wide),
         pmui.FloatInput.from_param(p.noise, format="0.[00000000]", **wide),
     ]
-    card, about = pmui.Typography("", variant="body2"), pmui.Typography("", variant="body2")
+    about = pmui.Typography("", variant="body2")
 
     def describe(*events: object) -> None:
-        card.object = card_words(shared)
         about.object = hyperparameter_words(shared)
         for field in by_hand[1:]:
             field.visible = system.source == HAND
@@ -33,11 +52,7 @@ def system_panel(shared: Shared) -> list[Viewable]:
     system.param.watch(describe, ["dataset", "source"])
     describe()
     return [
-        pmui.Typography("Data", variant="h6"),
-        pmui.Select.from_param(p.dataset, **wide),
-        card,
-        upload_panel(shared),
-        pmui.IntInput.from_param(p.n, step=1000, format="0,0", **wide),
+        *data_panel(shared),
         pmui.Typography("System", variant="h6"),
         pmui.Select.from_param(p.source, **wide),
         about,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import param
@@ -68,17 +68,25 @@ class SystemSpec:
             return datasets.load_table(self.upload.path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
-    def build(self, limits: Limits) -> Loaded:
-        """Data, hyperparameters (fitted here if there are none), and the system.
+    def check(self, limits: Limits) -> None:
+        """Before any work.
 
         Raises:
-            ValueError: more rows than the limit; what `load` and `choose_hyperparameters` raise.
+            ValueError: more rows than the limit.
         """
         if self.n > limits.max_n:
             raise ValueError(
                 f"n = {self.n:,} is above this server's limit of {limits.max_n:,} rows; take fewer, or start it with "
                 f"`apviz dashboard --max-n {self.n}`"
             )
+
+    def build(self, limits: Limits) -> Loaded:
+        """Data, hyperparameters (fitted here if there are none), and the system.
+
+        Raises:
+            ValueError: more rows than the limit; what `load` and `choose_hyperparameters` raise.
+        """
+        self.check(limits)
         data = self.load()
         if self.source == HAND:
             chosen = choose_hyperparameters(data, self.kernel, self.lengthscale, self.outputscale, self.noise)
@@ -86,6 +94,17 @@ class SystemSpec:
             chosen = choose_hyperparameters(data, self.kernel, fit=True)
         else:
             chosen = choose_hyperparameters(data)
+        return self._with(data, chosen)
+
+    def at_noise(self, loaded: Loaded, factor: float) -> Loaded:
+        """The same with so many times the noise; nothing is loaded or fitted again."""
+        if factor == 1:
+            return loaded
+        chosen = loaded.hyperparameters
+        where = f"{chosen.provenance}; {factor:.3g} times its noise"
+        return self._with(loaded.data, replace(chosen, noise=factor * chosen.noise, provenance=where))
+
+    def _with(self, data: Dataset, chosen: Hyperparameters) -> Loaded:
         system = build_system(data, chosen, rhs=self.rhs, seed=self.seed, dtype=DTYPES[self.dtype])
         return Loaded(data, chosen, system)
 
@@ -110,11 +129,17 @@ class SystemChoice(param.Parameterized):
         self.uploads: dict[str, Upload] = {}
         self.param.n.bounds = (10, limits.max_n)
         self.offer_datasets()
+        self.param.watch(lambda event: self._fit_n(), "dataset")
 
     def offer_datasets(self) -> None:
         """The data sets that are here, and this session's own."""
         here = [name for name in datasets.registry if datasets.is_here(name)]
         self.param.dataset.objects = [*here, *self.uploads]
+
+    def _fit_n(self) -> None:
+        """A smaller data set has fewer rows to train on."""
+        if self.dataset in datasets.registry:
+            self.n = min(self.n, datasets.train_size(datasets.card(self.dataset).n))
 
     def spec(self) -> SystemSpec:
         """The settings as they are now.

@@ -1,10 +1,11 @@
-"""The two data sets that come with scikit-learn and need no network."""
+"""The data sets that come with scikit-learn and need no network."""
 
 from __future__ import annotations
 
 from math import ceil, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apviz.datasets.preprocessing import MINIMUM_ROWS, RawTable, train_size
 
@@ -14,15 +15,26 @@ PICTURE_SHAPE = (427, 640)
 
 def read_china(stride: int = 1) -> RawTable:
     """Pixel position (row, column) → luminance, for every `stride`-th row and column."""
+    grey = _read_luminance()[::stride, ::stride].ravel()
+    rows, columns = np.meshgrid(*(np.arange(0, size, stride) for size in PICTURE_SHAPE), indexing="ij")
+    position = np.column_stack([rows.ravel(), columns.ravel()]).astype(np.float64)
+    return RawTable(position, grey, ("row", "column"), "luminance")
+
+
+def read_china_profile() -> RawTable:
+    """Column → mean luminance of the pixels in it: one input, so that functions can be drawn."""
+    column = np.arange(PICTURE_SHAPE[1], dtype=np.float64)[:, None]
+    return RawTable(column, _read_luminance().mean(axis=0), ("column",), "mean luminance")
+
+
+def _read_luminance() -> NDArray[np.float64]:
+    """The photograph in grey, (rows, columns)."""
     datasets = _scikit_learn()
     try:
         picture = datasets.load_sample_image("china.jpg")  # type: ignore[attr-defined]
     except ImportError as error:
         raise ImportError("the data set 'china' is a JPEG file: install Pillow (pip install pillow)") from error
-    grey = (picture[::stride, ::stride].astype(np.float64) @ np.array(LUMINANCE)).ravel()
-    rows, columns = np.meshgrid(*(np.arange(0, size, stride) for size in picture.shape[:2]), indexing="ij")
-    position = np.column_stack([rows.ravel(), columns.ravel()]).astype(np.float64)
-    return RawTable(position, grey, ("row", "column"), "luminance")
+    return np.asarray(picture.astype(np.float64) @ np.array(LUMINANCE))
 
 
 def grid_shape(stride: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from apviz.datasets import uci
-from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_diabetes
+from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_china_profile, read_diabetes
 from apviz.datasets.cards import CARDS, Card
 from apviz.datasets.fetching import DatasetUnavailable, fetch_card, locate
 from apviz.datasets.preprocessing import (
@@ -55,7 +55,11 @@ _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
     "kin40k": _last_column,
     "keggundirected": _last_column,
 }
-_MAKERS: dict[str, Callable[[], RawTable]] = {"china": read_china, "diabetes": read_diabetes}
+_MAKERS: dict[str, Callable[[], RawTable]] = {
+    "china": read_china,
+    "china-profile": read_china_profile,
+    "diabetes": read_diabetes,
+}
 
 registry: dict[str, Entry] = {
     name: Entry(card, read_file=_FILE_READERS.get(name), make=_MAKERS.get(name)) for name, card in CARDS.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -10,9 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
+
+
+def checkpoint_of(trace: Path) -> Path:
+    """Where the checkpoint of the training with a trace at this path lies."""
+    return trace.with_suffix(".checkpoint.npz")
+
+
+def fingerprint(x: Tensor, y: Tensor) -> str:
+    """Of the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in."""
+    return hashlib.sha256(x.cpu().numpy().tobytes() + y.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from typing import Any
 
@@ -42,6 +43,30 @@ def from_plain(plain: Any) -> Solver | None:
     """
     solver: Solver | None = _from_plain("solver", plain)
     return solver
+
+
+def from_repr(text: str) -> Solver:
+    """The solver of a `repr`, as the trace of a training has it, checked like `from_plain`; nothing is evaluated.
+
+    Raises:
+        ValueError: not the repr of a solver of apviz; a setting out of range.
+    """
+    try:
+        found = from_plain(_call(ast.parse(text, mode="eval").body))
+    except (SyntaxError, TypeError) as error:
+        raise ValueError(f"{text:.80} is no solver of apviz: {error}") from error
+    if found is None:
+        raise ValueError(f"{text:.80} is no solver of apviz")
+    return found
+
+
+def _call(node: ast.expr) -> Any:
+    """`Name(key=value, ...)` as `to_plain` writes it; any other value as a literal."""
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    if not isinstance(node.func, ast.Name) or node.args or not all(each.arg for each in node.keywords):
+        raise ValueError(f"{ast.unparse(node):.80} is not the repr of a class of apviz")
+    return {"type": node.func.id} | {str(each.arg): _call(each.value) for each in node.keywords}
 
 
 def _to_plain(role: str, value: Any) -> Any:

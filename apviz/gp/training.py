@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 import math
@@ -19,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.gp.checkpoint import Checkpoint
+from apviz.gp.checkpoint import Checkpoint, checkpoint_of, fingerprint
 from apviz.gp.gradient import marginal_likelihood_gradient
 from apviz.gp.parameters import Parametrisation
-from apviz.gp.probes import draw
+from apviz.gp.step_system import step_system
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
-from apviz.operators import OPERATORS, CountingOperator
+from apviz.operators import OPERATORS
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
 from apviz.solvers.base import Run
@@ -92,6 +91,10 @@ class TrainingSettings:
         require_whole("seed", self.seed, 0)
         for name in ("steps", "probes", "seed"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
+
+    def seed_of(self, step: int) -> int:
+        """The seed of a step's probes; a training that starts warm needs the right-hand sides it started from."""
+        return self.seed if self.warm_start else (self.seed << 20) + step
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ class Training:
         self._warned = self._unconverged = False
         self._checkpoint: Checkpoint | None = None
         if self.path is not None:
-            self._checkpoint = Checkpoint(self.path.with_suffix(".checkpoint.npz"), self._identity())
+            self._checkpoint = Checkpoint(checkpoint_of(self.path), self._identity())
             resumes = self._checkpoint.path.exists()
             if resumes:
                 self._resume(self.path, self._checkpoint)
@@ -241,27 +244,20 @@ class Training:
     def _step(self, number: int, hooks: list[Hook]) -> Step | None:
         """One step, recorded in memory; None where a hook stopped the solve."""
         s, started, before = self.settings, time.perf_counter(), self.hyperparameters
-        # a training that starts warm needs the right-hand sides it started from
-        seed = s.seed if s.warm_start else (s.seed << 20) + number
-        targets = KernelSystem(
-            self._x, self._y - before.mean, before.build_kernel(), before.noise, self._operator, self._x.dtype,
-            self._x.device,
+        built = step_system(
+            self._x, self._y, before, s.solver, s.probes, s.seed_of(number), operator=self._operator,
+            dataset=self._dataset,
         )  # fmt: skip
-        operator = CountingOperator(targets.operator)
-        probes, solver = draw(s.solver, operator, s.probes, seed)
-        system = KernelSystem(
-            targets.x, torch.cat([targets.b, probes.z], dim=1), targets.kernel, targets.noise, targets.operator,
-            targets.dtype, targets.device, dataset=self._dataset, seed=seed,
-        )  # fmt: skip
+        operator = built.operator
         watch = _Spectrum()
-        solution = solve(system, solver, [*hooks, watch] if s.spectrum else hooks, self._weights)
+        solution = solve(built.system, built.solver, [*hooks, watch] if s.spectrum else hooks, self._weights)
         if solution.stop_reason is StopReason.STOPPED:
             self._record.attrs |= {"stop_message": solution.stop_message}
             return None
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve {solution.stop_message}")
         self._warn_unconverged(number, solution)
-        gradient = marginal_likelihood_gradient(operator, solution.weights, probes.dual)
+        gradient = marginal_likelihood_gradient(operator, solution.weights, built.probes.dual)
         direction = self._parametrisation.chain(self._raw.detach(), gradient) / self._n
         if not torch.isfinite(direction).all():
             raise RuntimeError("the gradient is not finite; use float64, or a larger noise_floor")
@@ -355,9 +351,9 @@ class Training:
         settings = {field.name: getattr(self.settings, field.name) for field in dataclasses.fields(self.settings)}
         del settings["steps"]
         settings["solver"] = repr(self.settings.solver)
-        data = hashlib.sha256(self._x.cpu().numpy().tobytes() + self._y.cpu().numpy().tobytes()).hexdigest()[:16]
         return settings | {
-            "data": data, "dtype": str(self._x.dtype), "operator": self._operator, "initial": self._initial
+            "data": fingerprint(self._x, self._y), "dtype": str(self._x.dtype), "operator": self._operator,
+            "initial": self._initial,
         }  # fmt: skip
 
     def _attributes(self) -> dict[str, Any]:

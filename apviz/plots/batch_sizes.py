@@ -29,12 +29,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         ValueError: no trace; a trace without a batch size; an unknown theme.
     """
     several, colors = as_traces(traces), theme_named(theme)
-    without = [trace.label for trace in several if "block_size" not in trace.attrs]
-    if without:
-        raise ValueError(
-            f"batch_sizes draws runs of AlternatingProjection, which have a block_size; "
-            f"{', '.join(without)} has none. Leave it out, or draw it with apviz.plots.residuals"
-        )
+    require_block_sizes(several, "batch_sizes")
     several.sort(key=lambda trace: trace.attrs["block_size"])
     sizes = [trace.attrs["block_size"] for trace in several]
     ordered = sorted(set(sizes))
@@ -62,4 +57,19 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     figure.update_xaxes(rangemode="tozero", nticks=6)
     curves.log_axis("", tolerances_of=several, columns=2)
     figure.update_yaxes(title_text=RESIDUAL, col=1)
-    return finish(figure, several, colors, "Batch sizes by epochs (left), time (right)", "batch_sizes")
+    title = "Batch sizes by epochs (left), time (right)"
+    return finish(figure, several, colors, title, "batch_sizes", curves.notes)
+
+
+def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
+    """Checks what a figure over b is given.
+
+    Raises:
+        ValueError: a trace without a batch size.
+    """
+    without = [trace.label for trace in traces if "block_size" not in trace.attrs]
+    if without:
+        raise ValueError(
+            f"{figure} draws runs of AlternatingProjection, which have a block_size; "
+            f"{', '.join(without)} has none. Leave it out, or draw it with apviz.plots.residuals"
+        )

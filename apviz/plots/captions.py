@@ -50,15 +50,22 @@ def outcome(trace: Trace) -> str:
     return f"not converged ({reason})" if reason else "unfinished (interrupted or still running)"
 
 
-def run_names(traces: Sequence[Trace]) -> list[str]:
-    """A name for each run: its method, and the setting that differs where two share a method."""
-    labels = [trace.label for trace in traces]
+def run_names(
+    traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
+) -> list[str]:
+    """A name for each run: its method, and the setting that differs where two share a method.
+
+    Args:
+        labels: in place of the methods.
+        leave_out: settings that are no difference.
+    """
+    labels = [trace.label for trace in traces] if labels is None else labels
     names = []
     for i, trace in enumerate(traces):
         twins = [other for other, label in zip(traces, labels, strict=True) if label == labels[i]]
         name = labels[i]
         if len(twins) > 1:
-            name += _difference(trace, twins) or f", run {1 + labels[:i].count(labels[i])}"
+            name += _difference(trace, twins, leave_out) or f", run {1 + labels[:i].count(labels[i])}"
         names.append(safe(name))
     return names
 
@@ -74,8 +81,8 @@ def safe(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _difference(trace: Trace, twins: Sequence[Trace]) -> str:
-    shown: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) -> str:
+    known: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("dataset", "", str),
         ("n", "n = ", _count),
         ("noise", "σ² = ", _number),
@@ -84,6 +91,7 @@ def _difference(trace: Trace, twins: Sequence[Trace]) -> str:
         ("tol", "tolerance ", _number),
         ("seed", "seed ", str),
     )
+    shown = [each for each in known if each[0] not in leave_out]
     texts = [
         sign + form(trace.attrs[key])
         for key, sign, form in shown

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from apviz.plots.captions import CAPTION_WIDTH, safe
 from apviz.plots.layout import tolerance_line
 from apviz.plots.style import CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
+from apviz.plots.thinning import THINNED, thinned
 from apviz.plots.x_switch import VARIABLES, Choice, X, add_x_buttons
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 #: the y axis title of a residual
 RESIDUAL: Final = "mean residual ‖r‖/‖b‖"
 
-#: markers drawn on a curve; hovering finds all its points
+#: markers drawn on a curve; hovering finds all its drawn points
 _MARKERS: Final = 30
 
 
@@ -35,7 +36,11 @@ def positive(values: Any) -> Floats:
 
 
 class Curves:
-    """A figure, and the x values of each of its traces in all three units, which the buttons exchange."""
+    """A figure, and the x values of each of its traces in all three units, which the buttons exchange.
+
+    Attributes:
+        notes: what the figure has to say of its curves.
+    """
 
     def __init__(self, figure: go.Figure, theme: Theme, x: str) -> None:
         if x not in get_args(X):
@@ -43,6 +48,15 @@ class Curves:
         self.figure, self.theme, self.x = figure, theme, x
         self._choices: list[Choice] = []
         self._drawn: dict[int, list[Floats]] = {}
+        self.notes: list[str] = []
+
+    def thin(self, values: Any, rows: Any) -> Any:
+        """Of the epochs `rows`, those to draw a long curve of `values` through; the figure says so."""
+        rows = np.asarray(rows)
+        kept = rows[thinned(np.asarray(values)[rows])]
+        if len(kept) < len(rows) and THINNED not in self.notes:
+            self.notes.append(THINNED)
+        return kept
 
     def add(
         self,
@@ -99,6 +113,8 @@ class Curves:
         raw = np.asarray(values, dtype=float)
         rows = np.arange(len(raw)) if rows is None else rows
         drawn = positive(raw) if log else raw
+        zeros = self.thin(raw, rows[raw[rows] == 0]) if log else []
+        rows = self.thin(drawn, rows)
         # a direct solver has nothing between start and end that a slanted line could stand for
         shape = "hv" if trace.attrs.get("solver") == "Cholesky" else "linear"
         self.add(
@@ -113,7 +129,6 @@ class Curves:
             marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS},
             **place,
         )
-        zeros = rows[raw[rows] == 0] if log else []
         if len(zeros):
             foot = np.nanmin(drawn) / 3 if np.isfinite(drawn).any() else 1e-16
             self._add_markers(
@@ -140,7 +155,7 @@ class Curves:
     def add_checks(self, trace: Trace, color: str, name: str) -> bool:
         """The residuals recomputed from B − KW, apart from the recursive curve; whether there are any."""
         checked = positive(trace["epoch"]["checked_residual"].values)
-        at = np.flatnonzero(np.isfinite(checked))
+        at = self.thin(checked, np.flatnonzero(np.isfinite(checked)))
         marker = {"color": color, "symbol": CHECK, "size": 13, "line": {"width": 2}}
         if len(at):
             self._add_markers(trace, checked[at], "residual recomputed from B − KW", at, name, marker)

@@ -44,6 +44,7 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
         notes.append(f"no band is known for {', '.join(without)}")
+    notes += curves.notes
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
     title = "Squared error in the K-norm, and its bound"
@@ -61,7 +62,8 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
     color, entry = method_color(trace.label, theme), legend_entry(name, trace)
     # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it
     # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
-    low = np.flatnonzero(np.isfinite(lower))[::-1]
+    low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
+    known = curves.thin(upper, known)
     curves.add(
         trace,
         np.concatenate([upper[known], lower[low]]) / start,
@@ -90,7 +92,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
             legendgroup=entry,
             showlegend=edge is upper,
         )
-    at = np.flatnonzero(np.isfinite(bound))
+    at = curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
     if len(at):
         called = safe(str(error.attrs.get("bound_name") or "bound"))
         if error.attrs.get("bound_is_estimate"):

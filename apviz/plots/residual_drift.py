@@ -47,4 +47,4 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     curves.log_axis("drift ‖R − (B − KW)‖/‖B‖", tolerances_of=several)
     curves.buttons()
     title = "Drift of the recursive residual at checks"
-    return finish(curves.figure, several, colors, title, f"residual_drift/{x}")
+    return finish(curves.figure, several, colors, title, f"residual_drift/{x}", curves.notes)

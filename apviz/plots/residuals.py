@@ -48,4 +48,5 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         )
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
-    return finish(curves.figure, several, colors, "Residual of each run, and its tolerance", f"residuals/{x}")
+    title = "Residual of each run, and its tolerance"
+    return finish(curves.figure, several, colors, title, f"residuals/{x}", curves.notes)

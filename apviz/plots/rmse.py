@@ -59,6 +59,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.finished and trace.sufficient_epoch() is not None for trace in several):
         notes.append(f"star: {SAYS}")
+    notes += curves.notes
     title = "Test error (above) and residual (below)"
     return finish(curves.figure, several, colors, title, f"test_rmse/{x}", notes)
 

@@ -95,7 +95,7 @@ def family(label: str) -> str:
         return label
     head, rest = words[0], " ".join(words[1:]).lower()
     if head == "AP" and len(words) > 1:
-        if any(word.startswith("+") and word.endswith("%") for word in words):
+        if any(word.startswith("+") and word.endswith(("%", "auto")) for word in words):
             return "AP overlapping"
         # the second word is the rule; a partition may be called `shuffled` too, so only that word counts
         return words[1]

@@ -52,7 +52,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     symbols = method_symbols([trace.label for trace in several])
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.label, theme), _entry(name, trace)
+        color, entry = method_color(trace.label, theme), entry_of(name, trace)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
         marker = {"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS}
         for row, panel in enumerate(panels, start=1):
@@ -69,7 +69,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure.update_xaxes(title_text="Adam step", row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
-    return finish(figure, several, colors, "The noise σ², and the epochs of each solve", "training", _notes(several))
+    return finish(figure, several, colors, "The noise σ², and the epochs of each solve", "training", notes_of(several))
 
 
 def _has_kappa(traces: Sequence[Trace]) -> bool:
@@ -106,13 +106,18 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
         figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6, row=row, col=1)
         return
     drawn = np.concatenate([positive(trace["step"][panel].values) for trace in traces])
+    figure.update_yaxes(type="log", row=row, col=1, **log_ticks(drawn))
+
+
+def log_ticks(drawn: np.ndarray) -> dict[str, Any]:
+    """Labels of a log axis: plotly's own within a decade, at 1, 2 and 5 over a few, else at powers of ten."""
     span = np.log10(np.nanmax(drawn) / np.nanmin(drawn))
-    # labels at 1, 2 and 5 over few decades, else at powers of ten
-    tick = "D2" if span < 2.2 else math.ceil(span / 8)
-    figure.update_yaxes(type="log", exponentformat="power", dtick=tick, row=row, col=1)
+    if span < 1:
+        return {}
+    return {"exponentformat": "power", "dtick": "D2" if span < 2.2 else math.ceil(span / 8)}
 
 
-def _entry(name: str, trace: Trace) -> str:
+def entry_of(name: str, trace: Trace) -> str:
     """The name of a training and how far it came, so that solves that did not converge never look as if they had."""
     done, failed = trace["step"].sizes["step"], int((trace["step"]["converged"].values == 0).sum())
     wanted = json.loads(trace.attrs["training_settings"])["steps"]
@@ -132,7 +137,7 @@ def _known(values: Sequence[float]) -> str:
     return "".join(f"<br>{' · '.join(words[i : i + 2])}" for i in range(0, len(words), 2))
 
 
-def _notes(traces: Sequence[Trace]) -> list[str]:
+def notes_of(traces: Sequence[Trace]) -> list[str]:
     """Step size, probes and tolerance, where all trainings share them."""
     settings = [json.loads(trace.attrs["training_settings"]) for trace in traces]
     shown = {"step_size": "Adam steps of {:g}", "probes": "{} probes", "noise_floor": "σ² ≥ {:g}"}

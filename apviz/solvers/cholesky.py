@@ -62,6 +62,7 @@ class Cholesky(Solver):
         u = torch.cholesky_solve(r, factor)
         w += u
         fresh = system.b - operator.matmul(w)
+        r.copy_(fresh)
         squared = torch.linalg.vector_norm(fresh, dim=0).square()
         run.updated(-1, 0.5 * frobenius_inner(u, r_before + fresh), squared)
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, Update
-from apviz.spectrum import Method, Spectrum, all_eigenvalues, spectrum
+from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.record import Record
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
 from apviz.tracing.store import TraceStore
@@ -41,11 +41,13 @@ class Recorder(Hook):
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries.
+        spectrum_rows: of the subsample; fewer where solves are short and many, such as steps of a training.
         eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
             for n up to 4,000. They take n³ time before the first update, which is not the solve's.
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
         snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
             such as `range(0, 60)`.
+        weights: also record the weights of the first right-hand side there, for `Trace.functions`.
 
     Raises:
         FileExistsError: when a solve starts and its path exists.
@@ -57,13 +59,15 @@ class Recorder(Hook):
         path: str | Path | None = None,
         *,
         spectrum: Method | None = None,
+        spectrum_rows: int = SUBSAMPLE_ROWS,
         eigenvalues: bool = False,
         rows: bool = False,
         snapshots: Iterable[int] = (),
+        weights: bool = False,
     ) -> None:
         self.path = None if path is None else Path(path)
-        self.spectrum, self.eigenvalues = spectrum, eigenvalues
-        self.rows, self.snapshots = rows, frozenset(snapshots)
+        self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
+        self.rows, self.snapshots, self.weights = rows, frozenset(snapshots), weights
         self._records: list[Record] = []
         self._recording = False
 
@@ -100,7 +104,7 @@ class Recorder(Hook):
 
     def on_start(self, run: Run) -> None:
         self._run, self._pending = run, list[Update]()
-        found = spectrum(run.system, run.factors or (), self.spectrum)
+        found = spectrum(run.system, run.factors or (), self.spectrum, rows=self.spectrum_rows)
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
         self._open(record)
@@ -213,8 +217,11 @@ class Recorder(Hook):
         return groups
 
     def _snapshot(self, number: int) -> None:
-        values = self._run.residual_vectors[:, 0].double().cpu().clone()  # R changes in place
-        self._records[-1].put(snapshot={"update": [number], "residual": values[None]})
+        # R and W change in place
+        values = {"residual": self._run.residual_vectors[:, 0].double().cpu().clone()[None]}
+        if self.weights:
+            values["weights"] = self._run.weights[:, 0].double().cpu().clone()[None]
+        self._records[-1].put(snapshot={"update": [number], **values})
 
     def _open(self, record: Record) -> None:
         """The store of a record that begins."""
@@ -353,8 +360,8 @@ def _put_eigenvalues(record: Record, run: Run) -> None:
 
 
 def _put_rows(record: Record, run: Run) -> None:
-    """Where each row is, which block owns it, and all (row, block) pairs of a row solved on by a block."""
-    record.put(rows={"coordinates": run.system.x.double().cpu()})
+    """Where each row is, its target, the block that owns it, and all (row, block) pairs of a row a block solves on."""
+    record.put(rows={"coordinates": run.system.x.double().cpu(), "target": run.system.b[:, 0].double().cpu()})
     if run.partition is None:
         return
     owner = torch.empty(run.system.n, dtype=torch.int64)

@@ -98,11 +98,15 @@ ROWS: Final[dict[str, Variable]] = {
     "coordinates": Variable(("row", "input"), "float64", "inputs x, as solved", "input unit"),
     "owner": Variable(("row",), "int64", "block that owns the row", "1"),
     "membership": Variable(("pair", "row_and_block"), "int64", "rows that a block solves on", "1"),
+    "target": Variable(("row",), "float64", "first right-hand side: targets minus their mean", "target unit"),
 }
 
 SNAPSHOT: Final[dict[str, Variable]] = {
     "update": Variable(("update",), "int64", "update after which the residual was taken (0: before any)", "1"),
     "residual": Variable(("update", "row"), "float64", "residual of the first right-hand side", "target unit"),
+    "weights": Variable(
+        ("update", "row"), "float64", "weights of the first right-hand side (where asked)", "1/target unit"
+    ),
 }
 
 #: where test variances were compared: of the experiment `lanczos-rank`, beside the solve for the mean

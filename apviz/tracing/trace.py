@@ -11,6 +11,8 @@ import pandas as pd
 import xarray as xr
 
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
+from apviz.tracing.functions import functions
+from apviz.tracing.plane import principal_plane
 from apviz.tracing.schema import FINISHED
 
 #: test errors this close to the last are as good as it
@@ -80,7 +82,12 @@ class Trace:
         with warnings.catch_warnings():
             # Zarr's specification does not have consolidated metadata yet; xarray reads and writes it
             warnings.filterwarnings("ignore", message="Consolidated metadata")
-            self.tree.to_zarr(path, zarr_format=3, consolidated=True)
+            # plain bytes, as a recorder writes them: what may be imported needs no decoder
+            plain = {
+                f"/{name}": {variable: {"compressors": None} for variable in group.variables}
+                for name, group in self.tree.children.items()
+            }
+            self.tree.to_zarr(path, zarr_format=3, consolidated=True, encoding=plain)
 
     def sufficient_epoch(self, share: float = RMSE_SHARE) -> int | None:
         """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
@@ -120,6 +127,14 @@ class Trace:
             coords={"epoch": epoch["epoch"]},
             attrs={"bound_name": name, "bound_is_estimate": is_estimate, "how": how},
         )
+
+    def plane(self) -> xr.Dataset:
+        """Where each row lies in the plane of the first two principal axes, see `apviz.tracing.plane`."""
+        return principal_plane(self)
+
+    def functions(self) -> xr.Dataset:
+        """The function after each snapshot of a run with one input, see `apviz.tracing.functions`."""
+        return functions(self)
 
     def _theory(self, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
         """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""

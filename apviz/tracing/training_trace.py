@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+
 from apviz.hyperparameters import Hyperparameters
 from apviz.tracing.trace import Trace
 
@@ -16,6 +18,29 @@ class TrainingTrace(Trace):
         """Those after the last finished step."""
         values = json.loads(self.attrs["hyperparameters"])
         return Hyperparameters(**{**values, "lengthscale": tuple(values["lengthscale"])})
+
+    def hyperparameters_at(self, step: int) -> Hyperparameters:
+        """Those that the solve of an Adam step was done with.
+
+        Raises:
+            KeyError: a step that was not recorded.
+        """
+        steps = self["step"]
+        at = np.flatnonzero(steps["step"].values == step)
+        if not len(at):
+            raise KeyError(f"step {step} was not recorded; there are {steps.sizes['step']}")
+        row = steps.isel(step=int(at[0]))
+        provenance = f"step {step} of the training by {self.label}"
+        return Hyperparameters(
+            self.attrs["kernel"], tuple(row["lengthscale"].values.tolist()), float(row["outputscale"]),
+            float(row["noise"]), float(row["mean"]), provenance,
+        )  # fmt: skip
+
+    @property
+    def settled_at(self) -> int | None:
+        """The step from which on σ² changed by less than 1% in five steps, the paper's sign of the end; or None."""
+        found = self.attrs.get("noise_settled_step")
+        return None if found is None else int(found)
 
     @property
     def converged(self) -> bool:

@@ -85,6 +85,7 @@ def trainings():
     return {
         "ap": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3)),
         "cg": train(apviz.ConjugateGradient(apviz.PivotedCholesky(20), tol=1e-3)),
+        "one": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3), ard=False),
         "kappa": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3), spectrum=True),
         "cut": train(apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2), [Stop()]),
     }

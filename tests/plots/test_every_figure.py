@@ -16,8 +16,11 @@ FIGURES = {
     plots.test_rmse: ["ap", "cg"],
     plots.residual_drift: ["ap", "cg"],
     plots.batch_sizes: ["ap", "ap100"],
+    plots.batch_size_sweep: ["ap", "ap100", "cut", "interrupted"],
+    plots.noise_sweep: ["ap", "noisy", "cg", "cut", "interrupted"],
     plots.block_timeline: ["ap", "cyclic"],
     plots.block_norms: ["ap", "cyclic"],
+    plots.lengthscales: ["training ap", "training one", "training cut"],
     plots.training: ["training ap", "training cg", "training kappa", "training cut"],
 }
 
@@ -66,7 +69,8 @@ def test_both_themes_colour_the_whole_figure(plot, traces):
 def test_the_settings_of_the_solve_are_stated_under_the_title(plot, traces):
     title = plot(traces[:1]).layout.title.text
     # a training has its block size in the legend, and its σ² in the chart
-    own = ("Adam steps of 0.1", "σ² ≥ 0.0001") if plot is plots.training else ("b = 50", "σ² = 0.05")
+    of_training = plot in (plots.training, plots.lengthscales)
+    own = ("Adam steps of 0.1", "σ² ≥ 0.0001") if of_training else ("b = 50", "σ² = 0.05")
     for stated in ("n = 400", "d = 3", "Matérn-5/2", "float32", *own):
         assert stated in title
 
@@ -95,7 +99,7 @@ def test_every_line_of_the_title_fits_a_phone(plot, traces):
 def test_dashes_are_kept_for_bounds(plot, traces):
     dashed = [each.name for each in plot(traces).data if each.type == "scatter" and each.line.dash]
     assert all("Theorem 1" in name or "bound" in name for name in dashed)
-    assert bool(dashed) == (plot is plots.k_norm_error)
+    assert bool(dashed) == (plot in (plots.k_norm_error, plots.noise_sweep))
 
 
 def test_a_figure_is_valid_json_for_any_browser(plot, traces):

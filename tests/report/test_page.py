@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,6 @@ import torch
 import apviz
 from apviz import comparison, plots
 from apviz.report import find_traces, write_report
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
@@ -28,18 +24,6 @@ def page(tmp_path_factory) -> Path:
     )
     list(comparison.compare(system, solvers, folder, data=data))
     return write_report(find_traces(folder), folder / "report.html")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine")
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as session:
-        started = session.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -156,6 +156,16 @@ def test_snapshots_are_the_residual_of_the_first_right_hand_side():
     assert after == pytest.approx(float(trace["update"]["residual"][2, 0]))
 
 
+@EVERY_SOLVER
+def test_the_weights_of_a_snapshot_belong_to_its_residual(tmp_path, solver):
+    recorder, _ = recorded(solver, path=tmp_path / "a.zarr", rows=True, snapshots=(0, 1, 3), weights=True)
+    trace = apviz.open_trace(tmp_path / "a.zarr")
+    snapshot, target = trace["snapshot"], trace["rows"]["target"].values
+    np.testing.assert_array_equal(target, B[:, 0])
+    np.testing.assert_allclose(target - snapshot["weights"].values @ K, snapshot["residual"].values, atol=1e-12)
+    assert trace.tree.identical(recorder.trace.tree)
+
+
 @pytest.mark.parametrize("numbers", [range(0, 5, 2), {4, 0, 2}, np.arange(0, 5, 2)])
 def test_snapshots_are_given_as_any_numbers_and_serve_several_solves(numbers):
     recorder = apviz.Recorder(snapshots=numbers)

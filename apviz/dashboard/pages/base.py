@@ -12,7 +12,7 @@ from panel.viewable import Viewable
 
 from apviz.dashboard.session import Shared
 
-#: drawing takes at most one part in so many of the server's time
+#: while a solve runs, drawing takes at most one part in so many of the server's time
 DRAWING_SHARE = 4
 
 
@@ -55,11 +55,12 @@ class Page(ABC):
         self._to_draw[id(key)] = draw
 
     def draw_next(self) -> None:
-        """One drawing a tick, and pauses between them, so that the server answers and a solve keeps its processor."""
+        """One drawing a tick; with pauses between them while something is solved, so that it keeps its processor."""
         if not self._to_draw or time.perf_counter() < self._next_drawing:
             return
         draw = self._to_draw.pop(next(iter(self._to_draw)))
         started = time.perf_counter()
         draw()
         now = time.perf_counter()
-        self._next_drawing = now + (DRAWING_SHARE - 1) * (now - started)
+        pause = (DRAWING_SHARE - 1) * (now - started) if self.shared.gate.is_used else 0.0
+        self._next_drawing = now + pause

@@ -8,6 +8,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 import param
+import plotly.graph_objects as go
 from panel.viewable import Viewable
 
 from apviz import plots
@@ -15,7 +16,8 @@ from apviz.dashboard.chart_card import ChartCard, updates_table
 from apviz.dashboard.comparison_job import ComparisonJob
 from apviz.dashboard.diagnosis_card import DiagnosisCard
 from apviz.dashboard.job_bar import JobBar
-from apviz.dashboard.methods import METHOD_TITLES, MethodChoice
+from apviz.dashboard.method_panel import method_panel
+from apviz.dashboard.methods import MethodChoice
 from apviz.dashboard.moment import Moment, at_epoch, at_update, find
 from apviz.dashboard.pages.base import Page
 from apviz.dashboard.rerun import rerun
@@ -30,6 +32,8 @@ from apviz.tracing import Trace, TrainingTrace
 
 #: runs in one set of charts
 MOST_RUNS = 12
+#: charts of the run that is looked at
+OF_ONE_RUN = ("timeline", "blocks")
 
 
 class CompareView(param.Parameterized):
@@ -56,34 +60,24 @@ class Compare(Page):
         self._seen, self._taken, self._turn = 0, 0, 0
         self._bar = JobBar(self._run, self._stop)
         self._table = RunsTable(self._select)
-        self._diagnosis = DiagnosisCard(self._rerun)
+        self._diagnosis = DiagnosisCard(self.rerun)
         self._moment = pmui.Typography("", variant="body2", margin=(4, 12), visible=False)
         self._cards = self._make_cards()
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
+        #: filled as they are drawn, so that the browser has the first one soon
+        self._charts = pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
+        self._details = pn.Column(sizing_mode="stretch_width")
         self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._draw_all(), ["x"])
-        self.choice.param.watch(lambda event: self._changed(), ["runs", "selected"])
+        self.choice.param.watch(lambda event: self._changed(), ["runs"])
+        self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
         self.choice.param.watch(lambda event: self._show_moment(), ["update"])
 
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        m = self.methods.param
-        return [
-            *system_panel(self.shared),
-            pmui.Typography("Methods", variant="h6"),
-            pmui.CheckBoxGroup.from_param(
-                m.methods, label="", options={title: name for name, title in METHOD_TITLES.items()}
-            ),
-            pmui.MultiChoice.from_param(m.rules, sizing_mode="stretch_width"),
-            pmui.MultiChoice.from_param(m.partitions, sizing_mode="stretch_width"),
-            _numbers(self.methods, "block_sizes"),
-            pmui.FloatInput.from_param(m.overlap, step=0.25, sizing_mode="stretch_width"),
-            _numbers(self.methods, "ranks"),
-            pmui.FloatInput.from_param(m.tol, step=0.001, format="0.[000000000]", sizing_mode="stretch_width"),
-            pmui.IntInput.from_param(m.max_epochs, sizing_mode="stretch_width"),
-        ]
+        return [*system_panel(self.shared), *method_panel(self.methods)]
 
     def main(self) -> Viewable:
         if self._everything is None:
@@ -94,13 +88,7 @@ class Compare(Page):
             for card in self._cards.values():
                 card.view.styles = half
             self._everything = pn.Column(
-                self._bar.view,
-                x,
-                self._moment,
-                pn.FlexBox(*(card.view for card in self._cards.values()), sizing_mode="stretch_width"),
-                self._diagnosis.view,
-                self._table.view,
-                sizing_mode="stretch_width",
+                self._bar.view, x, self._moment, self._charts, self._details, sizing_mode="stretch_width"
             )
         return self._everything
 
@@ -118,13 +106,13 @@ class Compare(Page):
             "rmse": ChartCard(
                 "Test error beside the residual",
                 "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when.",
-                lambda traces, theme: without_buttons(plots.test_rmse(traces, x=self.choice.x, theme=theme)),
+                lambda traces, theme: _bare(plots.test_rmse(traces, x=self.choice.x, theme=theme)),
                 takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
             ),
             "theory": ChartCard(
                 "Error in the K-norm, and theory's bound",
                 "The band is what the last residual leaves open. Dashed: Theorem 1 (κ′) and the bound of CG (κ).",
-                lambda traces, theme: without_buttons(plots.k_norm_error(traces, x=self.choice.x, theme=theme)),
+                lambda traces, theme: _bare(plots.k_norm_error(traces, x=self.choice.x, theme=theme)),
                 **curves,
             ),
             "timeline": ChartCard(
@@ -147,9 +135,12 @@ class Compare(Page):
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        if not self.choice.runs:
-            self.choice.runs = list(reversed(self.shared.runs.names()[:MOST_RUNS]))
-        self._changed()
+        newest = list(reversed(self.shared.runs.names()[:MOST_RUNS]))
+        if self.choice.runs or not newest:
+            self._changed()
+        else:
+            self.choice.runs = newest
+        self.draw_next()
 
     def redraw(self) -> None:
         self._draw_all()
@@ -176,7 +167,7 @@ class Compare(Page):
         # the residual every second time
         self._turn += 1
         card = shown[0] if self._turn % 2 else shown[1 + self._turn // 2 % (len(shown) - 1)]
-        self.draw_later(card, lambda: self._draw(card))
+        self._draw_soon(card)
 
     def _run(self) -> None:
         try:
@@ -188,7 +179,12 @@ class Compare(Page):
         self.choice.param.update(runs=[], selected="", update=None)
         self._start(spec, solvers)
 
-    def _rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
+    def look_at(self, runs: Sequence[str], selected: str) -> None:
+        """Shows these runs, and one of them in detail."""
+        self.choice.param.update(runs=list(runs), selected=selected, update=None)
+
+    def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
+        """Solves again what a run solved, with the change that its diagnosis proposes."""
         try:
             spec, solver = rerun(trace, diagnosis, self.shared.find_upload)
         except ValueError as error:
@@ -226,27 +222,41 @@ class Compare(Page):
         if problems:
             self._bar.refuse("; ".join(problems))
         self._traces = found
-        if self.choice.selected not in found:
-            with param.parameterized.discard_events(self.choice):
-                self.choice.selected = next(iter(found), "")
-        self._table.show(found, self.choice.selected)
-        self._diagnosis.show(found.get(self.choice.selected))
         self._draw_all()
+        self.draw_later(self._table, self._show_details)
+        if self.choice.selected not in found:
+            self.choice.selected = next(iter(found), "")
+
+    def _show_selected(self) -> None:
+        for name in OF_ONE_RUN:
+            self._draw_soon(self._cards[name])
+        self.draw_later(self._table, self._show_details)
+
+    def _show_details(self) -> None:
+        self._table.show(self._traces, self.choice.selected)
+        self._diagnosis.show(self._traces.get(self.choice.selected))
+        if not len(self._details):
+            self._details[:] = [self._diagnosis.view, self._table.view]
 
     def _draw_all(self) -> None:
         for card in self._cards.values():
-            self.draw_later(card, lambda card=card: self._draw(card))  # type: ignore[misc]
+            self._draw_soon(card)
+
+    def _draw_soon(self, card: ChartCard) -> None:
+        self.draw_later(card, lambda: self._draw(card))
 
     def _draw(self, card: ChartCard) -> None:
         live = self.job.live.trace if self.job is not None and self.job.is_active else None
         selected = self._traces.get(self.choice.selected)
-        if card in (self._cards["timeline"], self._cards["blocks"]):
+        if card in [self._cards[name] for name in OF_ONE_RUN]:
             card.show([selected] if selected is not None else [], self.shared.theme)
         elif live is not None and card.traces == list(self._traces.values()) and card.theme == self.shared.theme:
             card.show_live(live, self.shared.theme)
         else:
             card.show(list(self._traces.values()), self.shared.theme, live)
         self._mark(card)
+        if card.view not in self._charts.objects:
+            self._charts.append(card.view)
 
     # --- a moment -------------------------------------------------------------------------------------------------
 
@@ -289,24 +299,11 @@ class Compare(Page):
             self._mark(card)
 
 
+def _bare(figure: go.Figure) -> go.Figure:
+    """Without the runs in its legend: the chart of the residuals names them."""
+    figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+    return without_buttons(figure)
+
+
 def _has_blocks(trace: Trace) -> bool:
     return "block" in trace and "update" in trace and trace["epoch"].sizes["epoch"] > 1
-
-
-def _numbers(model: param.Parameterized, name: str) -> Viewable:
-    """Whole numbers in a text field, separated by commas."""
-    field = pmui.TextInput(
-        label=model.param[name].label, value=", ".join(map(str, getattr(model, name))), sizing_mode="stretch_width"
-    )
-
-    def read(event: Any) -> None:
-        words = event.new.replace(",", " ").split()
-        if words and all(word.isdigit() and int(word) > 0 for word in words):
-            field.error_state = False
-            setattr(model, name, [int(word) for word in words])
-        else:
-            field.error_state = True
-
-    field.param.watch(read, "value")
-    model.param.watch(lambda event: field.param.update(value=", ".join(map(str, event.new))), name)
-    return field

@@ -1,0 +1,321 @@
+"""Look inside: one run, update by update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+import param
+from panel.viewable import Viewable
+
+from apviz import plots
+from apviz.dashboard.chart_card import ChartCard, updates_table
+from apviz.dashboard.comparison_job import ComparisonJob
+from apviz.dashboard.diagnosis_card import DiagnosisCard
+from apviz.dashboard.film_card import FilmCard
+from apviz.dashboard.job_bar import JobBar
+from apviz.dashboard.methods import METHOD_TITLES
+from apviz.dashboard.pages.base import Page
+from apviz.dashboard.player_bar import FASTEST, PlayerBar
+from apviz.dashboard.recording import PICTURED_METHODS, RecordChoice, pictured
+from apviz.dashboard.rerun import rerun
+from apviz.dashboard.session import Shared
+from apviz.dashboard.system_panel import system_panel
+from apviz.dashboard.systems import SystemSpec
+from apviz.diagnosis import Diagnosis
+from apviz.plots.fitted_function import FittedFunction
+from apviz.plots.residual_map import ResidualMap
+from apviz.plots.snapshots import step
+from apviz.solvers import Solver
+from apviz.tracing import Trace
+
+_NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record one."
+_NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a run."
+
+
+class InsideView(param.Parameterized):
+    """What is looked at."""
+
+    run = param.String("", label="the run")
+    update = param.Integer(1, bounds=(0, None), label="the update that is shown")
+    interval = param.Integer(400, bounds=(FASTEST, 10_000), label="milliseconds an update while playing")
+
+
+class Inside(Page):
+    """The residual over the rows, and for one input the function, one update after another."""
+
+    name = "inside"
+    title = "Look inside"
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self.recording, self.choice = RecordChoice(), InsideView()
+        self.models = [self.recording, self.choice]
+        self.job: ComparisonJob | None = None
+        self._trace: Trace | None = None
+        self._taken = 0
+        self._bar = JobBar(self.record, self._stop, label="Record one", hint="Choose a run, or record one.")
+        self._runs = pmui.Select(
+            label="Run with pictures", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12)
+        )
+        self._runs.param.watch(lambda event: self._select(event.new), "value")
+        self._player = PlayerBar(self._look, self._rest, self._pace, self.choice.interval)
+        self._map = FilmCard(
+            "Where the residual is",
+            "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
+            "that it solves on as well.",
+            lambda trace, theme: ResidualMap(trace, theme=theme),
+            takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460,
+            lecture=shared.lecture,
+        )  # fmt: skip
+        self._function = FilmCard(
+            "The function so far",
+            "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
+            lambda trace, theme: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
+            axes=400, lecture=shared.lecture,
+        )  # fmt: skip
+        self._films = [self._map, self._function]
+        self._timeline = ChartCard(
+            "Which block, when",
+            "One mark an update, the colour is the energy it removed; click one to look at it. The line is the update "
+            "that is shown.",
+            lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=has_blocks, table=updates_table,
+            x_unit=lambda: "update", lecture=shared.lecture,
+        )  # fmt: skip
+        self._timeline.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self._hint = pmui.Typography("", variant="body2", margin=(0, 12), visible=False)
+        self._diagnosis = DiagnosisCard(self._rerun)
+        self._everything: pn.Column | None = None
+        self.choice.param.watch(lambda event: self._changed(), ["run"])
+        self.choice.param.watch(lambda event: self._player_to(event.new), ["update"])
+
+    # --- what is on it --------------------------------------------------------------------------------------------
+
+    def sidebar(self) -> list[Viewable]:
+        p = self.recording.param
+        wide = {"sizing_mode": "stretch_width"}
+        of_blocks = [
+            pmui.Select.from_param(p.rule, **wide),
+            pmui.Select.from_param(p.partition, **wide),
+            pmui.IntInput.from_param(p.block_size, **wide),
+            pmui.FloatInput.from_param(p.overlap, step=0.25, **wide),
+        ]
+        rank = pmui.IntInput.from_param(p.rank, **wide)
+
+        def fit(*events: object) -> None:
+            for field in of_blocks:
+                field.visible = self.recording.method == "ap"
+            rank.visible = self.recording.method in ("pcg", "rpcg")
+
+        self.recording.param.watch(fit, "method")
+        fit()
+        return [
+            *system_panel(self.shared),
+            pmui.Typography("Method", variant="h6"),
+            pmui.Select.from_param(
+                p.method, options={METHOD_TITLES[name]: name for name in PICTURED_METHODS}, **wide
+            ),
+            *of_blocks,
+            rank,
+            pmui.FloatInput.from_param(p.tol, step=0.001, format="0.[000000000]", **wide),
+            pmui.IntInput.from_param(p.max_epochs, **wide),
+            pmui.IntInput.from_param(p.updates, **wide),
+        ]  # fmt: skip
+
+    def main(self) -> Viewable:
+        if self._everything is None:
+            cards = [self._map, self._function, self._timeline]
+            for card in cards:
+                card.view.styles = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
+            self._runs.styles = self._player.view.styles = {"flex": "1 1 420px", "min-width": "min(100%, 300px)"}
+            self._everything = pn.Column(
+                self._bar.view,
+                pn.FlexBox(self._runs, self._player.view, align_items="center", sizing_mode="stretch_width"),
+                pn.FlexBox(*(card.view for card in cards), sizing_mode="stretch_width"),
+                self._hint,
+                self._diagnosis.view,
+                sizing_mode="stretch_width",
+            )
+        return self._everything
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._offer_runs()
+        self._changed()
+
+    def redraw(self) -> None:
+        self._draw_all()
+
+    def tick(self) -> None:
+        job = self.job
+        if job is not None:
+            self._bar.show(job)
+            if len(job.done) > self._taken:
+                self._taken = len(job.done)
+                self._offer_runs()
+                self.choice.param.update(run=job.done[-1], update=1)
+        for card in self._films:
+            card.advance()
+        self._mark()
+        self.draw_next()
+
+    def record(self) -> None:
+        """Solves the chosen system by the chosen method."""
+        try:
+            spec = self.shared.system.spec()
+            solver = self.recording.solver(spec.n, spec.seed)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        self._start(spec, solver)
+
+    def _rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
+        try:
+            spec, solver = rerun(trace, diagnosis, self.shared.find_upload)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        self._start(spec, solver)
+
+    def _start(self, spec: SystemSpec, solver: Solver) -> None:
+        if self.job is not None and self.job.is_active:
+            self._bar.refuse("a solve is running; stop it first")
+            return
+        shared = self.shared
+        self.job = ComparisonJob(
+            shared.gate, shared.limits, shared.runs, spec, [solver], snapshots=self.recording.updates
+        )
+        self._taken = 0
+        shared.start(self.job)
+
+    def _stop(self) -> None:
+        if self.job is not None:
+            self.job.stop()
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    def _offer_runs(self) -> None:
+        names = pictured(self.shared.runs)
+        if self.choice.run not in names:
+            if self.choice.run:
+                self._bar.refuse(f"there is no run {self.choice.run} with pictures in this folder")
+            with param.parameterized.discard_events(self.choice):
+                self.choice.run = names[0] if names else ""
+        self._runs.param.update(options=names, value=self.choice.run or None, visible=bool(names))
+
+    def _select(self, name: str | None) -> None:
+        if name and name != self.choice.run:
+            self.choice.param.update(run=name, update=1)
+
+    def _changed(self) -> None:
+        self._trace = None
+        if self.choice.run:
+            try:
+                self._trace = self.shared.runs.open(self.choice.run)
+            except (ValueError, OSError) as error:
+                self._bar.refuse(str(error))
+        self._runs.value = self.choice.run or None
+        trace = self._trace
+        try:
+            updates = self._map.open(trace, self.shared.theme)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            self._trace, trace, updates = None, None, []
+        if updates and self.choice.update not in updates:
+            self._bar.refuse(f"update {self.choice.update:,} of {self.choice.run} was not recorded; the one before is")
+        self._player.show(updates, self.choice.update)
+        self._function.view.visible = trace is not None and has_function(trace)
+        self._map.view.visible = trace is not None
+        self._hint.visible = not self._function.view.visible
+        self._hint.object = _NONE_YET if trace is None else _NO_FUNCTION
+        self._diagnosis.show(self._trace)
+        self._draw_all()
+
+    def _draw_all(self) -> None:
+        for card in self._films:
+            if card.view.visible:
+                self.draw_later(card, lambda card=card: self._draw(card))  # type: ignore[misc]
+        self.draw_later(self._timeline, self._draw_timeline)
+
+    def _draw_timeline(self) -> None:
+        trace = self._trace
+        self._timeline.view.visible = trace is not None and has_blocks(trace)
+        self._timeline.show([] if trace is None else [trace], self.shared.theme)
+
+    def _draw(self, card: FilmCard) -> None:
+        card.draw(self._trace, self.shared.theme, self._player.update)
+        self._describe()
+
+    # --- the update -----------------------------------------------------------------------------------------------
+
+    def _look(self, update: int) -> None:
+        for card in self._films:
+            if card.view.visible:
+                card.look(update)
+
+    def _rest(self, update: int) -> None:
+        self.choice.update = update
+        self._describe()
+
+    def _player_to(self, update: int) -> None:
+        self._player.go(update)
+        self._look(update)
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """An update of the timeline."""
+        if self._player.has(round(point["x"])):
+            self.choice.update = round(point["x"])
+        else:
+            self._bar.refuse(f"update {round(point['x']):,} was not recorded; record more updates, on the left")
+
+    def _pace(self, interval: int) -> None:
+        self.choice.interval = interval
+
+    def _mark(self) -> None:
+        """The line of the timeline, a few times a second while playing."""
+        at = [float(self._player.update)] if self._trace is not None else []
+        if self._timeline.chart.moment != at:
+            self._timeline.chart.moment = at
+
+    def _describe(self) -> None:
+        if self._trace is None:
+            return
+        update = self._player.update
+        self._mark()
+        words = step(self._trace, update)[1]
+        for card in self._films:
+            if card.view.visible:
+                card.rest(words)
+
+
+def has_blocks(trace: Trace) -> bool:
+    """Whether there is a timeline of blocks."""
+    return "block" in trace and "update" in trace
+
+
+def has_function(trace: Trace) -> bool:
+    """Whether the function of a run can be drawn."""
+    return trace.attrs["d"] == 1 and "snapshot" in trace and "weights" in trace["snapshot"]
+
+
+def rows_table(trace: Trace, update: int) -> pd.DataFrame:
+    """Every row with its block and its residual after an update."""
+    rows, snapshot = trace["rows"], trace["snapshot"]
+    columns = {f"input {k}": values for k, values in enumerate(rows["coordinates"].values.T, start=1)}
+    if "owner" in rows:
+        columns["block"] = rows["owner"].values
+    place = int(np.flatnonzero(snapshot["update"].values == update)[0])
+    columns |= {"target": rows["target"].values} if "target" in rows else {}
+    columns[f"residual after update {update}"] = snapshot["residual"].values[place]
+    return pd.DataFrame(columns).rename_axis("row").reset_index()
+
+
+def function_table(trace: Trace, update: int) -> pd.DataFrame:
+    """The function after an update, on its grid."""
+    found = trace.functions()
+    place = int(np.flatnonzero(found["update"].values == update)[0])
+    return pd.DataFrame({"x": found["x"].values, f"s after update {update}": found["value"].values[place]})

@@ -1,0 +1,218 @@
+"""What the pages that sweep one setting have in common: Run, Stop, the runs as they come in, and what limited one."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import param
+
+from apviz.dashboard.chart_card import ChartCard
+from apviz.dashboard.comparison_job import ComparisonJob
+from apviz.dashboard.diagnosis_card import DiagnosisCard
+from apviz.dashboard.job_bar import JobBar
+from apviz.dashboard.pages.base import Page
+from apviz.dashboard.rerun import rerun
+from apviz.dashboard.runs_folder import RunsFolder
+from apviz.dashboard.runs_table import RunsTable
+from apviz.dashboard.session import Shared
+from apviz.diagnosis import Diagnosis
+from apviz.tracing import Trace
+from apviz.tracing.schema import TRAINING
+from apviz.tracing.sweep import Over, method_of, slowest, system_of
+
+#: runs in one set of charts
+MOST_RUNS = 60
+#: of the newest runs in the folder, looked through for a sweep to begin with
+LOOKED_AT = 200
+
+#: two charts side by side where there is room
+HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
+
+
+class SweepView(param.Parameterized):
+    """What is looked at."""
+
+    runs = param.List([], item_type=str, label="runs that are shown")
+    selected = param.String("", label="the run that is diagnosed; empty for the slowest")
+
+
+class SweepPage(Page):
+    """A page around one sweep, with a chart called `sweep`."""
+
+    #: the setting that is swept
+    over: ClassVar[Over]
+    #: the charts of its runs, also of the one that goes on
+    growing: ClassVar[tuple[str, ...]] = ("sweep",)
+
+    def __init__(self, shared: Shared, label: str, hint: str) -> None:
+        super().__init__(shared)
+        self.choice = SweepView()
+        self.job: ComparisonJob | None = None
+        self.traces: dict[str, Trace] = {}
+        self._seen, self._taken = 0, 0
+        self._bar = JobBar(self.run, self._stop, label=label, hint=hint)
+        self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
+        self._diagnosis = DiagnosisCard(self._rerun)
+        self._cards: dict[str, ChartCard] = self._make_cards()
+        self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self.choice.param.watch(lambda event: self._changed(), ["runs"])
+        self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
+
+    @abstractmethod
+    def _make_cards(self) -> dict[str, ChartCard]:
+        """The charts."""
+
+    @abstractmethod
+    def _make_job(self) -> ComparisonJob:
+        """The sweep with the settings as they are.
+
+        Raises:
+            ValueError: settings that cannot be run.
+        """
+
+    def open(self) -> None:
+        if not self.choice.runs:
+            self.choice.runs = newest_sweep(self.shared.runs, self.over)
+        self._changed()
+
+    def redraw(self) -> None:
+        self._draw_runs()
+
+    def _draw_runs(self) -> None:
+        for name in self.growing:
+            self.draw_later(card := self._cards[name], lambda card=card: self._draw(card))  # type: ignore[misc]
+
+    def tick(self) -> None:
+        job = self.job
+        if job is not None:
+            self._bar.show(job)
+            if job.version != self._seen:
+                self._seen = job.version
+                self._take(job)
+        self.draw_next()
+
+    def run(self) -> None:
+        """Sweeps."""
+        try:
+            job = self._make_job()
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        if self._start(job):
+            self.choice.param.update(runs=[], selected="")
+
+    def _take(self, job: ComparisonJob) -> None:
+        """New runs of the job, or more of the one that goes on."""
+        if len(job.done) > self._taken:
+            new, self._taken = job.done[self._taken :], len(job.done)
+            self.choice.runs = [*self.choice.runs, *new][-MOST_RUNS:]
+        if job.live.trace is not None:
+            self._draw_runs()
+
+    def _rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
+        try:
+            spec, solver = rerun(trace, diagnosis, self.shared.find_upload)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        self._start(ComparisonJob(self.shared.gate, self.shared.limits, self.shared.runs, spec, [solver]))
+
+    def _start(self, job: ComparisonJob) -> bool:
+        if self.job is not None and self.job.is_active:
+            self._bar.refuse("a sweep is running; stop it first")
+            return False
+        self.job, self._seen, self._taken = job, 0, 0
+        self.shared.start(job)
+        return True
+
+    def _stop(self) -> None:
+        if self.job is not None:
+            self.job.stop()
+
+    # --- what is looked at ----------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        found, problems = {}, []
+        for name in self.choice.runs:
+            known = self.traces.get(name)
+            if known is not None and known.finished:
+                found[name] = known
+                continue
+            try:
+                trace = self.shared.runs.open(name)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+                continue
+            if _is_solve(trace):
+                found[name] = trace
+        if problems:
+            self._bar.refuse("; ".join(problems))
+        self.traces = found
+        self._show_selected()
+        self._draw_runs()
+
+    def _show_selected(self) -> None:
+        trace, which = self.traces.get(self.choice.selected), ""
+        if trace is None:
+            trace, which = slowest(self.traces.values()), "the slowest run"
+        name = next((name for name, each in self.traces.items() if each is trace), "")
+        self._table.show(self.traces, name)
+        self._diagnosis.show(trace, which)
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """A point of the sweep: its first number is the place of the run."""
+        values, drawn = point.get("values", []), self._cards["sweep"].drawn
+        if not values or int(values[0]) >= len(drawn):
+            return
+        name = next((name for name, trace in self.traces.items() if trace is drawn[int(values[0])]), None)
+        if name is not None:
+            self.choice.selected = name
+
+    def _draw(self, card: ChartCard) -> None:
+        """All runs, with the one that goes on: a point moves, and colours are by rank, so nothing stays as it was."""
+        live = self.job.live.trace if self.job is not None and self.job.is_active else None
+        card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)
+
+
+def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
+    """The runs of the folder that make the newest sweep over a setting; none where there is none.
+
+    That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
+    and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
+    """
+    found: dict[str, dict[str, dict[float, str]]] = {}
+    # from the oldest, so that of equal runs the last one stays
+    for name in reversed(runs.names()[:LOOKED_AT]):
+        attrs = _attributes(runs.path_of(name))
+        if attrs.get("kind") == TRAINING or not isinstance(attrs.get(over), int | float):
+            continue
+        system = f"{system_of(attrs, over)} {_cap(attrs)}"
+        # the newest system comes last
+        found[system] = found.pop(system, {})
+        found[system].setdefault(method_of(attrs, over), {})[attrs[over]] = name
+    for methods in reversed(found.values()):
+        sweeps = [values for values in methods.values() if len(values) > 1]
+        if sweeps:
+            return [name for values in sweeps for _, name in sorted(values.items())]
+    return []
+
+
+def _cap(attrs: dict[str, Any]) -> Any:
+    """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
+    settings = json.loads(attrs.get("solver_settings", "{}"))
+    return settings.get("max_epochs", settings.get("max_iterations"))
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    """The root attributes of a trace; none where they cannot be read."""
+    try:
+        return dict(json.loads((path / "zarr.json").read_bytes())["attributes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _is_solve(trace: Trace) -> bool:
+    return "epoch" in trace and trace["epoch"].sizes["epoch"] > 0

@@ -1,0 +1,88 @@
+"""The trainings in the folder of runs and the folders under it: by name, and whether one has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from apviz.tracing import TrainingTrace, open_trace
+from apviz.tracing.schema import TRAINING
+
+#: folders under the folder of runs that are looked into: `apviz experiment` writes two levels down
+DEPTH = 3
+
+
+class Trainings:
+    """Traces of trainings, named by their path under the folder, without suffix.
+
+    Only names that are found there can be opened, so that a name never leads out of the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # when a trace was begun, by path and inode: the root of a trace is read once; empty for all other runs
+        self._begun: dict[tuple[Path, int], str] = {}
+
+    def names(self) -> list[str]:
+        """The newest first."""
+        found = [(begun, name) for name, path in self._paths().items() if (begun := self._when_begun(path))]
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def path_of(self, name: str) -> Path:
+        """Where a training lies.
+
+        Raises:
+            FileNotFoundError: there is none of this name.
+        """
+        path = self._paths().get(name)
+        if path is None:
+            raise FileNotFoundError(f"there is no training {name!r} in {self.folder.name}; it may have been deleted")
+        return path
+
+    def changed(self, name: str) -> float:
+        """When it was last written, in seconds since 1970.
+
+        Raises:
+            FileNotFoundError: it is not there, or is just being put in its place.
+        """
+        return (self.path_of(name) / "zarr.json").stat().st_mtime
+
+    def open(self, name: str) -> TrainingTrace:
+        """The trace as it is on disk now.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            ValueError: it does not open, is of one solve, or has no step yet.
+        """
+        trace = open_trace(self.path_of(name))
+        if not isinstance(trace, TrainingTrace):
+            raise ValueError(f"{name} is not a training but the run of one solve; look at it on the page Compare")
+        if "step" not in trace:
+            raise ValueError(f"{name} has no finished step yet")
+        return trace
+
+    def _paths(self) -> dict[str, Path]:
+        found = {}
+        for place, folders, _ in os.walk(self.folder):
+            level = len(Path(place).relative_to(self.folder).parts)
+            traces = [name for name in folders if name.endswith(".zarr") and not name.startswith(".")]
+            # never into a trace, which has hundreds of files
+            folders[:] = [] if level >= DEPTH else [
+                name for name in folders if not name.endswith(".zarr") and not name.startswith(".")
+            ]  # fmt: skip
+            for name in traces:
+                path = Path(place) / name
+                found[path.relative_to(self.folder).with_suffix("").as_posix()] = path
+        return found
+
+    def _when_begun(self, path: Path) -> str:
+        try:
+            key = (path, path.stat().st_ino)
+            if key not in self._begun:
+                attributes = json.loads((path / "zarr.json").read_text("utf-8")).get("attributes", {})
+                is_training = attributes.get("kind") == TRAINING
+                self._begun[key] = str(attributes.get("created", "-")) if is_training else ""
+        except (OSError, ValueError):  # just being made, or no trace
+            return ""
+        return self._begun[key]

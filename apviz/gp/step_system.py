@@ -1,0 +1,59 @@
+"""The system of one training step: targets minus mean, and probes, at the hyperparameters of the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.gp.probes import Probes, draw
+from apviz.hyperparameters import Hyperparameters
+from apviz.operators import CountingOperator
+from apviz.solvers import Solver
+from apviz.system import KernelSystem
+
+
+@dataclass(frozen=True, eq=False)
+class StepSystem:
+    """What a step solves, and by what.
+
+    Args:
+        system: its right-hand sides are the targets minus the mean, then the probes.
+        operator: of the system; counts what drawing the probes took, and what the gradient will take.
+        solver: the one that was asked for, with its preconditioner built where the probes were drawn from it.
+    """
+
+    system: KernelSystem
+    operator: CountingOperator
+    probes: Probes
+    solver: Solver
+
+
+def step_system(
+    x: Tensor,
+    y: Tensor,
+    hyperparameters: Hyperparameters,
+    solver: Solver,
+    probes: int,
+    seed: int,
+    *,
+    operator: str = "auto",
+    dataset: str = "",
+) -> StepSystem:
+    """The system of a step (paper, section 5.1).
+
+    Args:
+        x, y: (n, d) inputs and (n,) targets; the system takes its dtype and device from x.
+        probes: l.
+        seed: of the probes: `TrainingSettings.seed_of` the step.
+    """
+    h = hyperparameters
+    targets = KernelSystem(x, y - h.mean, h.build_kernel(), h.noise, operator, x.dtype, x.device)
+    counting = CountingOperator(targets.operator)
+    drawn, solver = draw(solver, counting, probes, seed)
+    system = KernelSystem(
+        targets.x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
+        targets.dtype, targets.device, dataset=dataset, seed=seed,
+    )  # fmt: skip
+    return StepSystem(system, counting, drawn, solver)

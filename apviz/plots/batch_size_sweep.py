@@ -1,0 +1,105 @@
+"""What the batch size does: epochs, seconds, κ′ and memory against b."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.batch_sizes import require_block_sizes
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots.sweep_curves import add_curves, log_ticks, ring
+from apviz.tracing.sweep import factor_bytes, fastest, of_one_system
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: columns of `sweep_table` from above, and the titles of their axes
+PANELS: Final = {
+    "epochs": "epochs",
+    "seconds": "time (s)",
+    "kappa_prime": "κ′ = λ′max/λmin",
+    "factor_bytes": "factor memory",
+}
+#: pixels
+HEIGHT: Final = 920
+#: of the memory's axis, above and below what is drawn
+_ROOM: Final = 2.5
+#: labels on the axis of b at most, and the least ratio of two beside each other
+_LABELLED: Final = 10
+_APART: Final = 1.2
+
+
+def batch_size_sweep(
+    traces: Trace | Sequence[Trace], *, memory_limit: float | None = None, theme: ThemeName = "light"
+) -> go.Figure:
+    """Epochs and seconds to the tolerance, κ′ of the blocks and the memory of their factors, against b.
+
+    A ring and a thin line mark the b that took the fewest seconds, set-up included, of all that converged; of several
+    systems or tolerances, on the one that most runs share. A cross stands where a run ended that did not converge, an
+    open circle where one is still on its way or was interrupted: neither is a point of the curve.
+
+    Args:
+        memory_limit: in bytes, drawn beside the memory.
+
+    Raises:
+        ValueError: no trace; a trace without a batch size; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    require_block_sizes(several, "batch_size_sweep")
+    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.035)
+    add_curves(figure, several, "block_size", "block_size", PANELS, colors)
+    memory = [factor_bytes(trace) for trace in several] + ([] if memory_limit is None else [memory_limit])
+    # a limit at the edge of its panel would look like the frame
+    room = [math.log10(min(memory) / _ROOM), math.log10(max(memory) * _ROOM)]
+    ticks = {**log_ticks(memory), "tickformat": "~s", "ticksuffix": "B", "range": room}
+    figure.update_yaxes(**ticks, row=len(PANELS), col=1)
+    compared = of_one_system(several, "block_size")
+    best = fastest(compared)
+    if best is not None:
+        ring(figure, best, "block_size", PANELS, colors)
+    if memory_limit is not None:
+        _limit(figure, memory_limit, colors)
+    sizes = sorted({int(trace.attrs["block_size"]) for trace in several})
+    figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
+    figure.update_xaxes(title_text="batch size b", row=len(PANELS), col=1)
+    figure.update_layout(height=HEIGHT)
+    return finish(
+        figure, several, colors, "What the batch size costs", "batch_size_sweep", _notes(several, compared, best)
+    )
+
+
+def _labels(sizes: Sequence[int]) -> list[str]:
+    """Of every b that stands far enough from the one labelled before it; empty for the others."""
+    apart = max(_APART, (sizes[-1] / sizes[0]) ** (1 / _LABELLED))
+    labels, last = [], 0.0
+    for size in sizes:
+        shown = size >= apart * last
+        labels.append(f"{size:,}" if shown else "")
+        last = size if shown else last
+    return labels
+
+
+def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | None) -> list[str]:
+    if best is None:
+        return ["no run has converged, so no b is marked"]
+    seconds = float(best["epoch"]["seconds"][-1])
+    converged = sum(trace.converged for trace in compared)
+    notes = [f"ring: b = {best.attrs['block_size']:,}, {seconds:.3g} s, the fewest of {converged} converged"]
+    if len(compared) < len(traces):
+        notes.append(f"of one system, to tolerance {best.attrs['tol']:g}")
+    return notes
+
+
+def _limit(figure: go.Figure, limit: float, theme: Theme) -> None:
+    row = len(PANELS)
+    figure.add_hline(limit, line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
+    figure.add_annotation(
+        # on a log axis shapes take values, annotations their logarithm
+        xref="x domain", x=0.99, y=math.log10(limit), text=f"limit {limit / 1e9:g} GB", showarrow=False,
+        xanchor="right", yanchor="top", font={"size": CAPTION_SIZE, "color": theme.muted}, row=row, col=1,
+    )  # fmt: skip

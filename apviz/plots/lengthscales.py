@@ -1,0 +1,109 @@
+"""Trainings: the lengthscale of every input, by Adam step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.captions import run_names, safe
+from apviz.plots.curves import positive
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
+from apviz.plots.training import entry_of, log_ticks, notes_of
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: inputs with a colour and an entry in the legend: those with the shortest lengthscales at the end
+SHOWN: Final = 8
+#: pixels of a panel, once there are more than two
+_PANEL: Final = 260
+_ALL: Final = "all inputs"
+
+
+def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """The lengthscales by Adam step, one line an input, one panel a training.
+
+    Every step is drawn with the lengthscales that its solve was done with. A short lengthscale means that the target
+    changes quickly along that input; one that grows without end, that the input does not matter. The eight inputs
+    that are shortest at the end have colours, in that order; the others are grey.
+
+    Raises:
+        ValueError: no trace; a trace that is not of a training; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    without = [trace.label for trace in several if "step" not in trace]
+    if without:
+        raise ValueError(
+            f"lengthscales draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
+            "Leave it out"
+        )
+    entries = [entry_of(name, trace) for name, trace in zip(run_names(several), several, strict=True)]
+    figure = make_subplots(
+        rows=len(several), cols=1, shared_xaxes=True, subplot_titles=entries if len(several) > 1 else None,
+        vertical_spacing=min(0.12, 0.24 / len(several)),
+    )  # fmt: skip
+    figure.update_annotations(font_size=TEXT_SIZE)
+    names = _shortest(several[0])[:SHOWN]
+    palette = dict(zip(names, sequential_colors(len(names), theme), strict=True))
+    in_legend: set[str] = set()
+    for row, trace in enumerate(several, start=1):
+        steps = trace["step"]
+        # grey lines first, so that they lie under the others
+        for name, values in sorted(_curves(trace).items(), key=lambda each: each[0] in palette):
+            color = palette.get(name, colors.muted)
+            figure.add_scatter(
+                x=steps["step"].values,
+                y=positive(values),
+                mode="lines+markers",
+                name=name,
+                legendgroup=name,
+                showlegend=name in palette and name not in in_legend,
+                legendrank=1 + names.index(name) if name in names else 1000,
+                line={"color": color, "width": 2.5 if name in palette else 1},
+                marker={"color": color, "size": 6, "maxdisplayed": 12},
+                hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{safe(trace.label)}"
+                "<extra></extra>",
+                row=row,
+                col=1,
+            )
+            in_legend.add(name)
+        _axis(figure, trace, row)
+    figure.update_xaxes(title_text="Adam step", row=len(several), col=1)
+    if len(several) > 2:
+        figure.update_layout(height=_PANEL * len(several) + 200)
+    # one training is not in the legend, which names the inputs
+    own = [] if len(several) > 1 else [entries[0].replace("<br>", " — ")]
+    notes = [*notes_of(several), *own, *_grey(several, palette)]
+    return finish(figure, several, colors, "The lengthscales, step by step", "lengthscales", notes)
+
+
+def _curves(trace: Trace) -> dict[str, np.ndarray]:
+    """Values by step under the name of their input, which counts from 1."""
+    values = trace["step"]["lengthscale"].values
+    if values.shape[1] == 1:
+        return {_ALL: values[:, 0]}
+    return {f"input {k + 1}": values[:, k] for k in range(values.shape[1])}
+
+
+def _shortest(trace: Trace) -> list[str]:
+    """Names of the inputs, the shortest lengthscale at the end first."""
+    curves = _curves(trace)
+    return sorted(curves, key=lambda name: float(curves[name][-1]))
+
+
+def _grey(traces: Sequence[Trace], palette: dict[str, str]) -> list[str]:
+    others = {name for trace in traces for name in _curves(trace)} - set(palette)
+    return [f"grey: {len(others)} other inputs; hovering names them"] if others else []
+
+
+def _axis(figure: go.Figure, trace: Trace, row: int) -> None:
+    lengthscale = trace["step"]["lengthscale"]
+    units = lengthscale.attrs.get("units", "input unit")
+    figure.update_yaxes(
+        type="log", title_text=f"lengthscale ({units})", row=row, col=1, **log_ticks(positive(lengthscale.values))
+    )

@@ -1,0 +1,57 @@
+"""What the conditioning does: epochs or iterations, and work, against κ as the noise falls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.layout import as_traces, finish
+from apviz.plots.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
+from apviz.plots.sweep_curves import add_curves, log_ticks
+from apviz.tracing.sweep import conjugate_gradient_bounds, sweep_table
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: columns of `sweep_table` from above, and the titles of their axes
+PANELS: Final = {"epochs": "epochs, of CG: iterations", "work": "work"}
+
+
+def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """Epochs or iterations and work to the tolerance of each method, against the κ of K that each noise gives.
+
+    A cross stands where a run ended that did not converge, an open circle where one is still on its way or was
+    interrupted: neither is a point of the curve. With a run of plain CG the dashed line bounds its iterations in
+    exact arithmetic.
+
+    Raises:
+        ValueError: no trace; an unknown theme.
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    add_curves(figure, several, "noise", "kappa", PANELS, colors)
+    _add_bounds(figure, several, colors)
+    kappa = sweep_table(several)["kappa"]
+    figure.update_xaxes(type="log", **log_ticks(kappa))
+    figure.update_xaxes(title_text="κ = λmax/λmin of K, by σ²", row=len(PANELS), col=1)
+    estimated = any(trace["spectrum"]["kappa"].attrs.get("is_estimate") for trace in several)
+    notes = ["κ is an estimate"] if estimated else []
+    return finish(figure, several, colors, "What a smaller noise σ² costs", "noise_sweep", notes)
+
+
+def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:
+    """The bound of plain CG over the range of its κ, for every tolerance."""
+    for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
+        figure.add_scatter(
+            x=bound["kappa"],
+            y=bound["iterations"],
+            mode="lines",
+            line={"color": method_color("CG", theme.name), "width": 2, "dash": BOUND_DASH},
+            name=f"CG: bound ½√κ·log(2√κ/{tol:g})",
+            hovertemplate="at most %{y:.4g} iterations of CG<br>at κ = %{x:.4g}, in exact arithmetic<extra></extra>",
+            row=1,
+            col=1,
+        )

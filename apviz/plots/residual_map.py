@@ -1,0 +1,212 @@
+"""The rows in a plane after one update, coloured by their residual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from apviz.plots.block_marks import INK, BlockMarks
+from apviz.plots.captions import outcome, safe
+from apviz.plots.layout import finish
+from apviz.plots.pixels import places
+from apviz.plots.residual_colors import NO_ROW, add_color_bar, coded, marker_size, picture
+from apviz.plots.residual_image import add_input_axes
+from apviz.plots.snapshots import drawable, require_snapshots, step
+from apviz.plots.style import CAPTION_SIZE, ThemeName, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+Floats = NDArray[np.float64]
+
+#: rows drawn as points, so that a browser draws several updates a second: a point takes it 0.1 ms; pixels are all drawn
+DRAWN_ROWS: Final = 2_000
+
+_HALO: Final = "rgba(17,17,17,0.28)"
+#: pixels between the picture and its colour bar, where a line says which update it is
+_GAP: Final = 34
+
+
+class ResidualMap:
+    """The residual of the first right-hand side, one update at a time, with one colour scale for all of them.
+
+    Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
+    are, more by their first two principal axes in lengthscales: there the rows of the update's block are ringed and
+    those of its margin have a grey halo, and of more than `DRAWN_ROWS` rows so many are drawn, the same part of
+    every block, which the figure says.
+
+    Attributes:
+        updates: the numbers that can be drawn.
+
+    Raises:
+        ValueError: no rows or no snapshots recorded; an unknown theme.
+    """
+
+    def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
+        self._trace, self._theme = trace, theme_named(theme)
+        require_snapshots(trace, "residual_map")
+        snapshots, self._notes = drawable(trace)
+        self.updates: list[int] = snapshots["update"].values.tolist()
+        self._scale = coded(snapshots["residual"].values)
+        self._rows: Any = slice(None)
+        coordinates = trace["rows"]["coordinates"].values
+        self._shape: tuple[int, int] | None = None
+        if coordinates.shape[1] == 2:
+            self._x, self._y, self._shape = places(coordinates)
+        if self._shape is None:
+            self._place(coordinates)
+        else:
+            self._pixels = BlockMarks(trace, self._x, self._y, self._shape)
+
+    def figure(self, update: int) -> go.Figure:
+        """The figure after an update.
+
+        Raises:
+            ValueError: an update that was not recorded.
+        """
+        trace, place = self._trace, self._place_of(update)
+        block, words = step(trace, update)
+        if self._shape is not None:
+            first = picture(self._x, self._y, self._scale.codes[place], self._scale, self._owner(), on_grid=True)
+            data, key = [first, *self._pixels.marks(block)], self._pixels.key
+        else:
+            data, key = self._points(place, block), self._key()
+        figure = go.Figure(data)
+        add_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
+        figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(words)])
+        notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [key]), *self._notes]
+        finish(figure, [trace], self._theme, "Where the residual is", "residual_map", notes)
+        self._add_axes(figure)
+        return figure
+
+    def frame(self, update: int) -> go.Frame:
+        """What is different in the figure after another update: much less than the figure.
+
+        Raises:
+            ValueError: an update that was not recorded.
+        """
+        place = self._place_of(update)
+        block, words = step(self._trace, update)
+        layout = {"annotations": [{"text": words}]}
+        if self._shape is not None:
+            data = [go.Heatmap(z=self._scale.codes[place]), *self._pixels.marks(block)]
+            return go.Frame(data=data, traces=list(range(len(data))), layout=layout)
+        halo, rings = self._marked(block)
+        codes = self._scale.codes[place][self._rows]
+        points = go.Scatter(marker={"color": codes})
+        height = self._heights(place)
+        if height is None:
+            x, y = self._x, self._y
+        else:
+            points.y = height
+            x, y = self._x, height
+        data = [go.Scatter(x=x[halo], y=y[halo]), points, go.Scatter(x=x[rings], y=y[rings])]
+        return go.Frame(data=data, traces=[0, 1, 2], layout=layout)
+
+    # --- rows as points -------------------------------------------------------------------------------------------
+
+    def _place(self, coordinates: Floats) -> None:
+        """Which rows are drawn, and where."""
+        n, d = coordinates.shape
+        owner = self._owner()
+        if n > DRAWN_ROWS:
+            # row after row of every block, so that blocks keep their proportions
+            order = np.arange(n) if owner is None else np.argsort(owner, kind="stable")
+            self._rows = np.sort(order[np.linspace(0, n - 1, DRAWN_ROWS).round().astype(int)])
+            self._notes.append(f"{DRAWN_ROWS:,} of {n:,} rows drawn, evenly from all blocks")
+        self._axes: tuple[str, str]
+        if d == 1:
+            self._x, self._y = coordinates[self._rows, 0].astype(np.float32), None
+            self._axes = "input", "residual r"
+        elif d == 2:
+            self._x, self._y = coordinates[self._rows].astype(np.float32).T
+            self._axes = "first input", "second input"
+        else:
+            plane = self._trace.plane()
+            self._x, self._y = plane["position"].values[self._rows].astype(np.float32).T
+            first, second = (f"{share:.0%}" for share in plane["share"].values)
+            self._axes = f"first principal axis of x/ℓ ({first} of variance)", f"second principal axis ({second})"
+
+    def _points(self, place: int, block: int) -> list[go.Scatter]:
+        """The margin's halo, the rows, the rings of the block."""
+        height = self._heights(place)
+        y = self._y if height is None else height
+        owner = self._owner()
+        size = marker_size(len(self._x))
+        hover = f"{self._axes[0].partition(' (')[0]} %{{x:.4g}}" + ("" if height is not None else ", %{y:.4g}")
+        codes = self._scale.codes[place][self._rows]
+        drawn = None if owner is None else owner[self._rows]
+        rows = picture(self._x, y, codes, self._scale, drawn, on_grid=False, place=hover)
+        halo, rings = self._marked(block)
+        quiet = {"mode": "markers", "hoverinfo": "skip", "cliponaxis": False}
+        grey = {"size": size + 6, "color": _HALO}
+        # thin where there are many, or a block would be one black spot
+        ring = {"size": size + 3, "symbol": "circle-open", "color": INK, "line": {"width": 1.5 if size > 6 else 1}}
+        return [
+            go.Scatter(x=self._x[halo], y=y[halo], marker=grey, **quiet),
+            rows,
+            go.Scatter(x=self._x[rings], y=y[rings], marker=ring, **quiet),
+        ]
+
+    def _marked(self, block: int) -> tuple[Any, Any]:
+        """Which of the drawn rows are in the margin of a block, and which it owns."""
+        owner, n = self._owner(), self._trace.attrs["n"]
+        if owner is None:
+            return np.zeros(len(self._x), bool), np.zeros(len(self._x), bool)
+        pairs = self._trace["rows"]["membership"].values
+        owned, solved = owner == block, np.zeros(n, bool)
+        solved[pairs[pairs[:, 1] == block, 0]] = True
+        return (solved & ~owned)[self._rows], owned[self._rows]
+
+    def _heights(self, place: int) -> Floats | None:
+        """The residual itself as y, for one input."""
+        if self._y is not None:
+            return None
+        return self._scale.codes[place][self._rows] * np.float32(10.0**-self._scale.power)  # type: ignore[no-any-return]
+
+    def _key(self) -> str:
+        return "rings: block · grey halo: margin" if self._owner() is not None else ""
+
+    # --- what both share ------------------------------------------------------------------------------------------
+
+    def _owner(self) -> Any:
+        rows = self._trace["rows"]
+        return rows["owner"].values if "owner" in rows else None
+
+    def _place_of(self, update: int) -> int:
+        if update not in self.updates:
+            raise ValueError(
+                f"update {update} of this run was not recorded, or is not finite; there are {len(self.updates)} "
+                f"from {self.updates[0]} to {self.updates[-1]}"
+            )
+        return self.updates.index(update)
+
+    def _line(self, words: str) -> dict[str, Any]:
+        return {
+            "text": words, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+            "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": self._theme.ink},
+        }  # fmt: skip
+
+    def _add_axes(self, figure: go.Figure) -> None:
+        if self._shape is not None:
+            add_input_axes(figure, self._shape)
+            figure.update_yaxes(constraintoward="top")
+            figure.update_layout(margin={"l": 16, "r": 16, "b": 16})
+            return
+        figure.update_xaxes(title_text=self._axes[0], showgrid=False)
+        figure.update_yaxes(title_text=self._axes[1], showgrid=False)
+        if self._y is None:
+            limit = 1.05 * self._scale.limit
+            figure.update_yaxes(range=(-limit, limit), zeroline=True, zerolinecolor=self._theme.muted)
+
+
+def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
+    """The residual of the first right-hand side after one recorded update, see `ResidualMap`.
+
+    Raises:
+        ValueError: an update that was not recorded; no rows or no snapshots; an unknown theme.
+    """
+    return ResidualMap(trace, theme=theme).figure(update)

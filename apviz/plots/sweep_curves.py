@@ -1,0 +1,133 @@
+"""Curves over a setting: a point a run, a curve a method; a run that did not converge is never a point of the curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from apviz.plots.captions import CAPTION_WIDTH, outcome, run_names, safe
+from apviz.plots.curves import positive
+from apviz.plots.style import (
+    CONVERGED_SIZE,
+    NOT_CONVERGED,
+    UNFINISHED,
+    Theme,
+    method_color,
+    method_symbols,
+)
+from apviz.tracing.sweep import Over, method_of, series, sweep_table
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: powers of ten that an axis spans where labels change from linear to 1, 2, 5, and to powers of ten
+_OCTAVE, _DECADES = math.log10(2), 1.9
+#: what a run needs to have converged for
+TO_TOLERANCE: Final = ("epochs", "work", "seconds")
+
+
+def add_curves(
+    figure: go.Figure, traces: Sequence[Trace], over: Over, x: str, panels: Mapping[str, str], theme: Theme
+) -> None:
+    """A curve a series in every panel, and a cross or an open circle for what did not converge.
+
+    The first number of a point's `customdata` is the place of its run in `traces`.
+
+    Args:
+        over: the setting in which the runs of a curve differ.
+        x: the column of `sweep_table` on the x axis.
+        panels: columns of `sweep_table` from above, with the titles of their axes.
+    """
+    table = sweep_table(traces)
+    places = {id(trace): place for place, trace in enumerate(traces)}
+    curves = series(traces, over)
+    labels = [method_of(runs[0].attrs, over) for runs in curves]
+    names = run_names([runs[0] for runs in curves], labels, leave_out=[over])
+    symbols = method_symbols(labels)
+    for runs, label, name, symbol in zip(curves, labels, names, symbols, strict=True):
+        rows = table.iloc[[places[id(trace)] for trace in runs]]
+        color, entry = method_color(label, theme.name), _entry(name, runs)
+        belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
+        for row, panel in enumerate(panels, start=1):
+            y = positive(rows[panel])
+            needs = np.full(len(rows), panel in TO_TOLERANCE)
+            on_curve = rows["converged"].to_numpy() | ~needs
+            _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
+                 mode="lines+markers", line={"color": color, "width": 2.5}, showlegend=row == 1,
+                 marker={"color": color, "symbol": symbol, "size": 9}, **belonging)  # fmt: skip
+            for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
+                at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
+                if len(at):
+                    marker = {"color": color, "symbol": sign, "size": 12, "line": {"color": color, "width": 2}}
+                    _add(figure, runs, rows, at, x, y[at], row, mode="markers", marker=marker, showlegend=False,
+                         **belonging)  # fmt: skip
+    for row, (panel, title) in enumerate(panels.items(), start=1):
+        log_axis(figure, table[panel], title, row)
+
+
+def ring(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:
+    """A thin line through all panels at a run, and a ring around its points."""
+    row_of = sweep_table([best]).iloc[0]
+    for row, panel in enumerate(panels, start=1):
+        figure.add_vline(row_of[x], line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
+        if np.isfinite(positive([row_of[panel]])).all():
+            figure.add_scatter(
+                x=[row_of[x]], y=[row_of[panel]], mode="markers", hoverinfo="skip", showlegend=False, row=row, col=1,
+                marker={"color": "rgba(0,0,0,0)", "size": CONVERGED_SIZE + 5, "line": {"color": theme.ink, "width": 2}},
+            )  # fmt: skip
+
+
+def log_axis(figure: go.Figure, values: Any, title: str, row: int) -> None:
+    """A log y axis, its labels as of `log_ticks`."""
+    figure.update_yaxes(type="log", title_text=title, row=row, col=1, **log_ticks(values))
+
+
+def log_ticks(values: Any) -> dict[str, Any]:
+    """Labels of a log axis: numbers in full at 1, 2 and 5 over few decades, else powers of ten."""
+    drawn = positive(values)
+    drawn = drawn[np.isfinite(drawn)]
+    span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
+    if span > _DECADES:
+        return {"dtick": math.ceil(span / 5), "exponentformat": "power"}
+    # over less than an octave there may be no 1, 2 or 5, and plotly finds other places
+    return {"tickformat": "~g"} | ({"dtick": "D2"} if span > _OCTAVE else {"nticks": 5})
+
+
+def _add(
+    figure: go.Figure, runs: Sequence[Trace], rows: pd.DataFrame, at: Any, x: str, y: Any, row: int, **scatter: Any
+) -> None:
+    shown = rows.iloc[at]
+    figure.add_scatter(
+        x=positive(shown[x]),
+        y=y,
+        customdata=np.column_stack([shown.index, shown["epochs"], shown["work"], shown["seconds"], shown["noise"]]),
+        text=[_words(run) for run in (runs[place] for place in at)],
+        hovertemplate="%{text}<br>%{customdata[1]:d} epochs or iterations · work %{customdata[2]:.4g}"
+        " · %{customdata[3]:.3g} s<br>σ² = %{customdata[4]:.3g}<extra></extra>",
+        row=row,
+        col=1,
+        **scatter,
+    )
+
+
+def _words(trace: Trace) -> str:
+    spectrum = trace["spectrum"]
+    kappas = {"κ": float(spectrum["kappa"]), "κ′": float(spectrum["kappa_prime"])}
+    known = " · ".join(f"{name} = {value:.3g}" for name, value in kappas.items() if math.isfinite(value))
+    return f"<b>{safe(trace.label)}</b><br>{outcome(trace)}<br>{known}"
+
+
+def _entry(name: str, runs: Sequence[Trace]) -> str:
+    """The name of a curve, and how many of its runs converged."""
+    unfinished = sum(not trace.finished for trace in runs)
+    failed = sum(trace.finished and not trace.converged for trace in runs)
+    states = [f"{failed} of {len(runs)} not converged"] if failed else []
+    states += [f"{unfinished} unfinished"] if unfinished else []
+    state = ", ".join(states) or "converged"
+    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
+    return f"{name}{separator}{state}"

@@ -1,0 +1,170 @@
+"""Traces in a zip file (`.zarr.zip`), and back out of one that nobody vouches for.
+
+One trace lies at the root of its zip, which `zarr.storage.ZipStore` opens as it is; several lie in folders `NAME.zarr`.
+
+What is taken out is decided before anything is written: only files that a trace has, of bounded number and size, whose
+metadata describe plain little-endian numbers (Zarr v3, codec `bytes`) of bounded size. So there is no way out of the
+folder, no link, no decoder that a file could choose, and no array that grows beyond its file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from apviz.tracing.schema import GROUPS
+
+#: of all traces in a zip, unpacked
+MOST_BYTES: Final = 2**30
+MOST_FILES: Final = 50_000
+#: of one file of metadata
+MOST_METADATA: Final = 4 * 2**20
+
+_ROOT: Final = "zarr.json"
+_FILE: Final = re.compile(r"(?:\w{1,60}/){0,2}zarr\.json|\w{1,60}/\w{1,60}/c(?:/\d{1,9}){0,4}", re.ASCII)
+_FOLDER: Final = re.compile(r"(?P<name>[^/\\]{1,200})\.zarr/(?P<rest>.+)")
+# what the archive tools of some systems add
+_LITTER: Final = re.compile(r"__MACOSX/.*|(?:.*/)?(?:\.DS_Store|\._[^/]*)")
+# a group, or an array in one
+_NODE: Final = re.compile(r"\w{1,60}(?:/\w{1,60})?", re.ASCII)
+_DTYPES: Final = sorted({variable.dtype for group in GROUPS.values() for variable in group.values()})
+
+
+def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
+    """Writes traces by their names into a zip file; also of one that is still written, as of its last flush.
+
+    Raises:
+        OSError: a trace that cannot be read.
+    """
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, path in traces.items():
+            prefix = "" if len(traces) == 1 else f"{name}.zarr/"
+            root = path / _ROOT
+            # it says which of the rest counts, so it is read first
+            for each in (root, *(other for other in sorted(path.rglob("*")) if other != root)):
+                inside = each.relative_to(path).as_posix()
+                if _FILE.fullmatch(inside) and each.is_file():
+                    archive.writestr(f"{prefix}{inside}", each.read_bytes())
+
+
+def unpack(
+    file: BinaryIO, folder: Path, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
+) -> dict[str, Path]:
+    """Takes the traces of a zip file into an empty folder; by their names, which is empty for one at the root.
+
+    Raises:
+        ValueError: no zip file, or one with anything that a trace does not have; `folder` is to be thrown away.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = _checked(archive, most_bytes, most_files)
+            found: dict[str, Path] = {}
+            for (name, inside), member in members.items():
+                # names of folders are the zip's, those on disk are ours
+                place = found.setdefault(name, folder / f"{len(found)}.zarr")
+                target = place / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, target.open("xb") as written:
+                    shutil.copyfileobj(source, written)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ValueError(f"it does not unpack as a zip file: {error}") from error
+    except Exception as error:
+        # the decoders of zipfile raise errors of their own
+        raise error if isinstance(error, ValueError) else ValueError(f"it is a damaged zip file: {error}") from error
+    for name, place in found.items():
+        if not (place / _ROOT).is_file():
+            raise ValueError(f"{name or 'it'} has no {_ROOT} at its root: no trace of Zarr v3")
+        _check_metadata(place, most_bytes, most_files)
+    return found
+
+
+def _checked(archive: zipfile.ZipFile, most_bytes: int, most_files: int) -> dict[tuple[str, str], zipfile.ZipInfo]:
+    """The files by trace and place in it, from the zip's table of contents."""
+    members = [each for each in archive.infolist() if not each.is_dir() and not _LITTER.fullmatch(each.filename)]
+    if len(members) > most_files:
+        raise ValueError(f"it has {len(members):,} files; up to {most_files:,} are accepted")
+    size = sum(each.file_size for each in members)
+    if size > most_bytes:
+        raise ValueError(f"it unpacks to {size / 1e6:,.0f} MB; up to {most_bytes / 1e6:,.0f} MB are accepted")
+    found: dict[tuple[str, str], zipfile.ZipInfo] = {}
+    for each in members:
+        kind = stat.S_IFMT(each.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            raise ValueError(f"{each.filename!r} in it is a link or no plain file")
+        if each.flag_bits & 1:
+            raise ValueError(f"{each.filename!r} in it is encrypted")
+        # `orig_filename`: zipfile itself cuts names off at a zero byte
+        inside = _FOLDER.fullmatch(each.orig_filename)
+        name, rest = (inside["name"], inside["rest"]) if inside else ("", each.orig_filename)
+        if not _FILE.fullmatch(rest):
+            raise ValueError(f"{each.orig_filename!r} in it is no file of a trace")
+        if rest.endswith(_ROOT) and each.file_size > MOST_METADATA:
+            raise ValueError(f"{each.filename!r} in it is larger than any metadata, {MOST_METADATA / 1e6:.0f} MB")
+        if (name, rest) in found:
+            raise ValueError(f"{each.filename!r} is in it twice")
+        found[name, rest] = each
+    if not found:
+        raise ValueError("there is no trace in it")
+    if len({name for name, _ in found}) > 1 and any(name == "" for name, _ in found):
+        raise ValueError("it has traces both at its root and in folders")
+    return found
+
+
+def _check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
+    """Every array is of plain numbers, and all of them together are no larger than a zip may be."""
+    nodes: list[Any] = []
+    for path in sorted(place.rglob(_ROOT)):
+        try:
+            node = json.loads(path.read_bytes())
+            inside = (node.get("consolidated_metadata") or {}).get("metadata") or {}
+            if inside and path.parent != place:
+                raise ValueError("consolidated, and not of the root")
+            # a node is found by its name, which could lead elsewhere
+            strange = [name for name in inside if not _NODE.fullmatch(name)]
+            if strange or any((each.get("consolidated_metadata") or {}).get("metadata") for each in inside.values()):
+                raise ValueError(f"strange nodes {strange}"[:200])
+            nodes += [node, *inside.values()]
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise ValueError(f"its {path.relative_to(place)} is no metadata of Zarr: {error}") from error
+    described = 0.0
+    for node in nodes:
+        try:
+            nbytes, chunks = _size(node)
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"it has metadata that describe no array: {type(error).__name__} {error}") from error
+        # once in the array's own file and once in the root's
+        described += nbytes / 2
+        if described > most_bytes or nbytes > most_bytes or chunks > most_files:
+            raise ValueError(f"its arrays are larger than {most_bytes / 1e6:,.0f} MB, which is what is accepted")
+
+
+def _size(node: Any) -> tuple[float, float]:
+    """Bytes and chunks of an array; none of a group."""
+    if node["zarr_format"] != 3 or node["node_type"] not in ("array", "group"):
+        raise ValueError("it is not in the format Zarr v3")
+    if node["node_type"] == "group":
+        return 0.0, 0.0
+    if node["data_type"] not in _DTYPES:
+        raise ValueError(f"it has an array of {str(node['data_type'])[:40]!r}; a trace has {', '.join(_DTYPES)}")
+    codecs = [codec if isinstance(codec, str) else codec["name"] for codec in node["codecs"]]
+    if codecs != ["bytes"] or node.get("storage_transformers"):
+        raise ValueError(
+            f"its arrays are coded by {', '.join(map(str, codecs))[:80]}; plain bytes are accepted, for a zip "
+            "compresses by itself. Save the trace again with this apviz, `apviz.open_trace(path).save(other)`"
+        )
+    grid = node["chunk_grid"]
+    shape, chunk = node["shape"], grid["configuration"]["chunk_shape"]
+    if grid["name"] != "regular" or len(shape) != len(chunk) or len(shape) > 4:
+        raise ValueError("it has an array that is not cut into regular chunks")
+    if not all(isinstance(size, int) for size in (*shape, *chunk)) or min((*shape, *chunk), default=1) < 0:
+        raise ValueError("it has an array of no shape")
+    held = math.prod(max(1, size) for size in chunk)
+    chunks = math.prod(-(-size // max(1, part)) for size, part in zip(shape, chunk, strict=True))
+    return 8.0 * max(math.prod(shape), held), float(chunks)

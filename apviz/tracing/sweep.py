@@ -1,0 +1,122 @@
+"""Sweeps: runs that differ in one setting, as series and as a table."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from apviz.spectrum import conjugate_gradient_iterations
+from apviz.tracing.trace import Trace
+
+Over = Literal["block_size", "noise"]
+
+#: what the runs of a series share, beside the method
+SHARED: Final = (
+    "dataset",
+    "n",
+    "d",
+    "kernel",
+    "lengthscale",
+    "outputscale",
+    "noise",
+    "right_hand_sides",
+    "dtype",
+    "tol",
+)
+
+#: of a bound, over the range of κ
+BOUND_POINTS: Final = 40
+
+
+def method_of(attrs: Mapping[str, Any], over: Over) -> str:
+    """The method in the root attributes of a trace without the setting that is swept: of batch sizes without b."""
+    label = str(attrs["method"])
+    return re.sub(r" b=\S+", "", label) if over == "block_size" else label
+
+
+def system_of(attrs: Mapping[str, Any], over: Over) -> str:
+    """What was solved, and to which tolerance, but for the setting that is swept; equal for equal systems."""
+    return repr([attrs.get(key) for key in SHARED if key != over])
+
+
+def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
+    """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out."""
+    found: dict[Any, list[Trace]] = {}
+    for trace in traces:
+        if isinstance(trace.attrs.get(over), int | float):
+            found.setdefault((method_of(trace.attrs, over), system_of(trace.attrs, over)), []).append(trace)
+    for runs in found.values():
+        runs.sort(key=lambda trace: float(trace.attrs[over]))
+    return list(found.values())
+
+
+def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
+    """The runs on the system that most of them share, to one tolerance: what can be compared; of two, on the first."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(system_of(trace.attrs, over), []).append(trace)
+    return max(found.values(), key=len, default=[])
+
+
+def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
+    """The most iterations plain CG takes in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
+    kappas: dict[float, list[float]] = {}
+    for trace in traces:
+        if trace.label == "CG":
+            kappas.setdefault(float(trace.attrs["tol"]), []).append(float(trace["spectrum"]["kappa"]))
+    frames = []
+    for tol, values in sorted(kappas.items()):
+        kappa = np.geomspace(min(values), max(values), BOUND_POINTS)
+        iterations = conjugate_gradient_iterations(kappa, tol)
+        frames.append(pd.DataFrame({"tol": tol, "kappa": kappa, "iterations": iterations}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["tol", "kappa", "iterations"])
+
+
+def fastest(traces: Iterable[Trace]) -> Trace | None:
+    """The run that took the fewest seconds, set-up included, of those that converged; None if none did."""
+    return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
+
+
+def slowest(traces: Iterable[Trace]) -> Trace | None:
+    """The run that took the most seconds, converged or not; None if there is none."""
+    return max(traces, key=_seconds, default=None)
+
+
+def factor_bytes(trace: Trace) -> float:
+    """Memory of the cached factors of the blocks: a square of the solved rows each; NaN without blocks."""
+    if "block" not in trace:
+        return math.nan
+    sizes = trace["block"]["solved_size"].values.astype(float)
+    return float((sizes**2).sum() * np.dtype(trace.attrs["dtype"]).itemsize)
+
+
+def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """A row a run, in the order given; `epochs`, `work` and `seconds` are to the tolerance only where it converged."""
+    return pd.DataFrame(
+        [
+            {
+                "method": trace.label,
+                "block_size": trace.attrs.get("block_size", math.nan),
+                "noise": trace.attrs["noise"],
+                "kappa": float(trace["spectrum"]["kappa"]),
+                "kappa_prime": float(trace["spectrum"]["kappa_prime"]),
+                "epochs": int(trace["epoch"]["epoch"][-1]),
+                "work": float(trace["epoch"]["work"][-1]),
+                "seconds": _seconds(trace),
+                "residual": float(trace["epoch"]["residual"][-1]),
+                "factor_bytes": factor_bytes(trace),
+                "converged": trace.converged,
+                "outcome": trace.outcome,
+            }
+            for trace in traces
+        ]
+    )
+
+
+def _seconds(trace: Trace) -> float:
+    return float(trace["epoch"]["seconds"][-1])

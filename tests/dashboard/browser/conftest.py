@@ -1,0 +1,155 @@
+"""The dashboard as a process of its own, and visitors in a real browser."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import apviz
+from apviz import comparison
+
+pytest.importorskip("panel")
+
+#: seconds that anything may take; a busy machine is slow
+PATIENCE = 60
+#: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
+ENDLESS = {
+    "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
+    "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,
+}  # fmt: skip
+
+
+class Server:
+    """`apviz dashboard` on a free port."""
+
+    def __init__(self, runs: Path, *options: str) -> None:
+        self.runs, self.options = runs, options
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
+        self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options])
+        until = monotonic() + PATIENCE
+        while not self._answers():
+            assert self.process.poll() is None and monotonic() < until, "the dashboard did not start"
+            sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}plotly/plotly.min.js").close()
+        except urllib.error.URLError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """As a crash would: nothing is tidied up."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def address(self, settings: Mapping[str, Any]) -> str:
+        """The address of a view."""
+        return self.url + ("?" + urlencode(settings) if settings else "")
+
+
+@dataclass
+class Visitor:
+    """One tab of a browser that shares nothing with the others.
+
+    Attributes:
+        problems: errors of the page.
+        elsewhere: addresses of other hosts that it asked for.
+    """
+
+    server: Server
+    context: Any
+    tab: Any
+    problems: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.tab.set_default_timeout(1000 * PATIENCE)
+        self.tab.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.tab.on("console", lambda line: self.problems.append(line.text) if line.type == "error" else None)
+        self.tab.on("request", self._asked)
+
+    def _asked(self, request: Any) -> None:
+        if request.url.startswith("http") and not request.url.startswith(self.server.url):
+            self.elsewhere.append(request.url)
+
+    def go(self, **settings: Any) -> Visitor:
+        """Opens a view, and waits until its settings can be changed, which come last."""
+        self.tab.goto(self.server.address(settings))
+        self.tab.wait_for_selector("text=Data set")
+        return self
+
+    def chart(self, heading: str) -> Any:
+        """The chart whose summary begins so, drawn."""
+        found = self.tab.locator(f"[role=img][aria-label^='{heading}']:has(.main-svg)")
+        found.wait_for()
+        return found
+
+    def press(self, button: str) -> None:
+        self.tab.get_by_role("button", name=button, exact=True).click()
+
+    def says(self, words: str) -> None:
+        """Waits until the page says so."""
+        self.tab.get_by_text(words).first.wait_for()
+
+    def until(self, condition: str, chart: Any) -> None:
+        """Waits for a condition on a `chart`, in JavaScript."""
+        self.tab.wait_for_function(f"chart => {condition}", arg=chart.element_handle())
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory) -> Path:
+    """A folder with a finished comparison, so that a server begins with it and not with one of its own."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    data = apviz.datasets.load("china", n=400)
+    hyperparameters = comparison.choose_hyperparameters(data)
+    system = comparison.build_system(data, hyperparameters, rhs=2)
+    solvers = comparison.choose_solvers(["ap", "cg", "pcg"], rules=["gauss-southwell"], block_sizes=[50], ranks=[40])
+    list(comparison.compare(system, solvers, folder, data=data, mean=hyperparameters.mean))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(recorded):
+    started = Server(recorded, "--max-upload", "1", "--max-n", "5000")
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Makes visitors. None of them may meet an error or ask another host for anything."""
+    visitors = []
+
+    def come(width: int = 1500, height: int = 1000, to: Server = server, **options: Any) -> Visitor:
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        visitor = Visitor(to, context, context.new_page())
+        visitor.listen()
+        visitors.append(visitor)
+        return visitor
+
+    yield come
+    for visitor in visitors:
+        visitor.context.close()
+    assert [problem for visitor in visitors for problem in visitor.problems] == []
+    assert [url for visitor in visitors for url in visitor.elsewhere] == []

@@ -1,0 +1,43 @@
+"""A hand on a chart: the pointer over a point of a curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PLACE = """([chart, name, number]) => {
+    const curve = chart._fullData.find(each => each.name.startsWith(name) && each.mode && each.mode.includes("lines"));
+    const {xaxis, yaxis, _size} = chart._fullLayout, box = chart.getBoundingClientRect();
+    return [box.x + _size.l + xaxis.d2p(curve.x[number]), box.y + _size.t + yaxis.d2p(curve.y[number])];
+}"""
+
+
+def _place(chart: Any, curve: str, number: int) -> tuple[float, float]:
+    chart.scroll_into_view_if_needed()
+    x, y = chart.page.evaluate(_PLACE, [chart.element_handle(), curve, number])
+    return x, y
+
+
+def hover(chart: Any, curve: str, number: int = 2) -> None:
+    """Rests on a point of the curve whose name begins so."""
+    x, y = _place(chart, curve, number)
+    chart.page.mouse.move(x - 3, y - 3)
+    chart.page.mouse.move(x, y)
+
+
+def click(chart: Any, curve: str, number: int) -> None:
+    """Clicks on a point of the curve whose name begins so."""
+    hover(chart, curve, number)
+    chart.page.mouse.click(*_place(chart, curve, number))
+
+
+def drag(chart: Any, start: float, end: float) -> None:
+    """Zooms into a part of the x axis; start and end as parts of its length."""
+    chart.scroll_into_view_if_needed()
+    box, size = chart.bounding_box(), chart.evaluate("chart => chart._fullLayout._size")
+    x, y = box["x"] + size["l"], box["y"] + size["t"] + size["h"] / 2
+    mouse = chart.page.mouse
+    mouse.move(x + start * size["w"], y)
+    mouse.down()
+    mouse.move(x + (start + end) / 2 * size["w"], y, steps=4)
+    mouse.move(x + end * size["w"], y, steps=4)
+    mouse.up()

@@ -1,0 +1,133 @@
+"""The page before anything is solved: it shows finished runs, and everything on it can be reached."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.dashboard.browser.pointer import click, hover
+
+CURVES = ("Residual.", "Test error", "Error in the K-norm")
+WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
+
+
+def test_the_first_page_shows_a_finished_comparison_and_nothing_in_it_leads_elsewhere(visit):
+    someone = visit().go()
+    names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
+    assert "AP gauss-southwell b=50" in names and "PCG" in names
+    for heading in (*WITH_MOMENTS, "Time per update"):
+        someone.chart(heading)
+    someone.says("Diagnosis of")
+    assert someone.tab.get_by_role("row").count() >= 4
+    titles = someone.tab.locator(".modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
+    assert "Download plot as a PNG" in titles and not [title for title in titles if "hare" in title or "loud" in title]
+
+
+def test_only_the_first_chart_names_the_runs_in_its_legend(visit):
+    someone = visit().go()
+    entries = "chart => chart.querySelectorAll('.legendtext').length"
+    assert someone.chart("Residual.").evaluate(entries) >= 3
+    legend = someone.chart("Test error").locator(".legendtext").all_inner_texts()
+    assert not [text for text in legend if "b=50" in text]
+
+
+def test_hovering_a_method_fades_the_others_in_every_chart(visit):
+    someone = visit(height=2200).go()
+    chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
+    hover(chart, "CG")
+    faded = "chart.data.some(each => each.opacity < 0.5) && chart.data.every(each => !each.legendgroup || " \
+            "each.legendgroup.startsWith('CG') === !(each.opacity < 0.5))"  # fmt: skip
+    for each in (chart, other):
+        someone.until(faded, each)
+    someone.tab.mouse.move(5, 5)
+    someone.until("chart.data.every(each => !(each.opacity < 0.5))", other)
+
+
+def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_same_view(visit):
+    someone = visit(height=2200).go(n=500, tol=0.05, methods="cg,pcg", rhs=3)
+    marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
+    someone.press("epochs")
+    someone.until("chart.layout.xaxis.title.text.startsWith('epochs')", someone.chart("Residual."))
+    click(someone.chart("Residual."), "AP gauss-southwell", 3)
+    for heading in WITH_MOMENTS:
+        someone.until(marked, someone.chart(heading))
+    words = someone.tab.get_by_text("Moment marked in every chart").inner_text()
+    assert "AP gauss-southwell b=50" in words and "epoch 3" in words
+
+    someone.tab.wait_for_function("location.search.includes('update=')")
+    query = parse_qs(urlsplit(someone.tab.url).query)
+    other = visit(height=2200)
+    other.tab.goto(someone.tab.url)
+    for heading in WITH_MOMENTS:
+        other.until(marked, other.chart(heading))
+    assert other.tab.get_by_text("Moment marked in every chart").inner_text() == words
+    assert other.chart("Residual.").evaluate("chart => chart.layout.xaxis.title.text").startswith("epochs")
+    other.tab.wait_for_selector("text=Data set")
+    assert parse_qs(urlsplit(other.tab.url).query) == query
+    assert other.tab.get_by_label("Training rows n").input_value() == "500"
+    assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 3
+
+
+def test_a_bad_value_in_the_address_gets_a_message_and_the_rest_counts(visit):
+    someone = visit().go(n=-3, noise="x", colour="red", rhs=2)
+    someone.says("Not everything in this address could be opened")
+    for words in ("n=-3 in the address is left out", "noise=x in the address", "colour in the address is no setting"):
+        someone.says(words)
+    assert someone.tab.get_by_label("Right-hand sides").input_value() == "2"
+    assert someone.tab.get_by_label("Training rows n").input_value() == "1,712"
+
+
+def test_a_run_that_is_gone_is_said_to_be(visit):
+    visit().go(runs="../../secret,gone").says("there is no run gone")
+
+
+def test_the_toggle_makes_page_and_charts_dark_and_the_address_says_so(visit):
+    someone = visit().go()
+    chart = someone.chart("Residual.")
+    assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") == "#FFFFFF"
+    someone.press("Toggle theme")
+    someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", chart)
+    someone.tab.wait_for_function("location.search.includes('theme=dark')")
+    someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", someone.chart("Which block"))
+
+
+def test_everything_fits_a_phone(visit):
+    someone = visit(390, 844)
+    someone.tab.goto(someone.server.url)
+    someone.chart("Time per update")
+    assert someone.tab.evaluate("document.documentElement.scrollWidth") <= 390
+    for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
+    someone = visit().go(methods="cg")
+    someone.chart("Time per update")
+    seen = set()
+    where = """() => {
+        let at = document.activeElement;
+        while (at.shadowRoot && at.shadowRoot.activeElement) at = at.shadowRoot.activeElement;
+        const name = at.getAttribute("aria-label") || at.innerText || "", style = getComputedStyle(at);
+        const shown = style.outlineStyle !== "none" || at.matches(".Mui-focusVisible");
+        return [name.split("\\n").pop(), shown];
+    }"""
+    for _ in range(150):
+        someone.tab.keyboard.press("Tab")
+        name, shown = someone.tab.evaluate(where)
+        if shown:
+            seen.add(name.split(".")[0])
+        if name.startswith("Time per update"):
+            break
+    assert {"Run", "Residual", "Which block, when", "Time per update"} <= seen
+
+
+@pytest.mark.parametrize("heading", ["Residual.", "Which block"])
+def test_every_chart_can_be_read_as_words_and_as_a_table(visit, heading):
+    someone = visit().go()
+    chart = someone.chart(heading)
+    words = chart.get_attribute("aria-label")
+    assert "residual" in words and "work" in words
+    place = {"Residual.": 0, "Which block": 3}[heading]
+    someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
+    someone.says(words)
+    someone.tab.get_by_role("columnheader", name="work").first.wait_for()

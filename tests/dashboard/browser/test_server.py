@@ -1,0 +1,71 @@
+"""The server: who may come, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from tests.dashboard.browser.conftest import ENDLESS, Server
+
+import apviz
+
+
+def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
+    command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--address", "0.0.0.0"]
+    done = subprocess.run([*command, "--runs", str(tmp_path / "runs")], capture_output=True, text=True, timeout=120)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "0.0.0.0 can be reached by others" in said and "--basic-auth" in said and "--no-auth" in said
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
+    runs = shutil.copytree(recorded, tmp_path / "runs")
+    server = Server(runs, "--address", "127.0.0.1", "--basic-auth", "open sesame")
+    try:
+        with urllib.request.urlopen(server.url) as answer:
+            assert answer.url.endswith("/login?next=%2F") and b"Data set" not in answer.read()
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.locator("input[name=username]").fill("anybody")
+        tab.locator("input[name=password]").fill("wrong")
+        tab.locator("[type=submit]").click()
+        tab.get_by_text("Invalid").first.wait_for()
+        tab.locator("input[name=username]").fill("anybody")
+        tab.locator("input[name=password]").fill("open sesame")
+        tab.locator("[type=submit]").click()
+        tab.wait_for_selector("[role=img] .main-svg", timeout=60_000)
+        tab.close()
+    finally:
+        server.kill()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said_to_be_unfinished(
+    recorded, visit, tmp_path
+):
+    server = Server(shutil.copytree(recorded, tmp_path / "runs"))
+    before = {path.name for path in server.runs.iterdir()}
+    try:
+        someone = visit(to=server).go(**ENDLESS)
+        someone.press("Run")
+        someone.says("Running: AP cyclic b=60: epoch")
+        (new,) = {path for path in server.runs.iterdir() if path.name not in before}
+        while apviz.open_trace(new)["epoch"].sizes["epoch"] < 3:
+            someone.tab.wait_for_timeout(100)
+        server.kill()
+        someone.problems.clear()
+        someone.context.close()
+
+        server.start()
+        other = visit(to=server).go(runs=new.stem)
+        chart = other.chart("Residual.")
+        assert "unfinished" in chart.get_attribute("aria-label")
+        trace = apviz.open_trace(new)
+        assert trace.outcome == "unfinished" and not trace.converged
+    finally:
+        server.kill()

@@ -1,0 +1,129 @@
+"""Solves started from the page: they are seen while they run, stop when asked to, and belong to their visitor."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.dashboard.browser.conftest import ENDLESS
+from tests.dashboard.browser.pointer import drag
+
+import apviz
+
+SMALL = {"n": 300, "rhs": 2, "methods": "cg"}
+
+
+def finished(visitor) -> list[str]:
+    """Waits for the end of a comparison; the names of its runs."""
+    visitor.says("runs recorded")
+    visitor.tab.wait_for_function("location.search.includes('selected=c') || location.search.includes('selected=d')")
+    return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
+
+
+def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
+    someone = visit().go(**ENDLESS)
+    chart = someone.chart("Residual.")
+    chart.evaluate("chart => { window.drawn = 0; chart.on('plotly_afterplot', () => window.drawn++); }")
+    someone.press("Run")
+    someone.says("Running: AP cyclic b=60: ")
+    someone.tab.wait_for_function("window.drawn >= 10")
+    lengths = "chart => Math.max(...chart._fullData.map(each => each.x ? each.x.length : 0))"
+    before = chart.evaluate(lengths)
+    someone.until(f"({lengths})(chart) > {before}", chart)
+
+    # a zoom outlives what comes in
+    drag(chart, 0.1, 0.3)
+    someone.until("!chart._fullLayout.xaxis.autorange", chart)
+    zoomed, count = chart.evaluate("chart => [chart._fullLayout.xaxis.range, window.drawn]")
+    someone.tab.wait_for_function(f"window.drawn >= {count + 4}")
+    assert chart.evaluate("chart => chart._fullLayout.xaxis.range") == zoomed
+
+    someone.press("Stop")
+    someone.says("Stopped: ")
+    (name,) = finished(someone)
+    someone.until("chart.getAttribute('aria-label').includes('stopped')", chart)
+    trace = apviz.open_trace(server.runs / f"{name}.zarr")
+    assert trace.outcome == "stopped" and not trace.converged
+    assert trace["epoch"].sizes["epoch"] > 1
+    assert someone.tab.get_by_role("gridcell", name="stopped").count() or someone.tab.get_by_text("stopped").count()
+
+
+def test_two_visitors_at_once_see_only_their_own_runs(visit):
+    first, second = visit().go(**SMALL), visit().go(dataset="diabetes", n=200, rhs=2, methods="pcg", ranks=20)
+    first.press("Run")
+    second.press("Run")
+    ours, theirs = finished(first), finished(second)
+    assert all(name.startswith("china-n300-cg") for name in ours) and len(ours) == 1
+    assert all(name.startswith("diabetes-n200-pcg") for name in theirs) and len(theirs) == 1
+    for visitor, label, other in ((first, "CG", "PCG"), (second, "PCG", "CG ")):
+        chart = visitor.chart("Residual.")
+        visitor.until(f"chart.data.some(each => each.name.startsWith('{label}'))", chart)
+        assert not chart.evaluate(f"chart => chart.data.some(each => (each.name || '').startsWith('{other}'))")
+    assert "dataset=china" in first.tab.url and "dataset=diabetes" in second.tab.url
+
+
+def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
+    visitors = [visit().go(**ENDLESS) for _ in range(3)]
+    for visitor in visitors[:2]:
+        visitor.press("Run")
+        visitor.says("Running: AP")
+    last = visitors[2]
+    last.press("Run")
+    last.says("Queued: number 1 of those that wait")
+    visitors[0].press("Stop")
+    last.says("Running: AP")
+    for visitor in visitors[1:]:
+        visitor.press("Stop")
+        visitor.says("Stopped: ")
+
+
+GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
+
+
+def offer(visitor, folder, name: str, text: str):
+    """Drops a file."""
+    path = folder / name
+    path.write_text(text)
+    visitor.tab.set_input_files("input[type=file]", path)
+
+
+def test_a_file_of_ones_own_is_solved_and_bad_ones_are_refused_with_the_reason(visit, tmp_path):
+    someone = visit().go(n=40, rhs=2, methods="cg", max_epochs=5)
+    someone.tab.get_by_text("Your own data").click()
+    offer(someone, tmp_path, "one.csv", "price\n1\n2\n")
+    someone.says("one.csv has one column; a target and at least one input are needed")
+    offer(someone, tmp_path, "notes.txt", GOOD)
+    someone.says("notes.txt: files ending in")
+    offer(someone, tmp_path, "large.csv", GOOD + "\n" + "0,0,0\n" * 200_000)
+    someone.says("File is too large")
+    offer(someone, tmp_path, "words.csv", GOOD + "\n0.1,low,3")
+    someone.press("Use this file")
+    someone.says("words.csv")
+    someone.tab.get_by_role("alert").filter(has_text="column b").wait_for()
+    offer(someone, tmp_path, "mine.csv", GOOD)
+    someone.press("Use this file")
+    someone.tab.wait_for_function("location.search.includes('dataset=mine.csv')")
+    someone.says("Your own file, for this session only. Target: price.")
+    someone.press("Run")
+    assert all(name.startswith("mine") for name in finished(someone))
+
+
+def test_more_rows_than_the_server_allows_are_refused_in_words(visit):
+    visit().go(n=9000).says("n=9000 in the address is left out: a number from 10 to 5000 is accepted")
+
+
+@pytest.mark.slow
+def test_closing_the_tab_ends_the_solve_and_keeps_what_was_recorded(visit, server):
+    before = {path.name for path in server.runs.iterdir()}
+    someone, other = visit().go(**ENDLESS), visit().go()
+    someone.press("Run")
+    someone.says("Running: AP cyclic")
+    someone.tab.wait_for_timeout(1000)
+    someone.context.close()
+    (name,) = {path.name for path in server.runs.iterdir()} - before
+    for _ in range(60):
+        other.tab.wait_for_timeout(500)
+        if apviz.open_trace(server.runs / name).outcome != "unfinished":
+            break
+    trace = apviz.open_trace(server.runs / name)
+    assert trace.outcome == "stopped" and not trace.converged and trace["epoch"].sizes["epoch"] > 1

@@ -1,0 +1,97 @@
+"""A recorded training again: its settings, its data, and the solve of any of its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.gp.recorded import can_go_on, check_data, settings_of
+from apviz.gp.solver_settings import from_repr
+from apviz.gp.step_system import step_system
+from apviz.rules import GaussSouthwell
+
+SOLVERS = [
+    apviz.AlternatingProjection(20, tol=1e-3, min_epochs=3),
+    apviz.AlternatingProjection(20, GaussSouthwell(short_block="end-of-epoch"), "kd-tree", 0.5),
+    apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-3),
+    apviz.ConjugateGradient(),
+    apviz.Automatic(tol=0.05),
+    apviz.Cholesky(),
+]
+
+
+def data(n=80, d=2):
+    generator = torch.Generator().manual_seed(5)
+    x = torch.rand(n, d, generator=generator) * 2 - 1
+    return x, torch.sin(4 * x[:, 0]) + 0.2 * torch.randn(n, generator=generator)
+
+
+def trained(solver=SOLVERS[0], path=None, hooks=(), **settings):
+    x, y = data()
+    settings = apviz.TrainingSettings(**{"solver": solver, "steps": 3, "probes": 3} | settings)
+    training = apviz.Training(x, y, settings, path=path)
+    training.run(hooks)
+    return training
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_a_solver_comes_back_from_its_repr(solver):
+    assert from_repr(repr(solver)) == solver
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os').system('true')", "Evil(tol=1)", "ConjugateGradient(", "None", "ConjugateGradient(1)",
+     "Cholesky(tol=open('x'))", "Cholesky(nothing=1)"],
+)  # fmt: skip
+def test_what_is_not_the_repr_of_a_solver_is_refused_and_nothing_of_it_is_run(text):
+    with pytest.raises(ValueError):
+        from_repr(text)
+
+
+def test_a_training_comes_back_with_the_settings_it_was_run_with(tmp_path):
+    training = trained(SOLVERS[2], tmp_path / "t.zarr", ard=False, warm_start=True, seed=4, step_size=0.2)
+    assert settings_of(apviz.open_trace(tmp_path / "t.zarr")) == training.settings
+
+
+def test_settings_of_another_version_are_an_error_that_says_so():
+    trace = trained().trace
+    trace.attrs["training_settings"] = '{"momentum": 0.9}'
+    with pytest.raises(ValueError, match="not those of this version of apviz: .*momentum"):
+        settings_of(trace)
+
+
+@pytest.mark.parametrize("solver", [SOLVERS[0], SOLVERS[2]], ids=["AP", "PCG"])
+def test_the_solve_of_a_step_can_be_done_again_from_the_trace_alone(solver):
+    recorder = apviz.Recorder()
+    trace = trained(solver, hooks=[recorder]).trace
+    settings, (x, y) = settings_of(trace), data()
+    again = apviz.Recorder()
+    step = step_system(x, y, trace.hyperparameters_at(2), settings.solver, settings.probes, settings.seed_of(2))
+    solution = apviz.solve(step.system, step.solver, [again])
+    assert solution.epochs == int(trace["step"]["epochs"][1])
+    np.testing.assert_array_equal(again.trace["epoch"]["residual"], recorder.traces[1]["epoch"]["residual"])
+
+
+def test_a_step_that_was_not_taken_has_no_hyperparameters():
+    with pytest.raises(KeyError, match="step 4 was not recorded; there are 3"):
+        trained().trace.hyperparameters_at(4)
+
+
+def test_other_data_than_a_training_was_begun_with_are_refused(tmp_path):
+    path, (x, y) = tmp_path / "t.zarr", data()
+    check_data(path, x, y)
+    assert not can_go_on(path)
+    trained(path=path)
+    check_data(path, x, y)
+    assert can_go_on(path)
+    with pytest.raises(ValueError, match="the rows found for t are not those it was begun with: another split"):
+        check_data(path, x + 1, y)
+
+
+def test_a_trace_says_when_the_noise_has_settled():
+    long = trained(apviz.Cholesky(tol=1e-3), steps=120, probes=50)
+    assert long.trace.settled_at == long.noise_settled_at is not None
+    assert trained().trace.settled_at is None

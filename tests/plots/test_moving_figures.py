@@ -1,0 +1,188 @@
+"""`residual_map` and `fitted_function`: one update as a figure, and the others as frames of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import plots
+from apviz.plots.style import THEMES
+
+MODULE = sys.modules[plots.residual_map.__module__]
+FIGURES = {plots.residual_map: plots.ResidualMap, plots.fitted_function: plots.FittedFunction}
+
+
+def solved(x, solver, targets=1, **recording):
+    b = torch.stack([torch.sin(4 * x.sum(1) + k) for k in range(targets)], 1)
+    system = apviz.KernelSystem(x, b, apviz.Matern52(0.3), 0.05, dataset="waves", device="cpu")
+    recorder = apviz.Recorder(**{"rows": True, "snapshots": range(6), "weights": x.shape[1] == 1} | recording)
+    apviz.solve(system, solver, [recorder])
+    return recorder.trace
+
+
+def inputs(n, d):
+    return 2 * torch.rand(n, d, generator=torch.Generator().manual_seed(d)) - 1
+
+
+@pytest.fixture(scope="module")
+def traces():
+    blocks = apviz.AlternatingProjection(30, "cyclic", "kd-tree", 0.5, max_epochs=2)
+    side = torch.linspace(-1, 1, 14)
+    return {
+        "line": solved(inputs(150, 1), blocks),
+        "plane": solved(inputs(200, 2), blocks, targets=2),
+        "many": solved(inputs(200, 5), blocks),
+        "grid": solved(torch.cartesian_prod(side, side), blocks),
+        "cg": solved(inputs(120, 1), apviz.ConjugateGradient(max_iterations=6)),
+    }
+
+
+def films(traces):
+    """Every film that each trace has."""
+    for name, trace in traces.items():
+        yield name, trace, plots.ResidualMap(trace)
+        if trace.attrs["d"] == 1:
+            yield name, trace, plots.FittedFunction(trace)
+
+
+def after(figure, frame):
+    """The figure as a browser shows it after a frame."""
+    plain, change = figure.to_plotly_json(), frame.to_plotly_json()
+
+    def blend(old, new):
+        if isinstance(old, dict) and isinstance(new, dict):
+            return old | {key: blend(old.get(key), value) for key, value in new.items()}
+        if isinstance(old, list | tuple) and isinstance(new, list | tuple) and new and isinstance(new[0], dict):
+            return [blend(a, b) for a, b in zip(old, new, strict=True)]
+        return new
+
+    for place, each in zip(change["traces"], change["data"], strict=True):
+        plain["data"][place] = blend(plain["data"][place], each)
+    plain["layout"] = blend(plain["layout"], change["layout"])
+    return plots.layout.go.Figure(plain)
+
+
+def test_a_frame_makes_one_figure_of_a_run_into_another(traces):
+    for _, _, film in films(traces):
+        moved = after(film.figure(film.updates[0]), film.frame(film.updates[3]))
+        assert json.loads(moved.to_json()) == json.loads(film.figure(film.updates[3]).to_json())
+
+
+def test_the_colours_are_the_recorded_residual_and_their_scale_is_that_of_all_updates(traces):
+    for name, trace in traces.items():
+        film = plots.ResidualMap(trace)
+        scales = set()
+        for update, residual in zip(film.updates, trace["snapshot"]["residual"].values, strict=True):
+            figure = film.figure(update)
+            drawn = figure.data[0] if name == "grid" else figure.data[1]
+            codes, top = (drawn.z, drawn.zmax) if name == "grid" else (drawn.marker.color, drawn.marker.cmax)
+            largest = np.abs(trace["snapshot"]["residual"].values).max()
+            np.testing.assert_allclose(codes / top * largest, residual, rtol=0.11, atol=largest / 1000)
+            scales.add(top)
+        assert len(scales) == 1
+
+
+def test_the_rings_are_the_rows_of_the_block_and_the_halo_is_its_margin(traces):
+    trace = traces["many"]
+    owner, pairs = trace["rows"]["owner"].values, trace["rows"]["membership"].values
+    for update in (1, 4):
+        block = int(trace["update"]["block"][update - 1])
+        halo, rows, rings = plots.residual_map(trace, update).data[:3]
+        owned = owner == block
+        np.testing.assert_array_equal(rings.x, rows.x[owned])
+        margin = sorted(row for row, holder in pairs if holder == block and owner[row] != block)
+        np.testing.assert_array_equal(np.sort(halo.x), np.sort(rows.x[margin]))
+    assert all(len(mark.x) == 0 for mark in (plots.residual_map(trace, 0).data[k] for k in (0, 2)))
+    assert all(len(plots.residual_map(traces["cg"], 2).data[k].x) == 0 for k in (0, 2))
+
+
+def test_one_input_is_drawn_against_the_residual_two_as_they_are_more_by_principal_axes(traces):
+    line = plots.residual_map(traces["line"], 2)
+    np.testing.assert_allclose(line.data[1].y, traces["line"]["snapshot"]["residual"][2], atol=1e-3)
+    assert line.layout.yaxis.title.text == "residual r"
+    plane = plots.residual_map(traces["plane"], 2).data[1]
+    np.testing.assert_allclose(np.stack([plane.x, plane.y], 1), traces["plane"]["rows"]["coordinates"], rtol=1e-6)
+    many = plots.residual_map(traces["many"], 2)
+    np.testing.assert_allclose(many.data[1].x, traces["many"].plane()["position"][:, 0], rtol=1e-5, atol=1e-6)
+    assert "of variance" in many.layout.xaxis.title.text
+    assert plots.residual_map(traces["grid"], 2).data[0].type == "heatmap"
+
+
+def test_of_many_rows_some_of_every_block_are_drawn_and_that_is_said(traces, monkeypatch):
+    monkeypatch.setattr(MODULE, "DRAWN_ROWS", 50)
+    trace = traces["many"]
+    figure = plots.residual_map(trace, 1)
+    assert "50 of 200 rows drawn, evenly from all blocks" in figure.layout.title.text
+    assert len(figure.data[1].x) == 50
+    drawn = np.bincount(np.asarray(figure.data[1].text, dtype=int), minlength=7)
+    assert (np.abs(drawn - 50 * trace["block"]["owned_size"].values / 200) < 1.01).all()
+
+
+def test_the_function_after_the_update_passes_its_block_and_the_one_before_is_behind_it(traces):
+    trace = traces["line"]
+    found = trace.functions()["value"].values
+    figure = plots.fitted_function(trace, 3)
+    margin, targets, owned, before, now = figure.data
+    np.testing.assert_allclose(now.y, found[3], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(before.y, found[2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(targets.y, trace["rows"]["target"])
+    block = int(trace["update"]["block"][2])
+    assert len(owned.x) == int(trace["block"]["owned_size"][block])
+    assert len(margin.x) == int(trace["block"]["solved_size"][block]) - len(owned.x)
+    # s + σ²w = target on the rows of the block, so s misses them by little
+    near = np.interp(owned.x, now.x, now.y)
+    assert np.abs(near - owned.y).max() < np.abs(np.interp(owned.x, before.x, before.y) - owned.y).max() / 3
+
+
+def test_the_axes_of_a_film_stay_where_they_are(traces):
+    for _, _, film in films(traces):
+        figure = film.figure(film.updates[1])
+        if figure.layout.yaxis.range is not None:
+            assert figure.layout.yaxis.range == film.figure(film.updates[-1]).layout.yaxis.range
+    assert plots.fitted_function(traces["line"], 1).layout.yaxis.range is not None
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_both_themes_state_run_update_and_outcome_and_take_no_webgl(traces, theme):
+    for name, trace in traces.items():
+        for plot in FIGURES:
+            if plot is plots.fitted_function and trace.attrs["d"] != 1:
+                continue
+            figure = plot(trace, 2, theme=theme)
+            json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+            assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
+            assert {each.type for each in figure.data} <= {"heatmap", "scatter"}
+            title = figure.layout.title.text
+            assert "waves" in title and f"n = {trace.attrs['n']}" in title
+            assert ("not converged" in title) == (not trace.converged)
+            assert figure.layout.annotations[0].text.startswith("update 2")
+            assert all(len(line.partition(">")[2].partition("<")[0]) <= 52 for line in title.split("<br>"))
+            assert ("block" in figure.layout.annotations[0].text) == (name != "cg")
+
+
+def test_the_bar_says_which_right_hand_side_is_drawn(traces):
+    assert "first right-hand side" in plots.residual_map(traces["plane"], 1).layout.coloraxis.colorbar.title.text
+
+
+def test_an_unfinished_run_says_so(traces):
+    tree = traces["line"].tree.copy(deep=True)
+    tree.attrs.update(status="interrupted")
+    del tree.attrs["stop_reason"]
+    for plot in FIGURES:
+        assert "unfinished" in plot(apviz.Trace(tree), 1).layout.title.text.replace("<br>", " ")
+
+
+@pytest.mark.parametrize("plot", FIGURES)
+def test_errors_say_what_there_is_and_how_to_record_it(plot, traces):
+    with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 from 0 to 5"):
+        plot(traces["line"], 77)
+    with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
+        plot(traces["line"], 1, theme="blue")
+    bare = solved(inputs(40, 1), apviz.Cholesky(), snapshots=())
+    with pytest.raises(ValueError, match=rf"{plot.__name__} needs the groups rows and snapshot.*no snapshot"):
+        plot(bare, 0)

@@ -1,0 +1,157 @@
+"""Figures over a setting: a point a run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from apviz import plots
+
+PANELS = ("epochs", "seconds", "kappa_prime", "factor_bytes")
+
+
+def drawn(figure, row, mode):
+    axis = "y" if row == 1 else f"y{row}"
+    return [
+        each for each in figure.data if (each.yaxis or "y") == axis and each.mode == mode and each.hoverinfo != "skip"
+    ]
+
+
+def rings(figure):
+    return [each for each in figure.data if each.hoverinfo == "skip"]
+
+
+def test_a_curve_over_b_has_epochs_seconds_condition_and_memory_of_every_run(runs):
+    small, large = runs["ap"], runs["ap100"]
+    figure = plots.batch_size_sweep([large, small])
+    for row, expected in enumerate(
+        (
+            [int(trace["epoch"]["epoch"][-1]) for trace in (small, large)],
+            [float(trace["epoch"]["seconds"][-1]) for trace in (small, large)],
+            [float(trace["spectrum"]["kappa_prime"]) for trace in (small, large)],
+            # 8 blocks of 50² and 4 of 100² numbers of 4 bytes
+            [8 * 50**2 * 4, 4 * 100**2 * 4],
+        ),
+        start=1,
+    ):
+        (curve,) = drawn(figure, row, "lines+markers")
+        np.testing.assert_array_equal(curve.x, [50, 100])
+        np.testing.assert_allclose(np.asarray(curve.y, float), expected)
+
+
+def test_the_ring_is_around_the_fewest_seconds_of_those_that_converged(runs):
+    # `cut` took the least time by far, and did not converge
+    traces = [runs["ap"], runs["ap100"], runs["cut"]]
+    figure = plots.batch_size_sweep(traces)
+    seconds = {trace.attrs["block_size"]: float(trace["epoch"]["seconds"][-1]) for trace in traces[:2]}
+    best = min(seconds, key=seconds.get)
+    assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == len(PANELS)
+    assert f"ring: b = {best}, {seconds[best]:.3g} s, the fewest of 2 converged" in figure.layout.title.text
+
+
+def test_runs_to_another_tolerance_do_not_compete_for_the_ring(edited, runs):
+    quick = edited(runs["ap"], {"tol": 0.5, "block_size": 70}, seconds=runs["ap"]["epoch"]["seconds"].values / 1e3)
+    figure = plots.batch_size_sweep([quick, runs["ap"], runs["ap100"]])
+    assert 70 not in {ring.x[0] for ring in rings(figure)}
+    assert "of 2 converged" in figure.layout.title.text and "to tolerance 0.01" in figure.layout.title.text
+
+
+def test_without_a_converged_run_no_b_is_marked(runs):
+    figure = plots.batch_size_sweep([runs["cut"], runs["interrupted"]])
+    assert not rings(figure) and "no run has converged" in figure.layout.title.text
+
+
+def test_what_did_not_converge_is_a_cross_and_no_point_of_the_curve(runs):
+    figure = plots.batch_size_sweep([runs["cut"]])
+    for row in (1, 2):
+        (curve,) = drawn(figure, row, "lines+markers")
+        assert not np.isfinite(np.asarray(curve.y, float)).any()
+        (cross,) = drawn(figure, row, "markers")
+        assert cross.marker.symbol == "x" and cross.x[0] == 50
+    assert drawn(figure, 1, "markers")[0].y[0] == 2
+    # κ′ and the memory are what they are
+    for row in (3, 4):
+        assert np.isfinite(np.asarray(drawn(figure, row, "lines+markers")[0].y, float)).all()
+    assert drawn(figure, 1, "lines+markers")[0].name.endswith("1 of 1 not converged")
+
+
+def test_a_run_without_an_end_is_an_open_circle(runs):
+    figure = plots.batch_size_sweep([runs["ap"], runs["interrupted"]])
+    (circle,) = drawn(figure, 1, "markers")
+    assert circle.marker.symbol == "circle-open" and circle.name.endswith("1 unfinished")
+
+
+def test_methods_have_a_curve_each(runs):
+    figure = plots.batch_size_sweep([runs["ap"], runs["cyclic"], runs["ap100"]])
+    curves = drawn(figure, 1, "lines+markers")
+    assert [len(curve.x) for curve in curves] == [2, 1]
+    assert [curve.name.split(" — ")[0] for curve in curves] == ["AP gauss-southwell", "AP cyclic"]
+    assert curves[1].line.color == plots.method_color("AP cyclic b=50")
+
+
+def test_systems_of_different_noise_are_not_one_curve_over_b(runs):
+    figure = plots.batch_size_sweep([runs["ap"], runs["noisy"]])
+    names = [curve.name for curve in drawn(figure, 1, "lines+markers")]
+    assert "σ² = 0.05" in names[0] and "σ² = 0.5" in names[1]
+
+
+def test_the_memory_limit_is_a_line_inside_its_panel(runs):
+    figure = plots.batch_size_sweep(runs["ap"], memory_limit=4e9)
+    assert [shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1] == [4e9]
+    (label,) = figure.layout.annotations
+    assert label.text == "limit 4 GB" and label.y == pytest.approx(math.log10(4e9))
+    low, high = figure.layout.yaxis4.range
+    assert low < math.log10(80_000) and math.log10(4e9) < high
+
+
+def test_labels_on_the_axis_of_b_never_run_into_each_other(edited, runs):
+    traces = [edited(runs["ap"], {"block_size": size}) for size in (100, 110, 200, 210, 400)]
+    axis = plots.batch_size_sweep(traces).layout.xaxis
+    assert dict(zip(axis.tickvals, axis.ticktext, strict=True)) == {
+        100: "100",
+        110: "",
+        200: "200",
+        210: "",
+        400: "400",
+    }
+
+
+def test_a_run_without_blocks_has_no_place_over_b(runs):
+    with pytest.raises(ValueError, match=r"batch_size_sweep draws runs of AlternatingProjection.*CG has none"):
+        plots.batch_size_sweep([runs["ap"], runs["cg"]])
+
+
+def test_the_first_number_of_a_point_is_the_place_of_its_run(runs):
+    traces = [runs["ap100"], runs["cut"], runs["ap"]]
+    figure = plots.batch_size_sweep(traces)
+    for each in figure.data:
+        for x, values in zip(each.x, each.customdata if each.customdata is not None else (), strict=False):
+            assert traces[int(values[0])].attrs["block_size"] == x
+
+
+def test_a_curve_over_the_noise_goes_by_kappa_and_the_methods_share_the_axis(runs):
+    figure = plots.noise_sweep([runs["ap"], runs["noisy"], runs["cg"]])
+    blocks, gradients = drawn(figure, 1, "lines+markers")
+    kappas = [float(runs[name]["spectrum"]["kappa"]) for name in ("noisy", "ap")]
+    assert kappas[0] < kappas[1]
+    # by σ², so that the line goes from right to left
+    np.testing.assert_allclose(blocks.x, kappas[::-1])
+    np.testing.assert_allclose(gradients.x, kappas[1:])
+    work = drawn(figure, 2, "lines+markers")
+    assert [float(w) for w in work[0].y] == [float(runs[name]["epoch"]["work"][-1]) for name in ("ap", "noisy")]
+
+
+def test_cg_stays_below_its_bound(runs):
+    figure = plots.noise_sweep([runs["cg"], runs["ap"]])
+    (bound,) = [each for each in figure.data if each.line.dash]
+    assert int(runs["cg"]["epoch"]["epoch"][-1]) <= min(bound.y)
+    assert not [each for each in plots.noise_sweep([runs["ap"], runs["pcg"]]).data if each.line.dash]
+
+
+def test_an_estimated_kappa_is_called_one(edited, runs):
+    assert "estimate" not in plots.noise_sweep(runs["ap"]).layout.title.text
+    trace = edited(runs["ap"])
+    trace.tree["spectrum"]["kappa"].attrs["is_estimate"] = True
+    assert "κ is an estimate" in plots.noise_sweep(trace).layout.title.text

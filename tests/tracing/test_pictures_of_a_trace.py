@@ -1,0 +1,64 @@
+"""What pictures need beyond the record: the plane of the rows, and the function over one input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+
+
+def solved(x, solver=None, lengthscale=0.3, **recording):
+    y = torch.sin(5 * x.sum(1))
+    system = apviz.KernelSystem(x, y, apviz.Matern32(lengthscale, 0.7), 0.05, dtype=torch.float64, device="cpu")
+    recorder = apviz.Recorder(**{"rows": True, "snapshots": range(4), "weights": True} | recording)
+    apviz.solve(system, solver or apviz.AlternatingProjection(20, "cyclic", max_epochs=1), [recorder])
+    return recorder.trace
+
+
+@pytest.fixture(scope="module")
+def line():
+    return solved(2 * torch.rand(60, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1)
+
+
+def test_the_plane_is_that_of_the_singular_vectors_of_the_inputs_in_lengthscales():
+    x = torch.rand(80, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    lengthscale = (0.1, 0.3, 2.0, 0.7)
+    plane = solved(x, lengthscale=lengthscale).plane()
+    scaled = x.numpy() / lengthscale
+    scaled -= scaled.mean(axis=0)
+    u, s, _ = np.linalg.svd(scaled, full_matrices=False)
+    np.testing.assert_allclose(np.abs(plane["position"].values), np.abs(u[:, :2] * s[:2]), atol=1e-10)
+    np.testing.assert_allclose(plane["share"].values, s[:2] ** 2 / (s**2).sum())
+
+
+def test_a_plane_needs_two_inputs_and_recorded_rows(line):
+    with pytest.raises(ValueError, match="two principal axes need at least two inputs"):
+        line.plane()
+    bare = solved(torch.rand(40, 2, dtype=torch.float64), rows=False)
+    with pytest.raises(ValueError, match=r"has no rows; record them: apviz\.Recorder\(rows=True\)"):
+        bare.plane()
+
+
+def test_the_function_is_the_kernel_written_out_times_the_weights(line):
+    found, x = line.functions(), line["rows"]["coordinates"].values[:, 0]
+    r = np.sqrt(3) * np.abs(found["x"].values[:, None] - x) / 0.3
+    expected = line["snapshot"]["weights"].values @ (0.7 * (1 + r) * np.exp(-r)).T
+    np.testing.assert_allclose(found["value"].values, expected, atol=1e-12)
+    assert found["update"].values.tolist() == [0, 1, 2, 3] and not found["value"][0].any()
+    assert (found["x"].values[0], found["x"].values[-1]) == (x.min(), x.max())
+
+
+def test_the_grid_has_eight_places_a_lengthscale(line):
+    fine = solved(torch.as_tensor(line["rows"]["coordinates"].values), lengthscale=0.02)
+    assert 7.9 < 0.02 / np.diff(fine.functions()["x"].values)[0] < 8.1
+    assert line.functions().sizes["x"] == 400
+
+
+def test_functions_need_one_input_and_weights():
+    x = torch.rand(40, 1, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"has no weights; record them.*weights=True"):
+        solved(x, weights=False).functions()
+    with pytest.raises(ValueError, match="functions are drawn over one input.*has d = 2"):
+        solved(torch.rand(40, 2, dtype=torch.float64)).functions()
