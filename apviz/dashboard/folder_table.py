@@ -15,6 +15,8 @@ from bokeh.models.widgets.tables import NumberFormatter, ScientificFormatter
 from apviz.dashboard.run_entry import RunEntry
 
 _FORMATS = {"n": "0,0", "epochs": "0,0", "work": "0,0.00", "seconds": "0,0.00"}
+#: runs in one chart
+MOST_RUNS = 12
 #: rows of a page of the table
 PAGE_ROWS = 12
 
@@ -37,7 +39,7 @@ class FolderTable:
             layout="fit_data_fill", theme="materialize", pagination="local", page_size=PAGE_ROWS,
             formatters={name: NumberFormatter(format=form, nan_format="–") for name, form in _FORMATS.items()}
             | {"residual": ScientificFormatter(precision=2, power_limit_low=0, nan_format="–")},
-            widths={"name": 300, "ended": 220, "note": 200, "method": 230}, frozen_columns=["name"],
+            widths={"name": 300, "ended": 220, "note": 200, "method": 230},
         )  # fmt: skip
         self.table.on_click(lambda event: self._select(self.names[event.row]))
         self.table.param.watch(self._ticked, "selection")
@@ -52,7 +54,8 @@ class FolderTable:
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
-        self._count.object = f"{shown}. Tick up to 12 to see them together; click a row to look at that run in detail."
+        tick = f"Tick up to {MOST_RUNS} to see them together; click a row to look at that run in detail."
+        self._count.object = f"{shown}. {tick}"
         self._filling = True
         try:
             self.table.selection = []

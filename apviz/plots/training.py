@@ -69,7 +69,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure.update_xaxes(title_text="Adam step", row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
-    return finish(figure, several, colors, "The noise σ², and the epochs of each solve", "training", notes_of(several))
+    return finish(figure, several, colors, "The noise σ², and each solve's epochs", "training", notes_of(several))
 
 
 def _has_kappa(traces: Sequence[Trace]) -> bool:

@@ -96,3 +96,9 @@ def test_every_legend_entry_is_its_own(runs):
 def test_a_data_set_name_is_text_and_not_markup(runs, edited):
     run = edited(runs["cg"], attrs={"dataset": "a<b>c"})
     assert "a&lt;b&gt;c" in plots.residuals(run).layout.title.text
+
+
+def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_the_overlap_is_chosen():
+    label = apviz.AlternatingProjection("auto", partition="principal-axis-tree", overlap="auto").label
+    assert plots.method_color(label) == plots.method_color(label.replace("+auto", "+50%")) != plots.method_color("CG")
+    assert plots.method_color(label) != plots.method_color("AP gauss-southwell b=100")

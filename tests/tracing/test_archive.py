@@ -84,7 +84,7 @@ def test_the_zip_of_one_trace_is_a_zip_store_of_zarr(tmp_path, traces):
 @pytest.mark.parametrize(
     "name",
     ["../evil", "/etc/evil", "a.zarr/../../evil", "C:\\evil", "..\\evil", "epoch/../../../evil", "run.py",
-     "epoch/work/c/0/../../../../x", "a\x00b", ".hidden", "epoch/work/deeper/zarr.json"],
+     "epoch/energy/c/0/../../../../x", "a\x00b", ".hidden", "epoch/energy/deeper/zarr.json"],
 )  # fmt: skip
 def test_a_file_that_no_trace_has_is_refused_before_anything_is_written(tmp_path, traces, name):
     file = changed(zipped({"recorded": traces["recorded"]}), lambda members: members.update({name: b"x"}))
@@ -114,8 +114,8 @@ def test_what_unpacks_to_too_much_is_refused_by_its_table_of_contents(tmp_path, 
 def test_a_size_that_the_table_of_contents_lies_about_is_not_unpacked(tmp_path, traces):
     content = bytearray(zipped({"recorded": traces["recorded"]}).getvalue())
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        member = archive.getinfo("epoch/work/c/0")
-    at = content.rindex(b"epoch/work/c/0") - 46 + 24  # its uncompressed size in the central directory
+        member = archive.getinfo("epoch/energy/c/0")
+    at = content.rindex(b"epoch/energy/c/0") - 46 + 24  # its uncompressed size in the central directory
     content[at : at + 4] = (member.file_size // 8).to_bytes(4, "little")
     with pytest.raises(ValueError, match="does not unpack"):
         unpack(io.BytesIO(content), tmp_path)

@@ -16,7 +16,7 @@ from apviz import plots
 from apviz.dashboard.chart_card import ChartCard, steps_table
 from apviz.dashboard.diagnosis_card import DiagnosisCard
 from apviz.dashboard.file_job import FORMATS, FileJob, write_file
-from apviz.dashboard.folder_table import FolderTable
+from apviz.dashboard.folder_table import MOST_RUNS, FolderTable
 from apviz.dashboard.moment import find
 from apviz.dashboard.pages.base import Page
 from apviz.dashboard.plain_text import plain
@@ -29,8 +29,6 @@ from apviz.plots.x_switch import without_buttons
 from apviz.tracing import Trace
 from apviz.tracing.differences import settings_table
 
-#: runs in one chart
-MOST_RUNS = 12
 #: seconds between two looks into the folder
 LOOK = 2.0
 
