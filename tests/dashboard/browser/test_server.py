@@ -45,7 +45,7 @@ def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said_to_be_unfinished(
+def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said_to_be_interrupted(
     recorded, visit, tmp_path
 ):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
@@ -64,8 +64,8 @@ def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said
         server.start()
         other = visit(to=server).go(runs=new.stem)
         chart = other.chart("Residual.")
-        assert "unfinished" in chart.get_attribute("aria-label")
+        assert "interrupted" in chart.get_attribute("aria-label")
         trace = apviz.open_trace(new)
-        assert trace.outcome == "unfinished" and not trace.converged
+        assert trace.outcome == "interrupted" and not trace.converged
     finally:
         server.kill()

@@ -22,10 +22,11 @@ def finished(visitor) -> list[str]:
 
 def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
     someone = visit().go(**ENDLESS)
-    chart = someone.chart("Residual.")
-    chart.evaluate("chart => { window.drawn = 0; chart.on('plotly_afterplot', () => window.drawn++); }")
     someone.press("Run")
     someone.says("Running: AP cyclic b=60: ")
+    chart = someone.tab.locator("[role=img]").first
+    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=60'))", chart)
+    chart.evaluate("chart => { window.drawn = 0; chart.on('plotly_afterplot', () => window.drawn++); }")
     someone.tab.wait_for_function("window.drawn >= 10")
     lengths = "chart => Math.max(...chart._fullData.map(each => each.x ? each.x.length : 0))"
     before = chart.evaluate(lengths)
@@ -45,7 +46,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     trace = apviz.open_trace(server.runs / f"{name}.zarr")
     assert trace.outcome == "stopped" and not trace.converged
     assert trace["epoch"].sizes["epoch"] > 1
-    assert someone.tab.get_by_role("gridcell", name="stopped").count() or someone.tab.get_by_text("stopped").count()
+    someone.tab.locator(".tabulator-cell", has_text="stopped").wait_for()
 
 
 def test_two_visitors_at_once_see_only_their_own_runs(visit):
