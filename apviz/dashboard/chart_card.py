@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 
 from apviz.dashboard.chart import Chart
 from apviz.dashboard.plain_text import plain
-from apviz.plots.captions import outcome
-from apviz.plots.lecture import enlarged
-from apviz.plots.style import ThemeName
+from apviz.plots.parts.captions import outcome
+from apviz.plots.parts.lecture import enlarged
+from apviz.plots.parts.style import ThemeName
 from apviz.tracing import Trace
 
 #: rows of a table in a page; the download has all

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from apviz.dashboard.chart_card import ChartCard
-from apviz.plots.style import ThemeName
+from apviz.plots.parts.style import ThemeName
 from apviz.tracing import Trace
 
 #: seconds after which a drawing that the browser has not reported is not waited for any more

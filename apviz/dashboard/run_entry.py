@@ -83,7 +83,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
 
 
 def _ending(attrs: dict[str, Any]) -> str:
-    """As `apviz.plots.captions.outcome`, and for what has no end as much as is known."""
+    """As `apviz.plots.parts.captions.outcome`, and for what has no end as much as is known."""
     reason = attrs.get("stop_reason")
     if attrs["status"] == FINISHED and reason in ("converged", "finished"):
         return str(reason)

@@ -11,7 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 from bokeh.models.widgets.tables import NumberFormatter, ScientificFormatter
 
-from apviz.plots.captions import outcome
+from apviz.plots.parts.captions import outcome
 from apviz.tracing import Trace
 
 _FORMATS = {

@@ -19,7 +19,7 @@ from apviz.dashboard.jobs import Gate, Job
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs_folder import RunsFolder
 from apviz.dashboard.systems import SystemChoice, Upload
-from apviz.plots.style import FONT, ThemeName
+from apviz.plots.parts.style import FONT, ThemeName
 
 #: milliseconds between two looks at what the jobs have done
 TICK = 120

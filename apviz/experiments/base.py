@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import plotly.graph_objects as go
 import torch
 
-from apviz.plots.style import ThemeName
+from apviz.plots.parts.style import ThemeName
 from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 

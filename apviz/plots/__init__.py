@@ -10,12 +10,12 @@ from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lanczos_ranks import lanczos_ranks
 from apviz.plots.lengthscales import lengthscales
 from apviz.plots.noise_sweep import noise_sweep
+from apviz.plots.parts.style import method_color
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
 from apviz.plots.residual_map import ResidualMap, residual_map
 from apviz.plots.residuals import residuals
 from apviz.plots.rmse import test_rmse
-from apviz.plots.style import method_color
 from apviz.plots.training import training
 from apviz.plots.update_times import update_times
 

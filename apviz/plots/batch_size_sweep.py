@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.batch_sizes import require_block_sizes
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import CAPTION_SIZE, Theme, ThemeName, theme_named
-from apviz.plots.sweep_curves import add_curves, log_ticks, ring
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots.parts.sweep_curves import add_curves, log_ticks, ring
 from apviz.tracing.sweep import factor_bytes, fastest, of_one_system
 
 if TYPE_CHECKING:

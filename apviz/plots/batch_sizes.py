@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.curves import RESIDUAL, Curves
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import ThemeName, method_symbols, sequential_colors, theme_named
+from apviz.plots.parts.captions import legend_entry, run_names
+from apviz.plots.parts.curves import RESIDUAL, Curves
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import ThemeName, method_symbols, sequential_colors, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -9,11 +9,11 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import legend_entry, run_names, safe
-from apviz.plots.curves import Curves, positive
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
-from apviz.plots.x_switch import X
+from apviz.plots.parts.captions import legend_entry, run_names, safe
+from apviz.plots.parts.curves import Curves, positive
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
+from apviz.plots.parts.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -9,10 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import run_names, safe
-from apviz.plots.curves import positive
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
+from apviz.plots.parts.captions import run_names, safe
+from apviz.plots.parts.curves import positive
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
 from apviz.plots.training import entry_of, log_ticks, notes_of
 
 if TYPE_CHECKING:

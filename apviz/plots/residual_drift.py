@@ -9,11 +9,11 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import run_names
-from apviz.plots.curves import Curves
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import ThemeName, method_color, method_symbols, theme_named
-from apviz.plots.x_switch import X
+from apviz.plots.parts.captions import run_names
+from apviz.plots.parts.curves import Curves
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.parts.x_switch import X
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -8,14 +8,14 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.block_marks import INK, BlockMarks
-from apviz.plots.captions import outcome, safe
-from apviz.plots.layout import finish
-from apviz.plots.pixels import places
-from apviz.plots.residual_colors import NO_ROW, add_color_bar, coded, marker_size, picture
+from apviz.plots.parts.block_marks import INK, BlockMarks
+from apviz.plots.parts.captions import outcome, safe
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.pixels import places
+from apviz.plots.parts.residual_colors import NO_ROW, add_color_bar, coded, marker_size, picture
+from apviz.plots.parts.snapshots import drawable, require_snapshots, step
+from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, theme_named
 from apviz.plots.residual_image import add_input_axes
-from apviz.plots.snapshots import drawable, require_snapshots, step
-from apviz.plots.style import CAPTION_SIZE, ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

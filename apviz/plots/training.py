@@ -11,10 +11,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import CAPTION_WIDTH, run_names, safe
-from apviz.plots.curves import positive
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots.parts.captions import CAPTION_WIDTH, run_names, safe
+from apviz.plots.parts.curves import positive
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

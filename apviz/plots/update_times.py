@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.layout import as_traces, finish
-from apviz.plots.style import ThemeName, method_color, theme_named
+from apviz.plots.parts.captions import legend_entry, run_names
+from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import plotly.graph_objects as go
 
-from apviz.plots.style import ThemeName
+from apviz.plots.parts.style import ThemeName
 
 
 @dataclass(frozen=True)

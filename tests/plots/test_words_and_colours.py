@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
+import apviz
 from apviz import plots
-from apviz.plots.captions import run_names, statement
-from apviz.plots.style import COLORS, OTHERS, THEMES, method_color, method_symbols
+from apviz.plots.parts.captions import run_names, statement
+from apviz.plots.parts.style import COLORS, OTHERS, THEMES, method_color, method_symbols
 
 LABELS = {
     "AP gauss-southwell b=1000": "gauss-southwell",

@@ -14,6 +14,7 @@ import apviz
 from apviz import comparison, plots
 from apviz.report import find_traces, write_report
 
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")

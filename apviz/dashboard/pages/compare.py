@@ -26,7 +26,7 @@ from apviz.dashboard.session import Shared
 from apviz.dashboard.system_panel import system_panel
 from apviz.dashboard.systems import SystemSpec
 from apviz.diagnosis import Diagnosis
-from apviz.plots.x_switch import without_buttons
+from apviz.plots.parts.x_switch import without_buttons
 from apviz.solvers import Solver
 from apviz.tracing import Trace, TrainingTrace
 

@@ -27,8 +27,8 @@ from apviz.dashboard.system_panel import system_panel
 from apviz.dashboard.systems import SystemSpec
 from apviz.diagnosis import Diagnosis
 from apviz.plots.fitted_function import FittedFunction
+from apviz.plots.parts.snapshots import step
 from apviz.plots.residual_map import ResidualMap
-from apviz.plots.snapshots import step
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 

@@ -25,7 +25,7 @@ from apviz.dashboard.runs_folder import MOST_NOTE, TRASH_DAYS, Deleted
 from apviz.dashboard.runs_table import RunsTable
 from apviz.dashboard.session import Shared
 from apviz.diagnosis import Diagnosis
-from apviz.plots.x_switch import without_buttons
+from apviz.plots.parts.x_switch import without_buttons
 from apviz.tracing import Trace
 from apviz.tracing.differences import settings_table
 

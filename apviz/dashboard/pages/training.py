@@ -26,7 +26,7 @@ from apviz.dashboard.training_plan import SOLVERS, TrainingPlan, recorded
 from apviz.dashboard.trainings import Trainings
 from apviz.diagnosis import Diagnosis
 from apviz.gp.recorded import can_go_on
-from apviz.plots.x_switch import without_buttons
+from apviz.plots.parts.x_switch import without_buttons
 from apviz.tracing import Trace, TrainingTrace
 
 #: seconds between two looks at whether a training has changed on disk, and at which there are

@@ -20,7 +20,7 @@ from apviz.experiments.setting import sets
 from apviz.experiments.setting.data import Source
 from apviz.experiments.setting.methods import OVERLAP
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.plots.captions import KERNELS
+from apviz.plots.parts.captions import KERNELS
 from apviz.tracing import Trace
 
 METHODS: Final = (CG, AP, OVERLAP, SVGP)

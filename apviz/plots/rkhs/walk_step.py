@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.layout import finish
-from apviz.plots.style import ThemeName, method_color, theme_named
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Walk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
 from tests.dashboard.browser.pointer import click, hover
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")

@@ -8,9 +8,9 @@ import sys
 import urllib.request
 
 import pytest
-from tests.dashboard.browser.conftest import ENDLESS, Server
 
 import apviz
+from tests.dashboard.browser.conftest import ENDLESS, Server
 
 
 def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):

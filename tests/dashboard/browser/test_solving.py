@@ -5,10 +5,10 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.dashboard.browser.conftest import ENDLESS
-from tests.dashboard.browser.pointer import drag
 
 import apviz
+from tests.dashboard.browser.conftest import ENDLESS
+from tests.dashboard.browser.pointer import drag
 
 SMALL = {"n": 300, "rhs": 2, "methods": "cg"}
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from apviz.plots.color_scale import horizontal_bar
+from apviz.plots.parts.color_scale import horizontal_bar
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int16]

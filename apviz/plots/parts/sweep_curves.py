@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from apviz.plots.captions import CAPTION_WIDTH, outcome, run_names, safe
-from apviz.plots.curves import positive
-from apviz.plots.style import (
+from apviz.plots.parts.captions import CAPTION_WIDTH, outcome, run_names, safe
+from apviz.plots.parts.curves import positive
+from apviz.plots.parts.style import (
     CONVERGED_SIZE,
     NOT_CONVERGED,
     UNFINISHED,

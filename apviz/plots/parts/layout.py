@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import plotly.graph_objects as go
 
-from apviz.plots.captions import TITLE_WIDTH, statement, wrapped
-from apviz.plots.style import CAPTION_SIZE, TITLE_SIZE, Theme, template
+from apviz.plots.parts.captions import TITLE_WIDTH, statement, wrapped
+from apviz.plots.parts.style import CAPTION_SIZE, TITLE_SIZE, Theme, template
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

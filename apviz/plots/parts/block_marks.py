@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.pixels import filled, outline, rectangles
+from apviz.plots.parts.pixels import filled, outline, rectangles
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.curves import positive
-from apviz.plots.style import CAPTION_SIZE, ThemeName, sequential_colors
+from apviz.plots.parts.curves import positive
+from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, sequential_colors
 
 #: pixels of the name of a panel, up to two lines between it and the bar
 PANEL_NAME: Final = 48

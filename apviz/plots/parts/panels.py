@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.captions import legend_entry, run_names
-from apviz.plots.layout import as_traces
-from apviz.plots.style import TEXT_SIZE
+from apviz.plots.parts.captions import legend_entry, run_names
+from apviz.plots.parts.layout import as_traces
+from apviz.plots.parts.style import TEXT_SIZE
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -7,8 +7,8 @@ from typing import Final, Literal, get_args
 
 import plotly.graph_objects as go
 
-from apviz.plots.layout import BUTTONS
-from apviz.plots.style import Theme
+from apviz.plots.parts.layout import BUTTONS
+from apviz.plots.parts.style import Theme
 
 X = Literal["work", "epochs", "seconds"]
 

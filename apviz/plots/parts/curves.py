@@ -11,11 +11,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.captions import CAPTION_WIDTH, safe
-from apviz.plots.layout import tolerance_line
-from apviz.plots.style import CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
-from apviz.plots.thinning import THINNED, thinned
-from apviz.plots.x_switch import VARIABLES, Choice, X, add_x_buttons
+from apviz.plots.parts.captions import CAPTION_WIDTH, safe
+from apviz.plots.parts.layout import tolerance_line
+from apviz.plots.parts.style import CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
+from apviz.plots.parts.thinning import THINNED, thinned
+from apviz.plots.parts.x_switch import VARIABLES, Choice, X, add_x_buttons
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
