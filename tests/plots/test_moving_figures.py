@@ -6,6 +6,7 @@ import json
 import sys
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 import torch
 
@@ -64,7 +65,7 @@ def after(figure, frame):
     for place, each in zip(change["traces"], change["data"], strict=True):
         plain["data"][place] = blend(plain["data"][place], each)
     plain["layout"] = blend(plain["layout"], change["layout"])
-    return plots.layout.go.Figure(plain)
+    return go.Figure(plain)
 
 
 def test_a_frame_makes_one_figure_of_a_run_into_another(traces):
