@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard test test-slow lint bench clean
+.PHONY: demo dashboard test test-slow lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -19,7 +19,7 @@ dashboard: $(VENV)/installed
 	$(BIN)/apviz dashboard
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
@@ -48,6 +48,11 @@ $(VENV)/installed: $(VENV)/torch pyproject.toml
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml
 	$(PIP) --editable ".[dev]"
 	@touch $@ $(VENV)/installed
+
+# every page of the dashboard, as a browser shows it: make screenshots TO=folder
+TO ?= screenshots
+screenshots: $(VENV)/installed-dev
+	$(BIN)/python -m tests.dashboard.screenshots $(TO)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from apviz import datasets, plots
-from apviz.gp.gaussian_process import GaussianProcess
 from apviz.gp.progress import TrainingProgress
 from apviz.gp.training import Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -60,10 +59,14 @@ __all__ = [
     "solve",
 ]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from apviz.gp.gaussian_process import GaussianProcess
+else:
 
     def __getattr__(name: str) -> Any:
-        """`apviz.gpytorch`, imported when it is asked for: GPyTorch is optional, and takes seconds to import."""
-        if name != "gpytorch":
-            raise AttributeError(f"module 'apviz' has no attribute {name!r}")
-        return importlib.import_module("apviz.gpytorch")
+        """What is imported when it is asked for: scikit-learn and GPyTorch, which is optional, take seconds."""
+        if name == "GaussianProcess":
+            return importlib.import_module("apviz.gp.gaussian_process").GaussianProcess
+        if name == "gpytorch":
+            return importlib.import_module("apviz.gpytorch")
+        raise AttributeError(f"module 'apviz' has no attribute {name!r}")

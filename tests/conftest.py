@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,14 +16,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the processes that tes
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="module")
-def browser():
+@contextmanager
+def launch_browser() -> Iterator[Any]:
     """A real browser without a screen."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as session:
+    with sync_playwright() as session:
         started = session.chromium.launch(executable_path=CHROMIUM, args=options)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    with launch_browser() as started:
+        yield started

@@ -4,6 +4,8 @@
 
 const HOVER = "apviz-hover";
 const FADED = 0.18;
+// of a figure that is not enlarged
+const TYPE_SIZE = 15;
 
 // one script for all charts: the head of the page asks for it, so that it comes while everything else is set up
 function plotly() {
@@ -25,10 +27,12 @@ function styles() {
   return sheet;
 }
 
-// what stands below the axes grows with the legend; the axes keep their height
+// what stands below the axes grows with the legend; the axes keep their height, larger with larger type
 function heightOf(figure, width, axes) {
   if (figure.layout.height) return figure.layout.height;
   const { margin, xaxis, yaxis } = figure.layout;
+  const scale = figure.layout.template.layout.font.size / TYPE_SIZE;
+  axes *= scale;
   if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
     // a picture needs no more than its own shape asks for
     const span = ([low, high]) => Math.abs(high - low);
@@ -36,9 +40,9 @@ function heightOf(figure, width, axes) {
   }
   const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
-  const columns = Math.max(1, Math.floor(width / 330));
+  const columns = Math.max(1, Math.floor(width / (330 * scale)));
   const legend = figure.layout.coloraxis?.colorbar ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
-  return figure.layout.margin.t + axes + 50 + legend;
+  return margin.t + axes + scale * (50 + legend);
 }
 
 // a row of numbers is a typed array, or not, as plotly likes

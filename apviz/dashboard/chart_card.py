@@ -56,7 +56,7 @@ class ChartCard:
         self.chart = Chart(filename=f"apviz-{slug}", axes=axes, sizing_mode="stretch_width")
         self._empty = pmui.Typography("Nothing to draw yet.", visible=False)
         self._details = pn.Column(sizing_mode="stretch_width", margin=(0, 12), visible=False)
-        self._open = pmui.Toggle(label="In words, and as a table", size="small", variant="outlined", icon="table_rows")
+        self._open = pmui.Toggle(label="In words, and as a table", size="small", variant="outlined")
         self._open.param.watch(lambda event: self._fill_details(), "value")
         self._csv = pmui.FileDownload(
             callback=self._write_csv, filename=f"apviz-{slug}.csv", label="CSV", variant="text", size="small"

@@ -73,6 +73,12 @@ class RunsFolder:
         """Of all runs that can be read, the newest first."""
         return [entry.name for entry in self.entries() if not entry.problem]
 
+    def newest_of_one_data_set(self, most: int) -> list[str]:
+        """The last solves with the data set and n of the very last, oldest first: what one would compare."""
+        solves = [entry for entry in self.entries() if entry.kind == "solve"]
+        alike = [each.name for each in solves if (each.dataset, each.n) == (solves[0].dataset, solves[0].n)]
+        return alike[:most][::-1]
+
     def entries(self) -> list[RunEntry]:
         """All runs, the newest first; those that cannot be read come last, and say why."""
         with self._lock:

@@ -48,6 +48,10 @@ class RunsTable:
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
         """The runs by their names in the folder, and which is looked at."""
         self._names = list(traces)
+        # not an empty one: other columns build the table anew, while the browser may still be building the last one
+        self.view.visible = bool(traces)
+        if not traces:
+            return
         self.table.value = pd.DataFrame([_row(trace) for trace in traces.values()])
         self.table.selection = [self._names.index(selected)] if selected in self._names else []
 

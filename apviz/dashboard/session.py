@@ -18,6 +18,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs import Gate, Job
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs_folder import RunsFolder
+from apviz.dashboard.screen import Screen
 from apviz.dashboard.systems import SystemChoice, Upload
 from apviz.plots.parts.style import FONT, ThemeName
 
@@ -108,10 +109,12 @@ class Session:
             sizing_mode="stretch_width", dynamic=True,
         )  # fmt: skip
         self._tabs.param.watch(self._tab_changed, "active")
+        self._screen = Screen(margin=0)
+        self._screen.param.watch(lambda event: self._close_settings_on_phones(), "pixels")
         self._template = pmui.Page(
-            title="apviz", main=[self._problem_note(), self._tabs], sidebar=[pn.Column()], sidebar_width=340,
-            dark_theme=view.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
-            theme_config=_theme(lecture), template=_HTML,
+            title="apviz", main=[self._screen, self._problem_note(), self._tabs], sidebar=[pn.Column()],
+            sidebar_width=340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
+            theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
         # it would follow whether any session of this server is busy, and every change costs a walk over the whole page
         with edit_readonly(self._template):
@@ -156,10 +159,16 @@ class Session:
     def _loaded(self) -> None:
         """The browser shows the page: the settings follow, which take it as long as everything before."""
         self._is_loaded = True
+        self._close_settings_on_phones()
         self._template.sidebar[0][:] = self.page.sidebar()
         self._write_address()
         # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
         pn.io.PeriodicCallback(callback=self._tick, period=TICK, background=True).start()
+
+    def _close_settings_on_phones(self) -> None:
+        # before the page is loaded the browser would not hear of it
+        if self._is_loaded and self._screen.is_phone:
+            self._template.sidebar_open = False
 
     def _tab_changed(self, event: Any) -> None:
         self.shared.view.page = list(self._classes)[event.new]
@@ -167,6 +176,7 @@ class Session:
 
     def _theme_changed(self, event: Any) -> None:
         self.shared.view.theme = THEMES[bool(event.new)]
+        self._template.theme_config = _theme(self.shared)
         for page in self._made.values():
             page.redraw()
 
@@ -198,7 +208,8 @@ class Session:
         )  # fmt: skip
 
 
-def _theme(lecture: bool) -> dict[str, Any]:
+def _theme(shared: Shared) -> dict[str, Any]:
     # the type of the charts; Roboto, the default, would come in eleven files
-    typography = {"fontFamily": FONT, "fontSize": 19 if lecture else 14}
-    return {"palette": {"primary": {"main": "#1F77D0"}}, "typography": typography}
+    typography = {"fontFamily": FONT, "fontSize": 19 if shared.lecture else 14}
+    blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
+    return {"palette": {"primary": {"main": blue}}, "typography": typography}

@@ -63,7 +63,10 @@ def upload_panel(shared: Shared) -> Viewable:
 
     def arrived(event: Any) -> None:
         note.visible = target.visible = use.visible = False
-        for name, content in (event.new or {}).items():
+        # emptied, for the dropper would hand over a file again after another has replaced it
+        files = dict(drop.value)
+        drop.value.clear()
+        for name, content in files.items():
             try:
                 received["path"], columns = receive(shared.folder, name, content)
             except ValueError as error:
@@ -90,5 +93,5 @@ def upload_panel(shared: Shared) -> Viewable:
     return pmui.Accordion(
         ("Your own data", pn.Column(pmui.Typography(label, variant="body2"), drop, target, use, note,
                                     sizing_mode="stretch_width")),
-        sizing_mode="stretch_width", margin=(4, 0),
+        sizing_mode="stretch_width", margin=(4, 0), title_variant="body1",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from apviz.experiments import EXPERIMENTS, Options, Table
 from apviz.experiments.report import TerminalTable, command, write_experiment_report
-from tests.report.test_page import browser, open_page  # noqa: F401
+from tests.report.test_page import open_page
 
 WIDTHS = (60, 80, 100, 150, 300)
 
@@ -88,7 +88,7 @@ def test_a_data_set_cannot_put_markup_into_the_page(finished, tmp_path):
     assert html.escape("<b id=x>") in text
 
 
-def test_the_page_is_drawn_offline_without_errors_and_fits_a_phone(browser, finished):  # noqa: F811
+def test_the_page_is_drawn_offline_without_errors_and_fits_a_phone(browser, finished):
     options, rows, _ = finished("convergence")
     page = write_experiment_report(EXPERIMENTS["convergence"], rows, options)
     tab, problems = open_page(browser, page, 390, "dark")

@@ -135,7 +135,7 @@ class Compare(Page):
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        newest = list(reversed(self.shared.runs.names()[:MOST_RUNS]))
+        newest = self.shared.runs.newest_of_one_data_set(MOST_RUNS)
         if self.choice.runs or not newest:
             self._changed()
         else:

@@ -1,71 +1,18 @@
-"""The dashboard as a process of its own, and visitors in a real browser."""
+"""Visitors of a dashboard, in a real browser."""
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 import apviz
 from apviz import comparison
+from tests.dashboard.browser.server import PATIENCE, Server
 
 pytest.importorskip("panel")
-
-#: seconds that anything may take; a busy machine is slow
-PATIENCE = 60
-#: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
-ENDLESS = {
-    "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
-    "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,
-}  # fmt: skip
-
-
-class Server:
-    """`apviz dashboard` on a free port."""
-
-    def __init__(self, runs: Path, *options: str) -> None:
-        self.runs, self.options = runs, options
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
-        self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options])
-        until = monotonic() + PATIENCE
-        while not self._answers():
-            assert self.process.poll() is None and monotonic() < until, "the dashboard did not start"
-            sleep(0.1)
-
-    def _answers(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.url}plotly/plotly.min.js").close()
-        except urllib.error.URLError:
-            return False
-        return True
-
-    def kill(self) -> None:
-        """As a crash would: nothing is tidied up."""
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def address(self, settings: Mapping[str, Any]) -> str:
-        """The address of a view."""
-        return self.url + ("?" + urlencode(settings) if settings else "")
 
 
 @dataclass
@@ -75,6 +22,7 @@ class Visitor:
     Attributes:
         problems: errors of the page.
         elsewhere: addresses of other hosts that it asked for.
+        server_may_go: the server is about to be killed, so that errors say nothing.
     """
 
     server: Server
@@ -82,12 +30,17 @@ class Visitor:
     tab: Any
     problems: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
+    server_may_go: bool = False
 
     def listen(self) -> None:
         self.tab.set_default_timeout(1000 * PATIENCE)
-        self.tab.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.tab.on("console", lambda line: self.problems.append(line.text) if line.type == "error" else None)
+        self.tab.on("pageerror", lambda error: self._complained(str(error)))
+        self.tab.on("console", lambda line: self._complained(line.text) if line.type == "error" else None)
         self.tab.on("request", self._asked)
+
+    def _complained(self, words: str) -> None:
+        if not self.server_may_go:
+            self.problems.append(words)
 
     def _asked(self, request: Any) -> None:
         if request.url.startswith("http") and not request.url.startswith(self.server.url):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
+from apviz.dashboard.pages import PAGES
 from tests.dashboard.browser.pointer import click, hover
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
@@ -69,17 +68,16 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 3
 
 
-def test_a_bad_value_in_the_address_gets_a_message_and_the_rest_counts(visit):
-    someone = visit().go(n=-3, noise="x", colour="red", rhs=2)
+def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
+    someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone")
     someone.says("Not everything in this address could be opened")
-    for words in ("n=-3 in the address is left out", "noise=x in the address", "colour in the address is no setting"):
-        someone.says(words)
+    someone.says("n=9000 in the address is left out: a number from 10 to 5000 is accepted")
+    someone.says("noise=x in the address is left out")
+    someone.says("colour in the address is no setting")
+    someone.says("there is no run gone")
+    someone.says("'../../secret' is no name of a run")
     assert someone.tab.get_by_label("Right-hand sides").input_value() == "2"
     assert someone.tab.get_by_label("Training rows n").input_value() == "1,712"
-
-
-def test_a_run_that_is_gone_is_said_to_be(visit):
-    visit().go(runs="../../secret,gone").says("there is no run gone")
 
 
 def test_the_toggle_makes_page_and_charts_dark_and_the_address_says_so(visit):
@@ -97,6 +95,8 @@ def test_everything_fits_a_phone(visit):
     someone.tab.goto(someone.server.url)
     someone.chart("Time per update")
     assert someone.tab.evaluate("document.documentElement.scrollWidth") <= 390
+    # the settings are folded away
+    someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
     for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
@@ -122,13 +122,22 @@ def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
     assert {"Run", "Residual", "Which block, when", "Time per update"} <= seen
 
 
-@pytest.mark.parametrize("heading", ["Residual.", "Which block"])
-def test_every_chart_can_be_read_as_words_and_as_a_table(visit, heading):
+def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
     someone = visit().go()
-    chart = someone.chart(heading)
-    words = chart.get_attribute("aria-label")
-    assert "residual" in words and "work" in words
-    place = {"Residual.": 0, "Which block": 3}[heading]
-    someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
-    someone.says(words)
-    someone.tab.get_by_role("columnheader", name="work").first.wait_for()
+    for place, (heading, column) in {0: ("Residual.", "work"), 3: ("Which block", "seconds")}.items():
+        words = someone.chart(heading).get_attribute("aria-label")
+        assert "residual" in words and "work" in words
+        someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
+        someone.says(words)
+        someone.tab.get_by_role("columnheader", name=column).first.wait_for()
+
+
+def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):
+    someone = visit(390, 844)
+    someone.tab.goto(someone.server.address({"theme": "dark"}))
+    someone.chart("Residual.")
+    for name, page in PAGES.items():
+        someone.tab.get_by_role("tab", name=page.title).click()
+        someone.tab.wait_for_function(f"location.search.includes('page={name}&theme=dark')")
+        someone.tab.wait_for_timeout(1000)
+        assert someone.tab.evaluate("document.documentElement.scrollWidth") <= 390, name

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 import apviz
-from tests.dashboard.browser.conftest import ENDLESS, Server
+from tests.dashboard.browser.server import ENDLESS, Server
 
 
 def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
@@ -57,8 +57,8 @@ def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said
         (new,) = {path for path in server.runs.iterdir() if path.name not in before}
         while apviz.open_trace(new)["epoch"].sizes["epoch"] < 3:
             someone.tab.wait_for_timeout(100)
+        someone.server_may_go = True
         server.kill()
-        someone.problems.clear()
         someone.context.close()
 
         server.start()
@@ -67,5 +67,6 @@ def test_a_run_that_was_killed_with_the_server_is_there_after_a_restart_and_said
         assert "interrupted" in chart.get_attribute("aria-label")
         trace = apviz.open_trace(new)
         assert trace.outcome == "interrupted" and not trace.converged
+        other.server_may_go = True
     finally:
         server.kill()

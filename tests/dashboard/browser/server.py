@@ -1,0 +1,60 @@
+"""The dashboard as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import urlencode
+
+#: seconds that anything may take; a busy machine is slow
+PATIENCE = 60
+#: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
+ENDLESS = {
+    "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
+    "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,
+}  # fmt: skip
+
+
+class Server:
+    """`apviz dashboard` on a free port."""
+
+    def __init__(self, runs: Path, *options: str) -> None:
+        self.runs, self.options = runs, options
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
+        self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options])
+        until = monotonic() + PATIENCE
+        while not self._answers():
+            assert self.process.poll() is None and monotonic() < until, "the dashboard did not start"
+            sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}plotly/plotly.min.js").close()
+        except urllib.error.URLError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """As a crash would: nothing is tidied up."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def address(self, settings: Mapping[str, Any]) -> str:
+        """The address of a view."""
+        return self.url + ("?" + urlencode(settings) if settings else "")
