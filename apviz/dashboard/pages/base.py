@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import param
 from panel.viewable import Viewable
 
+from apviz.dashboard.job_bar import JobBar
+from apviz.dashboard.jobs import Job
 from apviz.dashboard.session import Shared
 
+#: two charts side by side where there is room
+HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
 #: while a solve runs, drawing takes at most one part in so many of the server's time
 DRAWING_SHARE = 4
 
@@ -30,6 +34,8 @@ class Page(ABC):
         self.models: Sequence[param.Parameterized] = ()
         self._to_draw: dict[int, Callable[[], None]] = {}
         self._next_drawing = 0.0
+        #: which job, and what of it has been taken
+        self._followed: tuple[Job | None, int] = (None, 0)
 
     @abstractmethod
     def sidebar(self) -> list[Viewable]:
@@ -49,6 +55,15 @@ class Page(ABC):
     def tick(self) -> None:
         """Some times a second, while the page is shown."""
         self.draw_next()
+
+    def follow(self, job: Job | None, bar: JobBar, take: Callable[[Any], None]) -> None:
+        """Shows how a job stands, and takes what is new of it."""
+        if job is None:
+            return
+        bar.show(job)
+        if (job, job.version) != self._followed:
+            self._followed = (job, job.version)
+            take(job)
 
     def draw_later(self, key: object, draw: Callable[[], None]) -> None:
         """Draws when it is this drawing's turn; one that waits under the same key is not needed any more."""

@@ -15,7 +15,8 @@ from apviz.dashboard.chart_card import ChartCard
 from apviz.dashboard.comparison_job import ComparisonJob
 from apviz.dashboard.method_panel import numbers_field
 from apviz.dashboard.methods import RULES
-from apviz.dashboard.pages.sweep_page import HALF, SweepPage
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.sweep_page import SweepPage
 from apviz.dashboard.session import Shared
 from apviz.dashboard.system_panel import system_panel
 from apviz.partitions import PARTITIONS

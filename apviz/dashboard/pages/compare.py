@@ -19,7 +19,7 @@ from apviz.dashboard.job_bar import JobBar
 from apviz.dashboard.method_panel import method_panel
 from apviz.dashboard.methods import MethodChoice
 from apviz.dashboard.moment import Moment, at_epoch, at_update, find
-from apviz.dashboard.pages.base import Page
+from apviz.dashboard.pages.base import HALF, Page
 from apviz.dashboard.rerun import rerun
 from apviz.dashboard.runs_table import RunsTable
 from apviz.dashboard.session import Shared
@@ -57,7 +57,7 @@ class Compare(Page):
         self.models = [self.methods, self.choice]
         self.job: ComparisonJob | None = None
         self._traces: dict[str, Trace] = {}
-        self._seen, self._taken, self._turn = 0, 0, 0
+        self._taken, self._turn = 0, 0
         self._bar = JobBar(self._run, self._stop)
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
@@ -84,9 +84,8 @@ class Compare(Page):
             x = pmui.RadioButtonGroup.from_param(
                 self.choice.param.x, label="x axis of the curves", size="small", margin=(0, 12)
             )
-            half = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
             for card in self._cards.values():
-                card.view.styles = half
+                card.view.styles = HALF
             self._everything = pn.Column(
                 self._bar.view, x, self._moment, self._charts, self._details, sizing_mode="stretch_width"
             )
@@ -146,12 +145,7 @@ class Compare(Page):
         self._draw_all()
 
     def tick(self) -> None:
-        job = self.job
-        if job is not None:
-            self._bar.show(job)
-            if job.version != self._seen:
-                self._seen = job.version
-                self._take(job)
+        self.follow(self.job, self._bar, self._take)
         self.draw_next()
 
     def _take(self, job: ComparisonJob) -> None:
@@ -197,7 +191,7 @@ class Compare(Page):
             self._bar.refuse("a comparison is running; stop it first")
             return
         self.job = ComparisonJob(self.shared.gate, self.shared.limits, self.shared.runs, spec, solvers)
-        self._seen = self._taken = 0
+        self._taken = 0
         self.shared.start(self.job)
 
     def _stop(self) -> None:

@@ -14,7 +14,8 @@ from apviz.dashboard.chart_card import ChartCard, steps_table
 from apviz.dashboard.comparison_job import ComparisonJob
 from apviz.dashboard.method_panel import method_panel
 from apviz.dashboard.methods import MethodChoice
-from apviz.dashboard.pages.sweep_page import HALF, SweepPage
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.sweep_page import SweepPage
 from apviz.dashboard.session import Shared
 from apviz.dashboard.system_panel import system_panel
 from apviz.dashboard.training_choice import TrainingChoice

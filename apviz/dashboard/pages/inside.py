@@ -18,7 +18,7 @@ from apviz.dashboard.diagnosis_card import DiagnosisCard
 from apviz.dashboard.film_card import FilmCard
 from apviz.dashboard.job_bar import JobBar
 from apviz.dashboard.methods import METHOD_TITLES
-from apviz.dashboard.pages.base import Page
+from apviz.dashboard.pages.base import HALF, Page
 from apviz.dashboard.player_bar import FASTEST, PlayerBar
 from apviz.dashboard.recording import PICTURED_METHODS, RecordChoice, pictured
 from apviz.dashboard.rerun import rerun
@@ -129,7 +129,7 @@ class Inside(Page):
         if self._everything is None:
             cards = [self._map, self._function, self._timeline]
             for card in cards:
-                card.view.styles = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
+                card.view.styles = HALF
             self._runs.styles = self._player.view.styles = {"flex": "1 1 420px", "min-width": "min(100%, 300px)"}
             self._everything = pn.Column(
                 self._bar.view,

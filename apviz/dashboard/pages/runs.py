@@ -18,7 +18,7 @@ from apviz.dashboard.diagnosis_card import DiagnosisCard
 from apviz.dashboard.file_job import FORMATS, FileJob, write_file
 from apviz.dashboard.folder_table import MOST_RUNS, FolderTable
 from apviz.dashboard.moment import find
-from apviz.dashboard.pages.base import Page
+from apviz.dashboard.pages.base import HALF, Page
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.run_entry import RunEntry
 from apviz.dashboard.runs_folder import MOST_NOTE, TRASH_DAYS, Deleted
@@ -121,9 +121,8 @@ class Runs(Page):
 
     def main(self) -> Viewable:
         if self._everything is None:
-            half = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
             for card in self._cards.values():
-                card.view.styles = half
+                card.view.styles = HALF
             x = pmui.RadioButtonGroup.from_param(
                 self.choice.param.x, label="x axis of the curves", size="small", margin=(0, 12)
             )

@@ -28,9 +28,6 @@ MOST_RUNS = 60
 #: of the newest runs in the folder, looked through for a sweep to begin with
 LOOKED_AT = 200
 
-#: two charts side by side where there is room
-HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
-
 
 class SweepView(param.Parameterized):
     """What is looked at."""
@@ -52,7 +49,7 @@ class SweepPage(Page):
         self.choice = SweepView()
         self.job: ComparisonJob | None = None
         self.traces: dict[str, Trace] = {}
-        self._seen, self._taken = 0, 0
+        self._taken = 0
         self._bar = JobBar(self.run, self._stop, label=label, hint=hint)
         self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
         self._diagnosis = DiagnosisCard(self._rerun)
@@ -86,12 +83,7 @@ class SweepPage(Page):
             self.draw_later(card := self._cards[name], lambda card=card: self._draw(card))  # type: ignore[misc]
 
     def tick(self) -> None:
-        job = self.job
-        if job is not None:
-            self._bar.show(job)
-            if job.version != self._seen:
-                self._seen = job.version
-                self._take(job)
+        self.follow(self.job, self._bar, self._take)
         self.draw_next()
 
     def run(self) -> None:
@@ -124,7 +116,7 @@ class SweepPage(Page):
         if self.job is not None and self.job.is_active:
             self._bar.refuse("a sweep is running; stop it first")
             return False
-        self.job, self._seen, self._taken = job, 0, 0
+        self.job, self._taken = job, 0
         self.shared.start(job)
         return True
 

@@ -17,7 +17,7 @@ from apviz import plots
 from apviz.dashboard.chart_card import ChartCard, steps_table
 from apviz.dashboard.diagnosis_card import DiagnosisCard
 from apviz.dashboard.job_bar import JobBar
-from apviz.dashboard.pages.base import Page
+from apviz.dashboard.pages.base import HALF, Page
 from apviz.dashboard.session import Shared
 from apviz.dashboard.step_job import StepJob
 from apviz.dashboard.system_panel import data_panel
@@ -59,7 +59,6 @@ class Training(Page):
         self._opened: tuple[str, float] = ("", 0.0)
         # solves of steps that were done again, by training and step
         self._again: dict[tuple[str, int], list[Trace]] = {}
-        self._seen = -1
         self._next_look = self._next_list = 0.0
         self._bar = JobBar(
             self._start_new, self._stop, label="Start a training",
@@ -107,9 +106,8 @@ class Training(Page):
 
     def main(self) -> Viewable:
         if self._everything is None:
-            half = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
             for card in self._cards.values():
-                card.view.styles = half
+                card.view.styles = HALF
             self._everything = pn.Column(
                 self._bar.view,
                 pn.Row(self._which, self._go_on, sizing_mode="stretch_width"),
@@ -119,7 +117,7 @@ class Training(Page):
                 pn.FlexBox(self._cards["solve"].view, self._about_step, sizing_mode="stretch_width"),
                 sizing_mode="stretch_width",
             )
-            self._about_step.styles = half
+            self._about_step.styles = HALF
         return self._everything
 
     def _make_widgets(self) -> None:
@@ -207,12 +205,7 @@ class Training(Page):
         self._show_step()
 
     def tick(self) -> None:
-        job = self.job
-        if job is not None:
-            self._bar.show(job)
-            if job.version != self._seen:
-                self._seen = job.version
-                self._take(job)
+        self.follow(self.job, self._bar, self._take)
         now = time.perf_counter()
         if now >= self._next_list:
             self._next_list = now + LIST
@@ -290,7 +283,7 @@ class Training(Page):
         )  # fmt: skip
 
     def _start(self, job: TrainingJob | StepJob) -> None:
-        self.job, self._seen = job, -1
+        self.job = job
         self.shared.start(job)
         if isinstance(job, TrainingJob):
             self._offer()
