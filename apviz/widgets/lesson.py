@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import ipywidgets
 import plotly.graph_objects as go
 
+from apviz.plots.parts.style import ThemeName, theme_named
+
 
 @dataclass(frozen=True)
 class Control:
@@ -31,16 +33,27 @@ class Lesson(ipywidgets.VBox):
     A notebook that was saved, and a page on the web, have no Python behind them: there the figures of the last state
     stand in place of the widget, with plotly's own zoom and hover.
 
+    Args:
+        theme: of the figures, light or dark.
+        values: what controls start at, in place of the first preset's values.
+
     Attributes:
         title, text: what one can learn here.
         presets: named values of controls; the first is what `reset` goes back to.
+        scrub: the control whose values a page without Python steps through; empty for none.
+
+    Raises:
+        ValueError: an unknown control or theme.
     """
 
     title: ClassVar[str]
     text: ClassVar[str]
     presets: ClassVar[dict[str, dict[str, Any]]]
+    scrub: ClassVar[str] = ""
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, *, theme: ThemeName = "light", **values: Any) -> None:
+        theme_named(theme)
+        self.theme: ThemeName = theme
         self.controls = self.make_controls()
         unknown = sorted(set(values) - set(self.controls))
         if unknown:

@@ -23,6 +23,7 @@ class ProjectionPlayer(Lesson):
 
     title = "Alternating projection, block by block"
     text = "Every update makes the residual zero on its own block, and disturbs the others a little."
+    scrub = "step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "gauss-southwell": {
             "points": 16, "block_size": 4, "rule": "gauss-southwell", "lengthscale": 0.15, "noise": 0.01,
@@ -90,4 +91,4 @@ class ProjectionPlayer(Lesson):
 
     def draw(self) -> Sequence[go.Figure]:
         found = self.walk
-        return [walk_step(found, min(self.value("step"), len(found.steps) - 1))]
+        return [walk_step(found, min(self.value("step"), len(found.steps) - 1), theme=self.theme)]
