@@ -69,9 +69,7 @@ class _NotebookBar:
 
         self._bar = ipywidgets.FloatProgress(min=0.0, max=1.0)
         self._text = ipywidgets.Label("set-up done")
-        display(  # type: ignore[no-untyped-call]
-            ipywidgets.HBox([ipywidgets.Label(label), self._bar, self._text])
-        )
+        display(ipywidgets.HBox([ipywidgets.Label(label), self._bar, self._text]))
 
     def show(self, done: float, text: str) -> None:
         self._bar.value, self._text.value = done, text
