@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from apviz.plots.parts.captions import legend_entry, run_names
 from apviz.plots.parts.curves import RESIDUAL, Curves
-from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import ThemeName, method_symbols, sequential_colors, theme_named
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     sizes = [trace.attrs["block_size"] for trace in several]
     ordered = sorted(set(sizes))
     palette = dict(zip(ordered, sequential_colors(len(ordered), theme), strict=True))
-    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04)
-    curves = Curves(figure, colors, "epochs")
+    curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.04), colors, "epochs")
     alone = len(ordered) == len(several)
     names = [f"b = {size:,}" for size in sizes] if alone else run_names(several)
     symbols = method_symbols([trace.label for trace in several])
@@ -53,12 +52,10 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
                 showlegend=column == 1,
             )
     for column, (_, title) in enumerate(_PANELS, start=1):
-        figure.update_xaxes(title_text=title, col=column)
-    figure.update_xaxes(rangemode="tozero", nticks=6)
-    curves.log_axis("", tolerances_of=several, columns=2)
-    figure.update_yaxes(title_text=RESIDUAL, col=1)
+        curves.grid.axis("x", 1, column).update(title={"text": title}, rangemode="tozero", nticks=6)
+    curves.log_axis(RESIDUAL, tolerances_of=several)
     title = "Batch sizes by epochs (left), time (right)"
-    return finish(figure, several, colors, title, "batch_sizes", curves.notes)
+    return curves.finish(several, title, "batch_sizes")
 
 
 def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from apviz.plots.parts.captions import legend_entry, run_names, safe
 from apviz.plots.parts.curves import Curves, positive
-from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
 from apviz.plots.parts.x_switch import X
 
@@ -33,7 +33,7 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
         ValueError: no trace, or no error band for any; an unknown x or theme.
     """
     several, colors = as_traces(traces), theme_named(theme)
-    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    curves = Curves(Grid(), colors, x)
     drawn = [_draw(curves, run, name, theme) for run, name in zip(several, run_names(several), strict=True)]
     if not any(drawn):
         raise ValueError(
@@ -44,11 +44,10 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
         notes.append(f"no band is known for {', '.join(without)}")
-    notes += curves.notes
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
     title = "Squared error in the K-norm, and its bound"
-    return finish(curves.figure, several, colors, title, f"k_norm_error/{x}", notes)
+    return curves.finish(several, title, f"k_norm_error/{x}", notes)
 
 
 def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:

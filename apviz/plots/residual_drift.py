@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from apviz.plots.parts.captions import run_names
 from apviz.plots.parts.curves import Curves
-from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import ThemeName, method_color, method_symbols, theme_named
 from apviz.plots.parts.x_switch import X
 
@@ -29,7 +29,7 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
         ValueError: no trace, or none with a check; an unknown x or theme.
     """
     several, colors = as_traces(traces), theme_named(theme)
-    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    curves = Curves(Grid(), colors, x)
     symbols = method_symbols([trace.label for trace in several])
     any_check = False
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
@@ -47,4 +47,4 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     curves.log_axis("drift ‖R − (B − KW)‖/‖B‖", tolerances_of=several)
     curves.buttons()
     title = "Drift of the recursive residual at checks"
-    return finish(curves.figure, several, colors, title, f"residual_drift/{x}", curves.notes)
+    return curves.finish(several, title, f"residual_drift/{x}")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from apviz.plots.parts.captions import legend_entry, run_names
 from apviz.plots.parts.curves import RESIDUAL, Curves
-from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import CHECK, ThemeName, method_color, method_symbols, theme_named
 from apviz.plots.parts.x_switch import X
 
@@ -32,7 +32,7 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         ValueError: no trace; an unknown x or theme.
     """
     several, colors = as_traces(traces), theme_named(theme)
-    curves = Curves(make_subplots(rows=1, cols=1), colors, x)
+    curves = Curves(Grid(), colors, x)
     symbols = method_symbols([trace.label for trace in several])
     checked = False
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
@@ -49,4 +49,4 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
     title = "Residual of each run, and its tolerance"
-    return finish(curves.figure, several, colors, title, f"residuals/{x}", curves.notes)
+    return curves.finish(several, title, f"residuals/{x}")

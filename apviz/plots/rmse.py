@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from apviz.plots.parts.captions import legend_entry, run_names
 from apviz.plots.parts.curves import Curves
-from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
 from apviz.plots.parts.x_switch import X
 from apviz.tracing.trace import RMSE_SHARE
@@ -41,7 +41,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
             "no trace has a test RMSE; record it by solving with "
             + "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
         )
-    curves = Curves(make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06), colors, x)
+    curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x)
     symbols = method_symbols([trace.label for trace in several])
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
         color, entry = method_color(trace.label, theme), legend_entry(name, trace)
@@ -52,16 +52,15 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
         _mark_sufficient(curves, trace, color, entry)
     units = several[0]["epoch"]["test_rmse"].attrs.get("units", "target unit")
-    curves.figure.update_yaxes(title_text=f"test RMSE ({units})", row=1)
+    curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({units})"}
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.finished and trace.sufficient_epoch() is not None for trace in several):
         notes.append(f"star: {SAYS}")
-    notes += curves.notes
     title = "Test error (above) and residual (below)"
-    return finish(curves.figure, several, colors, title, f"test_rmse/{x}", notes)
+    return curves.finish(several, title, f"test_rmse/{x}", notes)
 
 
 def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> None:

@@ -12,10 +12,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.plots.parts.captions import CAPTION_WIDTH, safe
-from apviz.plots.parts.layout import tolerance_line
-from apviz.plots.parts.style import CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
+from apviz.plots.parts.grid import Grid
+from apviz.plots.parts.layout import frame
+from apviz.plots.parts.style import CAPTION_SIZE, CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
 from apviz.plots.parts.thinning import THINNED, thinned
-from apviz.plots.parts.x_switch import VARIABLES, Choice, X, add_x_buttons
+from apviz.plots.parts.x_switch import VARIABLES, X_TITLES, Choice, X, x_buttons
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -36,16 +37,17 @@ def positive(values: Any) -> Floats:
 
 
 class Curves:
-    """A figure, and the x values of each of its traces in all three units, which the buttons exchange.
+    """Curves on a grid, and the x values of each in all three units, which the buttons exchange.
 
     Attributes:
+        grid: what is drawn so far.
         notes: what the figure has to say of its curves.
     """
 
-    def __init__(self, figure: go.Figure, theme: Theme, x: str) -> None:
+    def __init__(self, grid: Grid, theme: Theme, x: str) -> None:
         if x not in get_args(X):
             raise ValueError(f"x must be one of {', '.join(get_args(X))}, got {x!r}")
-        self.figure, self.theme, self.x = figure, theme, x
+        self.grid, self.theme, self.x = grid, theme, x
         self._choices: list[Choice] = []
         self._drawn: dict[int, list[Floats]] = {}
         self.notes: list[str] = []
@@ -86,13 +88,13 @@ class Curves:
             f"<b>{head}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
             " · work %{customdata[1]:.6g} · %{customdata[2]:.4g} s<extra></extra>"
         )
-        self.figure.add_scatter(
+        self.grid.add_scatter(
+            row,
+            column,
             x=choices[x or self.x],
             y=values,
             customdata=np.column_stack([choices["epochs"], choices["work"], choices["seconds"], exact]),
             **{"hovertemplate": hover, **scatter},
-            row=row,
-            col=column,
         )
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
@@ -170,23 +172,46 @@ class Curves:
 
     def add_key(self, name: str, **style: Any) -> None:
         """A legend entry that explains a symbol and draws nothing."""
-        self.figure.add_scatter(x=[None], y=[None], name=name, hoverinfo="skip", row=1, col=1, **style)
+        self.grid.add_scatter(1, 1, x=[None], y=[None], name=name, hoverinfo="skip", **style)
         self._choices.append({unit: [None] for unit in VARIABLES})
 
-    def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1, columns: int = 1) -> None:
+    def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1) -> None:
         """A log y axis with a line at each tolerance, labelled at powers of ten where it spans some."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
-            tolerance_line(self.figure, tol, self.theme, row, columns)
+            self._tolerance_line(tol, row)
         drawn = np.concatenate([tolerances, *self._drawn.get(row, [])])
         drawn = drawn[np.isfinite(drawn)]
         span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
         ticks = {"dtick": math.ceil(span / 8)} if span > 1.2 else {}
-        self.figure.update_yaxes(type="log", title_text=title, exponentformat="power", **ticks, row=row)
+        for column in range(1, self.grid.columns + 1):
+            self.grid.axis("y", row, column).update(type="log", exponentformat="power", **ticks)
+        self.grid.axis("y", row, 1)["title"] = {"text": title}
 
     def buttons(self) -> None:
         """Buttons that switch x, and the title of the x axis, which the lowest panel carries."""
-        add_x_buttons(self.figure, self._choices, self.x, self.theme, lowest_row=max(self._drawn, default=1))
+        self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows)
+        for row in range(1, self.grid.rows + 1):
+            self.grid.axis("x", row, 1)["rangemode"] = "tozero"
+        self.grid.axis("x", self.grid.rows, 1)["title"] = {"text": X_TITLES[self.x]}
+
+    def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
+        """The figure, with `notes` and those of the curves."""
+        grid = self.grid
+        around = frame(
+            traces, self.theme, title, uirevision, [*notes, *self.notes], buttons="updatemenus" in grid.layout
+        )
+        return go.Figure(grid.data, grid.layout | around)
+
+    def _tolerance_line(self, tol: float, row: int) -> None:
+        """A thin solid line at a tolerance, in every column of one row."""
+        for column in range(1, self.grid.columns + 1):
+            self.grid.add_line(row, column, tol, {"color": self.theme.muted, "width": 1.5})
+        # on a log axis shapes take values, annotations their logarithm
+        self.grid.add_words(
+            row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="bottom",
+            font={"size": CAPTION_SIZE, "color": self.theme.muted},
+        )  # fmt: skip
 
     def _end(self, trace: Trace, color: str, symbol: str) -> dict[str, Any]:
         reason = trace.attrs.get("stop_reason")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import plotly.graph_objects as go
 
@@ -14,9 +13,10 @@ from apviz.plots.parts.style import CAPTION_SIZE, TITLE_SIZE, Theme, template
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: pixels of a line of the title, which plotly makes 1.3 times as high as its font; of buttons; of a
+#: pixels of a line of the title, which plotly makes 1.3 times as high as its font; around it; of buttons; of a
 #: colour bar; of the ticks and the title of an x axis; of a legend
 LINE: Final = 20.0
+ABOVE: Final = 26
 BUTTONS: Final = 44
 COLOR_BAR: Final = 60
 AXIS: Final = 64
@@ -38,26 +38,24 @@ def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
     return several
 
 
-def finish(
-    figure: go.Figure,
+def frame(
     traces: Sequence[Trace],
     theme: Theme,
     title: str,
     uirevision: str,
     notes: Sequence[str] = (),
-) -> go.Figure:
-    """Title, the settings of the traces, then `notes`, then the buttons if the figure has any."""
+    *,
+    buttons: bool = False,
+) -> dict[str, Any]:
+    """The layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked."""
     heading = wrapped([title], TITLE_WIDTH)
     caption = wrapped(statement(traces)) + [line for note in notes for line in wrapped([note])]
     large = f'<span style="font-size:{TITLE_SIZE}px">'
     small = f'<span style="font-size:{CAPTION_SIZE}px;color:{theme.muted}">'
     lines = [*(f"{large}{line}</span>" for line in heading), *(f"{small}{line}</span>" for line in caption)]
-    top = 26 + round(LINE * len(lines))
-    if figure.layout.updatemenus:
-        top += BUTTONS
-    figure.update_layout(
-        template=template(theme),
-        title={
+    return {
+        "template": template(theme),
+        "title": {
             "text": "<br>".join(lines),
             "font": {"size": LINE / 1.3},
             "x": 0,
@@ -68,8 +66,8 @@ def finish(
             "yanchor": "top",
             "pad": {"t": 22, "l": 16},
         },
-        margin={"t": top, "l": 16, "r": 16, "b": 16},
-        legend={
+        "margin": {"t": ABOVE + round(LINE * len(lines)) + BUTTONS * buttons, "l": 16, "r": 16, "b": 16},
+        "legend": {
             "orientation": "h",
             "x": 0,
             "xref": "container",
@@ -80,44 +78,26 @@ def finish(
             "groupclick": "togglegroup",
             "bgcolor": "rgba(0,0,0,0)",
         },
-        hovermode="closest",
-        uirevision=uirevision,
-    )
+        "hovermode": "closest",
+        "uirevision": uirevision,
+    }
+
+
+def finish(
+    figure: go.Figure,
+    traces: Sequence[Trace],
+    theme: Theme,
+    title: str,
+    uirevision: str,
+    notes: Sequence[str] = (),
+) -> go.Figure:
+    """Puts the frame around a figure."""
+    figure.update_layout(frame(traces, theme, title, uirevision, notes))
     bar = figure.layout.coloraxis.colorbar
     if bar.thickness:
         # what stands around these charts has a known size; room made by plotly would come on top of it
         has_legend = any(each.showlegend for each in figure.data)
         bottom = AXIS + (LEGEND if has_legend else 0)
-        margin = {"t": top + COLOR_BAR + bar.ypad, "b": bottom, "l": 70, "r": 20, "autoexpand": False}
-        figure.update_layout(margin=margin)
+        top = figure.layout.margin.t + COLOR_BAR + bar.ypad
+        figure.update_layout(margin={"t": top, "b": bottom, "l": 70, "r": 20, "autoexpand": False})
     return figure
-
-
-def tolerance_line(figure: go.Figure, tol: float, theme: Theme, row: int, columns: int) -> None:
-    """A thin solid line at a tolerance, in every column of one row."""
-    for column in range(1, columns + 1):
-        figure.add_shape(
-            type="line",
-            xref="x domain",
-            x0=0,
-            x1=1,
-            y0=tol,
-            y1=tol,
-            line={"color": theme.muted, "width": 1.5},
-            layer="below",
-            row=row,
-            col=column,
-        )
-    figure.add_annotation(
-        xref="x domain",
-        x=0.01,
-        # on a log axis shapes take values, annotations their logarithm
-        y=math.log10(tol),
-        text=f"tolerance {tol:g}",
-        showarrow=False,
-        xanchor="left",
-        yanchor="bottom",
-        font={"size": CAPTION_SIZE, "color": theme.muted},
-        row=row,
-        col=1,
-    )

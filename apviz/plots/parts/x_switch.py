@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import plotly.graph_objects as go
 
@@ -25,45 +25,39 @@ X_TITLES: Final[dict[str, str]] = {
 VARIABLES: Final = {"work": "work", "epochs": "epoch", "seconds": "seconds"}
 
 
-def add_x_buttons(figure: go.Figure, choices: Sequence[Choice], x: str, theme: Theme, lowest_row: int) -> None:
-    """Buttons that exchange the x values of all traces and the title of the lowest x axis.
+def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dict[str, Any]:
+    """Layout of buttons that exchange the x values of all traces and the title of the lowest of so many x axes.
 
     They restyle x and leave visibility alone, so runs hidden through the legend stay hidden; they work in
     exported HTML, without Python.
     """
-    lowest = "xaxis" if lowest_row == 1 else f"xaxis{lowest_row}"
-    axes = ["xaxis", *(f"xaxis{row}" for row in range(2, lowest_row + 1))]
-    figure.update_xaxes(rangemode="tozero")
-    figure.update_xaxes(title_text=X_TITLES[x], row=lowest_row, col=1)
+    axes = ["xaxis", *(f"xaxis{row}" for row in range(2, rows + 1))]
     buttons = [
         {
             "label": unit,
             "method": "update",
             "args": [
                 {"x": [choice[unit] for choice in choices]},
-                {f"{lowest}.title.text": X_TITLES[unit]} | {f"{axis}.autorange": True for axis in axes},
+                {f"{axes[-1]}.title.text": X_TITLES[unit]} | {f"{axis}.autorange": True for axis in axes},
             ],
         }
         for unit in get_args(X)
     ]
-    figure.update_layout(
-        updatemenus=[
-            {
-                "type": "buttons",
-                "direction": "right",
-                "active": get_args(X).index(x),
-                "x": 0,
-                "xanchor": "left",
-                "y": 1,
-                "yanchor": "bottom",
-                "pad": {"b": 8, "t": 0, "l": 0, "r": 0},
-                "bgcolor": theme.button,
-                "bordercolor": theme.muted,
-                "font": {"color": theme.button_text},
-                "buttons": buttons,
-            }
-        ]
-    )
+    menu = {
+        "type": "buttons",
+        "direction": "right",
+        "active": get_args(X).index(x),
+        "x": 0,
+        "xanchor": "left",
+        "y": 1,
+        "yanchor": "bottom",
+        "pad": {"b": 8, "t": 0, "l": 0, "r": 0},
+        "bgcolor": theme.button,
+        "bordercolor": theme.muted,
+        "font": {"color": theme.button_text},
+        "buttons": buttons,
+    }
+    return {"updatemenus": [menu]}
 
 
 def without_buttons(figure: go.Figure) -> go.Figure:
