@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import param
 from panel.viewable import Viewable
 
-from apviz.dashboard.job_bar import JobBar
-from apviz.dashboard.jobs import Job
-from apviz.dashboard.session import Shared
+from apviz.dashboard.jobs.job import Job
+from apviz.dashboard.jobs.job_bar import JobBar
+from apviz.dashboard.pages.shared import Shared
 
 #: two charts side by side where there is room
 HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}

@@ -1,0 +1,206 @@
+// One plotly figure. What was drawn before (`base`) stays, and what still grows (`live`) is put on top, so that a tick
+// sends a few curves and not all of them. Charts of a page talk to each other by events: hovering a method fades the
+// others everywhere.
+
+const HOVER = "apviz-hover";
+const FADED = 0.18;
+// of a figure that is not enlarged
+const TYPE_SIZE = 15;
+
+// one script for all charts: the head of the page asks for it, so that it comes while everything else is set up
+function plotly() {
+  window.apvizPlotly ??= new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.getElementById("plotly-script");
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => reject(new Error("plotly.js could not be loaded from this server")));
+  });
+  return window.apvizPlotly;
+}
+
+// plotly writes its styles into the document, where a shadow root does not see them
+function styles() {
+  const sheet = new CSSStyleSheet();
+  for (const style of document.querySelectorAll("style[id^='plotly.js-style']")) {
+    for (const rule of style.sheet.cssRules) sheet.insertRule(rule.cssText, sheet.cssRules.length);
+  }
+  return sheet;
+}
+
+// what stands below the axes grows with the legend; the axes keep their height, larger with larger type
+function heightOf(figure, width, axes) {
+  if (figure.layout.height) return figure.layout.height;
+  const { margin, xaxis, yaxis } = figure.layout;
+  const scale = figure.layout.template.layout.font.size / TYPE_SIZE;
+  axes *= scale;
+  if (yaxis?.scaleanchor && yaxis.range && xaxis.range) {
+    // a picture needs no more than its own shape asks for
+    const span = ([low, high]) => Math.abs(high - low);
+    axes = Math.min(axes, ((width - margin.l - margin.r) * span(yaxis.range)) / span(xaxis.range));
+  }
+  const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
+  const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
+  const columns = Math.max(1, Math.floor(width / (330 * scale)));
+  const legend = figure.layout.coloraxis?.colorbar ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
+  return margin.t + axes + scale * (50 + legend);
+}
+
+// a row of numbers is a typed array, or not, as plotly likes
+function numbersOf(data) {
+  return (ArrayBuffer.isView(data) ? [...data] : [data].flat()).filter(Number.isFinite);
+}
+
+function merged(model) {
+  const base = model.base ? JSON.parse(model.base) : null;
+  const live = model.live ? JSON.parse(model.live) : null;
+  if (!base && !live) return null;
+  if (base && model.frame) return advanced(base, JSON.parse(model.frame).frames[0]);
+  if (!base || !live) return base || live;
+  const keys = new Set(base.data.map((each) => each.name));
+  const grown = live.data.map((each) => (keys.has(each.name) && each.hoverinfo === "skip" ? { ...each, showlegend: false } : each));
+  return { data: [...base.data, ...grown], layout: base.layout, frames: base.frames };
+}
+
+// what a later moment of a figure changes: a few arrays and words
+function advanced(figure, frame) {
+  const data = [...figure.data];
+  frame.traces.forEach((place, i) => (data[place] = blended(data[place], frame.data[i])));
+  return { ...figure, data, layout: blended(figure.layout, frame.layout || {}) };
+}
+
+const isPlain = (each) => each !== null && typeof each === "object" && !("bdata" in each);
+
+function blended(old, change) {
+  if (!isPlain(old) || !isPlain(change)) return change;
+  const both = Array.isArray(old) ? [...old] : { ...old };
+  if (Array.isArray(old) && !change.some(isPlain)) return change;
+  for (const [key, value] of Object.entries(change)) both[key] = key in both ? blended(both[key], value) : value;
+  return both;
+}
+
+export async function render({ model, el }) {
+  const Plotly = await plotly();
+  const holder = document.createElement("div");
+  holder.className = "chart";
+  holder.tabIndex = 0;
+  holder.setAttribute("role", "img");
+  el.appendChild(holder);
+  const root = holder.getRootNode();
+  if (root instanceof ShadowRoot) root.adoptedStyleSheets = [...root.adoptedStyleSheets, styles()];
+  let drawing = Promise.resolve();
+  let listening = false;
+  let own = []; // shapes of the figure itself
+  let faded = null;
+
+  const config = {
+    displaylogo: false,
+    // a figure stays here
+    showSendToCloud: false,
+    responsive: false,
+    toImageButtonOptions: { format: "png", scale: 2, filename: model.filename },
+    modeBarButtonsToRemove: ["select2d", "lasso2d"],
+    modeBarButtonsToAdd: [
+      {
+        name: "svg",
+        title: "Download plot as SVG",
+        icon: Plotly.Icons.disk,
+        click: (chart) => Plotly.downloadImage(chart, { format: "svg", filename: model.filename }),
+      },
+    ],
+  };
+
+  async function draw() {
+    const figure = merged(model);
+    holder.setAttribute("aria-label", model.summary || "a chart");
+    if (!figure) {
+      Plotly.purge(holder);
+      holder.style.height = "0";
+      listening = false;
+      return;
+    }
+    const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
+    layout.height = heightOf(figure, holder.clientWidth, model.axes);
+    own = layout.shapes || [];
+    layout.shapes = [...own, ...model.moment.map((x) => momentLine(x, layout))];
+    holder.style.height = `${layout.height}px`;
+    await Plotly.react(holder, figure.data, layout, config);
+    if (figure.frames && figure.frames.length) {
+      await Plotly.addFrames(holder, figure.frames);
+    }
+    model.drawn += 1;
+    holder.dataset.drawn = model.drawn;
+    if (faded) fade(faded);
+    if (!listening) {
+      listening = true;
+      holder.on("plotly_click", ({ points }) => {
+        if (!points?.length) return;
+        const [point] = points;
+        model.clicked = {
+          name: point.data.name || "",
+          x: point.x,
+          y: point.y,
+          values: numbersOf(point.customdata),
+          count: (model.clicked.count || 0) + 1,
+        };
+      });
+      // plotly also says that the pointer is over axes without a point
+      holder.on("plotly_hover", ({ points }) => tell(points?.[0]?.data.legendgroup || null));
+      holder.on("plotly_unhover", () => tell(null));
+    }
+  }
+
+  function momentLine(x, layout) {
+    return {
+      type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
+      line: { color: layout.template.layout.font.color, width: 2, dash: "dot" },
+    };
+  }
+
+  // moves with every update that is played, and must cost little
+  function mark() {
+    if (!holder.layout) return;
+    const lines = model.moment.map((x) => momentLine(x, holder.layout));
+    return Plotly.relayout(holder, { shapes: [...own, ...lines] });
+  }
+
+  function tell(group) {
+    if (model.linked) document.dispatchEvent(new CustomEvent(HOVER, { detail: group }));
+  }
+
+  function fade(group) {
+    const groups = holder.data.map((each) => each.legendgroup);
+    if (!model.linked || (group && !groups.includes(group))) return;
+    Plotly.restyle(holder, { opacity: groups.map((each) => (group && each && each !== group ? FADED : 1)) });
+  }
+
+  function hovered({ detail }) {
+    if (detail === faded || !holder.data) return;
+    faded = detail;
+    fade(detail);
+  }
+
+  // one after another: a figure that changes while another is drawn would be drawn into it; what waits to be drawn is
+  // drawn as it is by then
+  let waiting = false;
+  const redraw = () => {
+    if (waiting) return;
+    waiting = true;
+    drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
+  };
+  for (const name of ["base", "live", "frame", "axes"]) model.on(name, redraw);
+  model.on("moment", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
+  model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
+  document.addEventListener(HOVER, hovered);
+  const resized = new ResizeObserver(() => {
+    if (holder.layout && holder.clientWidth && Math.abs(holder.clientWidth - holder.layout.width) > 1) {
+      redraw();
+    }
+  });
+  resized.observe(holder);
+  model.on("remove", () => {
+    document.removeEventListener(HOVER, hovered);
+    resized.disconnect();
+    Plotly.purge(holder);
+  });
+  redraw();
+}

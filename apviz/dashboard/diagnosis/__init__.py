@@ -1,0 +1,1 @@
+"""What limited a run, and the run again with the one setting changed."""

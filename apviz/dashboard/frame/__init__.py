@@ -1,0 +1,1 @@
+"""The server, and one session a visitor: address, screen, tabs, clock."""

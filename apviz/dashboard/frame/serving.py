@@ -1,0 +1,83 @@
+"""The server of the dashboard."""
+
+from __future__ import annotations
+
+import atexit
+import ipaddress
+import secrets
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+
+from apviz import datasets
+from apviz.dashboard.charts.chart import plotly_folder
+from apviz.dashboard.frame.first_runs import first_runs
+from apviz.dashboard.frame.session import Session
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.runs.runs_folder import RunsFolder
+
+#: seconds that a session outlives its closed tab
+SESSION_SECONDS = 15
+#: bytes of a message from the browser; uploads come in smaller pieces
+MESSAGE_BYTES = 64 * 2**20
+
+
+def serve(
+    runs: Path,
+    *,
+    port: int = 5006,
+    address: str = "127.0.0.1",
+    dataset: str | None = None,
+    limits: Limits | None = None,
+    lecture: bool = False,
+    basic_auth: str | None = None,
+    no_auth: bool = False,
+    open_browser: bool = True,
+) -> None:
+    """Serves the dashboard until Ctrl-C.
+
+    Args:
+        runs: folder of traces: shown, and where new ones go.
+        address: the interface to listen on; any but this machine's own asks for a decision about who may come.
+        basic_auth: a password, or a JSON file of users and passwords.
+        no_auth: let everybody in who can reach the address.
+
+    Raises:
+        ValueError: an address that others can reach without a word about who may; an unknown data set.
+    """
+    local = _is_local(address)
+    if not local and not (basic_auth or no_auth):
+        raise ValueError(
+            f"{address} can be reached by others: choose a password with --basic-auth PASSWORD (or a JSON file of "
+            "users), or let everybody in with --no-auth"
+        )
+    if dataset is not None:
+        datasets.card(dataset)
+    limits = limits or Limits()
+    folder, gate = RunsFolder(runs), Gate(limits.max_solves)
+    first_runs(folder)
+    pn.extension("tabulator", "filedropper", notifications=True)
+    options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
+    atexit.register(gate.close)
+    pn.serve(
+        {"/": lambda: Session(limits, gate, folder, dataset=dataset, lecture=lecture).view()},
+        port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
+        websocket_origin=_origins(local, port), static_dirs={"plotly": str(plotly_folder())},
+        check_unused_sessions=1000 * SESSION_SECONDS, unused_session_lifetime=1000 * SESSION_SECONDS,
+        websocket_max_message_size=MESSAGE_BYTES, **options,
+    )  # fmt: skip
+
+
+def _is_local(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _origins(local: bool, port: int) -> list[str]:
+    return [f"{name}:{port}" for name in ("127.0.0.1", "localhost")] if local else ["*"]

@@ -1,0 +1,154 @@
+"""One visitor: the pages, the address, and the clock that lets pages draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+import param
+from panel.util import edit_readonly
+
+from apviz.dashboard.frame import address
+from apviz.dashboard.frame.screen import Screen
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages import PAGES
+from apviz.dashboard.pages.shared import THEMES, Shared, View
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.systems import SystemChoice
+from apviz.plots.parts.style import FONT
+
+#: milliseconds between two looks at what the jobs have done
+TICK = 120
+#: Panel's page, and the script that the charts wait for
+_HTML = """{% extends "base.html" %}
+{% block postamble %}<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{ super() }}{% endblock %}
+"""
+
+
+class Session:
+    """The app of one visitor."""
+
+    def __init__(self, limits: Limits, gate: Gate, runs: RunsFolder, *, dataset: str | None, lecture: bool) -> None:
+        system = SystemChoice(limits)
+        if dataset is not None:
+            system.dataset = dataset
+        self.shared = Shared(limits, gate, runs, lecture, View(), system)
+        self.shared.view.param.page.objects = list(PAGES)
+        self.shared.go = self.go
+        self._made: dict[str, Any] = {}
+        self._is_loaded = False
+        self.problems = self._read_address()
+        view = self.shared.view
+        titles = [page.title for page in PAGES.values()]
+        self._tabs = pmui.Tabs(
+            *((title, pn.Column(sizing_mode="stretch_width")) for title in titles), active=list(PAGES).index(view.page),
+            sizing_mode="stretch_width", dynamic=True,
+        )  # fmt: skip
+        self._tabs.param.watch(self._tab_changed, "active")
+        self._screen = Screen(margin=0)
+        self._screen.param.watch(lambda event: self._close_settings_on_phones(), "pixels")
+        self._template = pmui.Page(
+            title="apviz", main=[self._screen, self._problem_note(), self._tabs], sidebar=[pn.Column()],
+            sidebar_width=340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
+            theme_config=_theme(self.shared), template=_HTML,
+        )  # fmt: skip
+        # it would follow whether any session of this server is busy, and every change costs a walk over the whole page
+        with edit_readonly(self._template):
+            self._template.busy = False
+        self._template.param.watch(self._theme_changed, "dark_theme")
+        self._show_page()
+        view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
+        system.param.watch(lambda *events: self._write_address(), address.settings(system))
+        pn.state.onload(self._loaded)
+        pn.state.on_session_destroyed(lambda context: self.shared.end())
+
+    def view(self) -> pmui.Page:
+        """The page that the server sends."""
+        return self._template
+
+    @property
+    def page(self) -> Any:
+        """The page that is shown; made when it is first shown."""
+        return self._page(self.shared.view.page)
+
+    def go(self, name: str, prepare: Callable[[Any], None]) -> None:
+        """Shows a page, prepared for what it is wanted for."""
+        prepare(self._page(name))
+        self._tabs.active = list(PAGES).index(name)
+
+    def _page(self, name: str) -> Any:
+        if name not in self._made:
+            page = self._made[name] = PAGES[name](self.shared)
+            for model in page.models:
+                model.param.watch(lambda *events: self._write_address(), address.settings(model))
+        return self._made[name]
+
+    def _show_page(self) -> None:
+        page = self.page
+        column = self._tabs[list(PAGES).index(self.shared.view.page)]
+        if not len(column):
+            column.append(page.main())
+        if self._is_loaded:
+            self._template.sidebar[0][:] = page.sidebar()
+        page.open()
+
+    def _loaded(self) -> None:
+        """The browser shows the page: the settings follow, which take it as long as everything before."""
+        self._is_loaded = True
+        self._close_settings_on_phones()
+        self._template.sidebar[0][:] = self.page.sidebar()
+        self._write_address()
+        # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
+        pn.io.PeriodicCallback(callback=self._tick, period=TICK, background=True).start()
+
+    def _close_settings_on_phones(self) -> None:
+        # before the page is loaded the browser would not hear of it
+        if self._is_loaded and self._screen.is_phone:
+            self._template.sidebar_open = False
+
+    def _tab_changed(self, event: Any) -> None:
+        self.shared.view.page = list(PAGES)[event.new]
+        self._show_page()
+
+    def _theme_changed(self, event: Any) -> None:
+        self.shared.view.theme = THEMES[bool(event.new)]
+        self._template.theme_config = _theme(self.shared)
+        for page in self._made.values():
+            page.redraw()
+
+    def _tick(self) -> None:
+        self.page.tick()
+
+    def _models(self) -> list[param.Parameterized]:
+        return [self.shared.view, self.shared.system, *self.page.models]
+
+    def _read_address(self) -> list[str]:
+        """Settings from the address; the page first, for it says which others there are."""
+        location = pn.state.location
+        query = "" if location is None else location.search
+        if not query:
+            return []
+        view = self.shared.view
+        problems = address.apply(address.only(query, address.settings(view)), [view])
+        rest = address.only(query, [name for name in address.names(query) if name not in address.settings(view)])
+        return problems + address.apply(rest, self._models())
+
+    def _write_address(self) -> None:
+        if pn.state.location is not None:
+            pn.state.location.search = address.to_query(self._models())
+
+    def _problem_note(self) -> pn.viewable.Viewable:
+        return pmui.Alert(
+            object="  \n".join(self.problems), severity="warning", visible=bool(self.problems), closeable=True,
+            title="Not everything in this address could be opened", sizing_mode="stretch_width",
+        )  # fmt: skip
+
+
+def _theme(shared: Shared) -> dict[str, Any]:
+    # the type of the charts; Roboto, the default, would come in eleven files
+    typography = {"fontFamily": FONT, "fontSize": 19 if shared.lecture else 14}
+    blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
+    return {"palette": {"primary": {"main": blue}}, "typography": typography}

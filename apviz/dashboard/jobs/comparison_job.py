@@ -1,0 +1,128 @@
+"""A comparison in a thread: one system, or one at several noises, one solver after another, every run in the folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from apviz.comparison import Outcome, compare
+from apviz.dashboard.jobs.block_memory import too_large
+from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.live import LiveHook
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.systems import Loaded, SystemSpec
+from apviz.solvers import Solver
+from apviz.system import KernelSystem
+
+
+class ComparisonJob(Job):
+    """Solves one system with several solvers, and then again at other noises if asked to.
+
+    Args:
+        snapshots: pictures of the residual, see `compare`.
+        predict: evaluate the test RMSE after every epoch.
+        noise_factors: so many times the noise of the system, one after another.
+
+    Attributes:
+        done: names of the runs in the folder, in order.
+        failures: what went wrong, one sentence a solver.
+        live: the running solve.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        limits: Limits,
+        runs: RunsFolder,
+        spec: SystemSpec,
+        solvers: Sequence[Solver],
+        *,
+        snapshots: int = 0,
+        predict: bool = True,
+        noise_factors: Sequence[float] = (1.0,),
+    ) -> None:
+        super().__init__(gate)
+        self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
+        self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
+        self._begun = 0
+        self.done: list[str] = []
+        self.failures: list[str] = []
+        self.live = LiveHook(self._grew)
+
+    @property
+    def words(self) -> str:
+        """What it is doing, and how long that will take; an estimate."""
+        if self.state == "queued":
+            return f"number {self.queue_place} of those that wait for a free solver"
+        if self.state != "running":
+            return self.message
+        left = self.live.seconds_left
+        about = f" · about {left:.0f} s left for this solver (estimate)" if math.isfinite(left) and left >= 1 else ""
+        stopping = "stopping · " if self.stopping else ""
+        return stopping + (self.live.text or self.message) + about
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1; an estimate."""
+        return min(1.0, self.progress + self.live.progress / max(1, self._count))
+
+    def work(self) -> None:
+        self.message = "loading the data, and fitting hyperparameters if there are none"
+        loaded = self._spec.build(self._limits)
+        self.message = "preparing the system"
+        self._solvers = self._affordable(loaded.system)
+        for factor in self._factors:
+            if not self.stopping:
+                self._compare(self._spec.at_noise(loaded, factor))
+        self.message = self._summary(loaded)
+
+    @property
+    def _count(self) -> int:
+        """Runs in all."""
+        return len(self._factors) * len(self._solvers)
+
+    def _compare(self, loaded: Loaded) -> None:
+        outcomes = compare(
+            loaded.system, self._until_stopped(loaded.system), self._runs.path,
+            data=loaded.data if self._predict else None, mean=loaded.hyperparameters.mean,
+            hooks=[self.stop_hook, self.live], pictures=self._snapshots, pictured=lambda solver: True,
+        )  # fmt: skip
+        for outcome in outcomes:
+            self._keep(outcome)
+
+    def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
+        """One solver after another, until Stop."""
+        where = f" at σ² = {system.noise:.3g}" if len(self._factors) > 1 else ""
+        for solver in self._solvers:
+            if self.stopping:
+                return
+            self.progress, self._begun = self._begun / self._count, self._begun + 1
+            self.live.text, self.live.where = f"{solver.label}{where}: setting up", where
+            yield solver
+
+    def _keep(self, outcome: Outcome) -> None:
+        if outcome.error:
+            self.failures.append(f"{outcome.solver.label}: {outcome.error}")
+        if outcome.path is not None:
+            self.done.append(outcome.path.stem)
+        self.version += 1
+
+    def _grew(self) -> None:
+        self.version += 1
+
+    def _summary(self, loaded: Loaded) -> str:
+        runs = f"{len(self.done)} of {self._count} runs recorded"
+        return f"{runs}; hyperparameters: {loaded.hyperparameters.provenance}"
+
+    def _affordable(self, system: KernelSystem) -> list[Solver]:
+        """Before any work: the solvers whose factors fit, as far as their block sizes are known; failures of others.
+
+        Raises:
+            ValueError: none fits.
+        """
+        refused = {solver.label: why for solver in self._solvers if (why := too_large(solver, system.x, self._limits))}
+        if len(refused) == len(self._solvers):
+            raise ValueError("  \n".join(refused.values()))
+        self.failures += refused.values()
+        return [solver for solver in self._solvers if solver.label not in refused]

@@ -1,0 +1,63 @@
+"""Run, Stop, and what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz.dashboard.jobs.job import Job
+
+_SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
+
+
+class JobBar:
+    """The buttons and the state of a job.
+
+    Args:
+        run, stop: what the buttons do.
+        hint: what to do first.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], None],
+        stop: Callable[[], None],
+        *,
+        label: str = "Run",
+        hint: str = "Choose data and methods, then Run.",
+    ) -> None:
+        self._shown: tuple[str, str] | None = None
+        self._run = pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow")
+        self._stop = pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
+        self._run.on_click(lambda event: run())
+        self._stop.on_click(lambda event: stop())
+        self._progress = pmui.LinearProgress(value=0, variant="determinate", visible=False, sizing_mode="stretch_width")
+        self._text = pmui.Alert(
+            object=hint, severity="info", variant="outlined",
+            sizing_mode="stretch_width", margin=(0, 8),
+        )  # fmt: skip
+        self.view = pn.Column(
+            pn.Row(self._run, self._stop, sizing_mode="stretch_width"), self._progress, self._text,
+            sizing_mode="stretch_width",
+        )  # fmt: skip
+
+    def refuse(self, message: str) -> None:
+        """Why nothing was started."""
+        self._text.param.update(object=message, severity="error")
+
+    def show(self, job: Job) -> None:
+        """How a job stands; called again and again, and changes only what has changed."""
+        active = job.is_active
+        self._run.disabled, self._stop.disabled = active, not active or job.stopping
+        self._progress.visible = active
+        self._progress.value = round(100 * job.share)
+        text = f"{job.state}: {job.words}" if job.words else job.state
+        if job.failures:
+            text += "  \n" + "  \n".join(job.failures)
+        severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]
+        # a refusal stays until there is something new to say
+        if (text, severity) != self._shown:
+            self._shown = (text, severity)
+            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)

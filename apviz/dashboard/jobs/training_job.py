@@ -1,0 +1,206 @@
+"""A training in a thread: one solve a step, the trace and the checkpoint in the folder of runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import weakref
+from itertools import chain, count
+from pathlib import Path
+
+from apviz.comparison import free_path
+from apviz.dashboard.jobs.block_memory import too_large
+from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.systems import DTYPES, SystemSpec
+from apviz.gp.checkpoint import checkpoint_of
+from apviz.gp.recorded import can_go_on, check_data
+from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
+from apviz.solvers.base import Run
+from apviz.tracing import Recorder, Trace, TrainingTrace
+from apviz.tracing.record import Record
+
+#: solves that are kept to be looked at, the newest; a few hundred kilobytes each
+MOST_SOLVES = 300
+#: rows from which κ of a step is estimated: a step may take a tenth of a second, and its κ is a hint
+SPECTRUM_ROWS = 300
+#: a training that was written within so many of its longest steps, or seconds, may still be going on elsewhere
+QUIET_STEPS, QUIET_SECONDS = 3, 10
+
+# all jobs of this server, whoever's they are: no two may write one training
+_jobs: weakref.WeakSet[TrainingJob] = weakref.WeakSet()
+_choosing = threading.Lock()
+# when those that ended here were last written
+_left: dict[Path, float] = {}
+
+
+class TrainingJob(Job):
+    """Trains, or goes on with a training of the folder.
+
+    Args:
+        name: of the training to go on with; None begins a new one.
+
+    Attributes:
+        name: of the training.
+        trace: of the steps so far; None before the first.
+        live: the running solve.
+
+    Raises:
+        ValueError: a training that cannot go on, or that somebody else is writing.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        limits: Limits,
+        trainings: Trainings,
+        spec: SystemSpec,
+        settings: TrainingSettings,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(gate)
+        self._limits, self._spec, self.settings = limits, spec, settings
+        self.trace: TrainingTrace | None = None
+        self.live = _LiveSteps(self._grew)
+        self._solves: dict[int, Record] = {}
+        self._recorder = _OneSolve(spectrum="subsample", spectrum_rows=SPECTRUM_ROWS)
+        self._begun = self._next_look = 0.0
+        self._done = self._done_before = 0
+        with _choosing:
+            if name is None:
+                self.path = _new_path(trainings.folder, f"{spec.dataset}-n{spec.n} training {settings.solver.label}")
+            else:
+                self.path = trainings.path_of(name)
+                _refuse_unless_free(self.path, trainings.open(name), trainings.changed(name))
+            _jobs.add(self)
+        self.name = self.path.relative_to(trainings.folder).with_suffix("").as_posix()
+
+    @property
+    def words(self) -> str:
+        """Which step, where its solve is, and how long the rest will take; an estimate."""
+        if self.state != "running" or not self._begun:
+            return super().words
+        taken = self._done - self._done_before
+        left = (time.perf_counter() - self._begun) / taken * (self.settings.steps - self._done) if taken else math.nan
+        about = f" · about {left:.0f} s left (estimate)" if left >= 1 else ""
+        stopping = "stopping · " if self.stopping else ""
+        return f"{stopping}step {self._done + 1} of {self.settings.steps} · {self.live.text or 'setting up'}{about}"
+
+    @property
+    def share(self) -> float:
+        return self._done / self.settings.steps
+
+    def solve(self, step: int) -> Trace | None:
+        """The trace of the solve of a step; None for one that was not taken here, or is not kept any more."""
+        record = self._solves.get(step)
+        return None if record is None else record.to_trace()
+
+    def work(self) -> None:
+        self.message = "loading the data"
+        self._spec.check(self._limits)
+        data = self._spec.load()
+        x, y, s = data.train_x, data.train_y, self.settings
+        refused = too_large(s.solver, x, self._limits)
+        if refused:
+            raise ValueError(refused)
+        check_data(self.path, x, y)
+        training = Training(x, y, s, path=self.path, dtype=DTYPES[self._spec.dtype], dataset=data.card.name)
+        self._done = self._done_before = training.steps_done
+        self._look(training)
+        self._begun = time.perf_counter()
+        try:
+            training.run([self._recorder, self.stop_hook, self.live, _Steps(self, training)])
+        except TrainingError as error:
+            # the folder is nobody's business but the server's
+            raise ValueError(str(error).replace(str(self.path), self.name)) from error
+        finally:
+            self._look(training)
+            if self.path.exists():
+                _left[self.path] = (self.path / "zarr.json").stat().st_mtime
+        noise = training.hyperparameters.noise
+        self.message = f"{self._done} of {s.steps} steps, σ² = {noise:.3g}; kept as {self.name}"
+        if not self._done:
+            self.message = "it ended before the first step was done; nothing is kept"
+
+    def took(self, step: Step, training: Training) -> None:
+        """A step is done."""
+        self._solves[step.number] = self._recorder.take()
+        self._solves.pop(step.number - MOST_SOLVES, None)
+        self._done = step.number
+        started = time.perf_counter()
+        if started >= self._next_look:
+            self._look(training)
+            now = time.perf_counter()
+            self._next_look = now + max(SHARE * (now - started), 1 / PER_SECOND)
+
+    def _look(self, training: Training) -> None:
+        if training.steps_done:
+            self.trace = training.trace
+            self.version += 1
+
+    def _grew(self) -> None:
+        self.version += 1
+
+
+class _OneSolve(Recorder):
+    """Keeps the solve that runs; a training of hundreds of steps does not pile them up."""
+
+    def on_start(self, run: Run) -> None:
+        self._records.clear()
+        super().on_start(run)
+
+    def take(self) -> Record:
+        """The solve that ended."""
+        return self._records.pop()
+
+
+class _LiveSteps(LiveHook):
+    """Looks at its own pace, not once a solve at least: a step may take less time than ten looks."""
+
+    def on_start(self, run: Run) -> None:
+        due = getattr(self, "_next", 0.0)
+        super().on_start(run)
+        self._next = due
+
+
+class _Steps(TrainingHook):
+    """Tells a job about its steps, and stops the next solve where Stop came as one ended."""
+
+    def __init__(self, job: TrainingJob, training: Training) -> None:
+        self._job, self._training = job, training
+
+    def on_start(self, run: Run) -> None:
+        if self._job.stopping:
+            run.request_stop("asked for in the dashboard")
+
+    def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        self._job.took(step, self._training)
+
+
+def is_written_here(path: Path) -> bool:
+    """Whether a job of this server, of whatever session, is at a training."""
+    return any(job.is_active and job.path == path for job in _jobs)
+
+
+def _new_path(folder: Path, name: str) -> Path:
+    """A path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
+    names = chain([name], (f"{name} run{k}" for k in count(2)))
+    paths = (free_path(folder, each) for each in names)
+    return next(path for path in paths if not checkpoint_of(path).exists() and not is_written_here(path))
+
+
+def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> None:
+    if is_written_here(path):
+        raise ValueError("this training is going on already, here or in another window of this server")
+    if not can_go_on(path):
+        raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot go on; begin a new one")
+    quiet = max(QUIET_SECONDS, QUIET_STEPS * float(trace["step"]["seconds"].max()))
+    ago = time.time() - changed
+    if not trace.finished and _left.get(path) != changed and ago < quiet:
+        raise ValueError(
+            f"{path.stem} was written {ago:.0f} s ago, so another process may be at it; it can go on here once it has "
+            f"been left alone for {quiet:.0f} s"
+        )

@@ -1,0 +1,1 @@
+"""One system, many solvers, live."""

@@ -1,0 +1,1 @@
+"""One run, update by update."""

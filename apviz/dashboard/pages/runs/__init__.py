@@ -1,0 +1,1 @@
+"""Everything in the runs folder, some of it side by side."""

@@ -1,0 +1,89 @@
+"""Batch size: one sweep over b."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import panel as pn
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz import plots
+from apviz.dashboard.charts.chart_card import ChartCard
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.shared import Shared
+from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
+from apviz.dashboard.settings.method_panel import numbers_field
+from apviz.dashboard.settings.sweeps import BatchSizeSweep
+from apviz.dashboard.settings.system_panel import system_panel
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.solvers import Solver
+from apviz.tracing import Trace
+from apviz.tracing.sweep import Over, sweep_table
+
+
+class BatchSize(SweepPage):
+    """Epochs, seconds, κ′ and memory against b, and the curves behind them."""
+
+    name = "batch-size"
+    title = "Batch size"
+    over: ClassVar[Over] = "block_size"
+    growing: ClassVar[tuple[str, ...]] = ("sweep", "residuals")
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, "Sweep b", "Choose data and a rule, then Sweep b: one run for every batch size.")
+        self.sweep = BatchSizeSweep()
+        self.models = [self.sweep, self.choice]
+        self._everything: pn.Column | None = None
+
+    def sidebar(self) -> list[Viewable]:
+        s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
+        return [
+            *system_panel(self.shared.system, self.shared.folder),
+            pmui.Typography("Sweep", variant="h6"),
+            numbers_field(self.sweep, "sizes", may_be_empty=True),
+            pmui.Select.from_param(s.rule, **wide),
+            pmui.Select.from_param(s.partition, **wide),
+            pmui.FloatInput.from_param(s.overlap, step=0.25, **wide),
+            pmui.FloatInput.from_param(s.tol, step=0.001, format="0.[000000000]", **wide),
+            pmui.IntInput.from_param(s.max_epochs, **wide),
+        ]
+
+    def main(self) -> Viewable:
+        if self._everything is None:
+            beside = pn.Column(self._cards["residuals"].view, self._diagnosis.view, styles=HALF)
+            self._cards["sweep"].view.styles = HALF
+            self._everything = pn.Column(
+                self._bar.view,
+                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
+                self._table.view,
+                sizing_mode="stretch_width",
+            )
+        return self._everything
+
+    def _make_cards(self) -> dict[str, ChartCard]:
+        limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture
+        return {
+            "sweep": ChartCard(
+                "What the batch size costs",
+                "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
+                "run that ended without converging, an open circle one that is on its way or was interrupted. "
+                "Click a point for its diagnosis.",
+                lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
+                takes=_has_block_size, table=sweep_table,
+                empty="Nothing to draw yet: Sweep b solves the chosen system once for every batch size, and every run "
+                "becomes a point: its epochs, seconds, κ′ and memory against b.",
+                lecture=lecture,
+            ),
+            "residuals": ChartCard(
+                "Residual by batch size", "The same runs twice: by epoch, and by time, where many updates count.",
+                lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
+            ),
+        }  # fmt: skip
+
+    def _solvers(self, spec: SystemSpec) -> list[Solver]:
+        return self.sweep.solvers(spec.n)
+
+
+def _has_block_size(trace: Trace) -> bool:
+    return "block_size" in trace.attrs

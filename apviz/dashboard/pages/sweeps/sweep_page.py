@@ -1,0 +1,147 @@
+"""What the pages that sweep one setting have in common: the runs as they come in, and what limited one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import param
+
+from apviz.dashboard.charts.chart_card import ChartCard
+from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.pages.shared import Shared
+from apviz.dashboard.pages.solving_page import SolvingPage
+from apviz.dashboard.runs.kinds import is_solve
+from apviz.dashboard.runs.newest_sweep import newest_sweep
+from apviz.dashboard.runs.runs_table import RunsTable
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.solvers import Solver
+from apviz.tracing import Trace
+from apviz.tracing.sweep import Over, slowest
+
+#: runs in one set of charts
+MOST_RUNS = 60
+
+
+class SweepView(param.Parameterized):
+    """What is looked at."""
+
+    runs = param.List([], item_type=str, label="runs that are shown")
+    selected = param.String("", label="the run that is diagnosed; empty for the slowest")
+
+
+class SweepPage(SolvingPage):
+    """A page around one sweep, with a chart called `sweep`."""
+
+    solving: ClassVar[str] = "a sweep"
+    #: the setting that is swept
+    over: ClassVar[Over]
+    #: the charts of its runs, also of the one that goes on
+    growing: ClassVar[tuple[str, ...]] = ("sweep",)
+
+    def __init__(self, shared: Shared, label: str, hint: str) -> None:
+        super().__init__(shared, label=label, hint=hint)
+        self.choice = SweepView()
+        self.traces: dict[str, Trace] = {}
+        self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
+        self._diagnosis = DiagnosisCard(self.rerun)
+        self._cards: dict[str, ChartCard] = self._make_cards()
+        self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self.choice.param.watch(lambda event: self._changed(), ["runs"])
+        self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
+
+    @abstractmethod
+    def _make_cards(self) -> dict[str, ChartCard]:
+        """The charts."""
+
+    @abstractmethod
+    def _solvers(self, spec: SystemSpec) -> list[Solver]:
+        """Those of the sweep with the settings as they are.
+
+        Raises:
+            ValueError: settings that cannot be run.
+        """
+
+    def _noise_factors(self) -> list[float]:
+        """So many times the noise of the system."""
+        return [1.0]
+
+    def open(self) -> None:
+        if not self.choice.runs:
+            self.choice.runs = newest_sweep(self.shared.runs, self.over)
+        self._changed()
+
+    def redraw(self) -> None:
+        self._draw_runs()
+
+    def _draw_runs(self) -> None:
+        for name in self.growing:
+            self.draw_later(card := self._cards[name], lambda card=card: self._draw(card))  # type: ignore[misc]
+
+    def tick(self) -> None:
+        self.follow(self.job, self._bar, self._take)
+        self.draw_next()
+
+    def run(self) -> None:
+        """Sweeps."""
+        try:
+            spec = self.shared.system.spec()
+            solvers = self._solvers(spec)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        if self.start(spec, solvers, noise_factors=self._noise_factors()):
+            self.choice.param.update(runs=[], selected="")
+
+    def _take(self, job: ComparisonJob) -> None:
+        """New runs of the job, or more of the one that goes on."""
+        new = self.take_runs(job)
+        if new:
+            self.choice.runs = [*self.choice.runs, *new][-MOST_RUNS:]
+        if job.live.trace is not None:
+            self._draw_runs()
+
+    # --- what is looked at ----------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        found, problems = {}, []
+        for name in self.choice.runs:
+            known = self.traces.get(name)
+            if known is not None and known.finished:
+                found[name] = known
+                continue
+            try:
+                trace = self.shared.runs.open(name)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+                continue
+            if is_solve(trace):
+                found[name] = trace
+        if problems:
+            self._bar.refuse("; ".join(problems))
+        self.traces = found
+        self._show_selected()
+        self._draw_runs()
+
+    def _show_selected(self) -> None:
+        trace, which = self.traces.get(self.choice.selected), ""
+        if trace is None:
+            trace, which = slowest(self.traces.values()), "the slowest run"
+        name = next((name for name, each in self.traces.items() if each is trace), "")
+        self._table.show(self.traces, name)
+        self._diagnosis.show(trace, which)
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """A point of the sweep: its first number is the place of the run."""
+        values, drawn = point.get("values", []), self._cards["sweep"].drawn
+        if not values or int(values[0]) >= len(drawn):
+            return
+        name = next((name for name, trace in self.traces.items() if trace is drawn[int(values[0])]), None)
+        if name is not None:
+            self.choice.selected = name
+
+    def _draw(self, card: ChartCard) -> None:
+        """All runs, with the one that goes on: a point moves, and colours are by rank, so nothing stays as it was."""
+        live = self.job.live.trace if self.job is not None and self.job.is_active else None
+        card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)

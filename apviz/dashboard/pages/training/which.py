@@ -1,0 +1,92 @@
+"""Which training is shown, what has become of it, and the way on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz.tracing import TrainingTrace
+
+NO_TRAINING = "none yet"
+
+
+_WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
+likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
+
+**Start a training**, above, does it with the settings on the left, and shows as it goes:
+
+- σ² and what each solve took, step by step: the smaller σ², the harder the solve;
+- the lengthscales: which inputs matter, and how quickly the target changes along them;
+- the residual of the solve that runs; a click on any step looks at its solve, its numbers, and what limited it.
+
+Stop keeps the steps that are done, and the training can go on from there."""
+
+
+class WhichTraining:
+    """A list, a button, and the state in words.
+
+    Args:
+        select: called with the name of the training that is chosen in the list.
+        go_on: called when the training is to go on.
+    """
+
+    def __init__(self, select: Callable[[str], None], go_on: Callable[[], None]) -> None:
+        wide = {"sizing_mode": "stretch_width"}
+        self.list = pmui.Select(
+            label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
+        )
+        self.list.param.watch(
+            lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
+        )
+        self.go_on = pmui.Button(
+            label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12)
+        )  # fmt: skip
+        self.go_on.on_click(lambda event: go_on())
+        self.state = pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
+        self.nothing = pmui.Paper(
+            pmui.Typography("No training is here yet", variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)),
+            margin=8, elevation=1, **wide,
+        )  # fmt: skip
+        self.view = pn.Column(pn.Row(self.list, self.go_on, **wide), self.state, self.nothing, **wide)
+
+    def offer(self, names: Sequence[str], chosen: str) -> None:
+        """The trainings that there are, and which is shown; empty for none."""
+        value = chosen or NO_TRAINING
+        options = list(names) if value in names else [NO_TRAINING, *names]
+        if (options, value) != (self.list.options, self.list.value):
+            self.list.param.update(options=options, value=value)
+
+    def show(self, trace: TrainingTrace | None, *, running: bool, goal: int | None) -> None:
+        """What has become of the training; `goal` is the step that it can go on to, None if it cannot."""
+        self.state.visible, self.nothing.visible = trace is not None, trace is None and not running
+        if trace is not None:
+            self.state.param.update(object=state_words(trace, running), severity=_severity(trace))
+        self.go_on.param.update(disabled=goal is None, label="Go on" if goal is None else f"Go on to step {goal}")
+
+
+def state_words(trace: TrainingTrace, running: bool) -> str:
+    """How far it is, where the hyperparameters are, and whether σ² has settled."""
+    a, steps = trace.attrs, trace["step"]
+    done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
+    h, settled = trace.hyperparameters, trace.settled_at
+    state = "finished" if trace.finished else "running" if running else "not finished: interrupted, or still running"
+    words = [
+        f"**{trace.label} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} Adam steps, "
+        f"{state}. Now σ² = {h.noise:.4g}, outputscale = {h.outputscale:.4g}, mean = {h.mean:.3g}."
+    ]
+    if settled is not None:
+        words.append(f"σ² has settled: the five steps up to step {settled} changed it by less than 1% in all.")
+    else:
+        words.append("σ² has not settled: five steps still change it by 1% or more.")
+    if failed:
+        words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
+    return " ".join(words)
+
+
+def _severity(trace: TrainingTrace) -> str:
+    if (trace["step"]["converged"].values == 0).any():
+        return "warning"
+    return "success" if trace.settled_at is not None else "info"

@@ -1,0 +1,80 @@
+"""Deleted runs, which are kept for some days and come back whole."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: days after which what was deleted is gone
+TRASH_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A run in the trash.
+
+    Args:
+        key: names it to `Trash.take_back`.
+        name: that it had.
+        when: seconds since 1970.
+    """
+
+    key: str
+    name: str
+    when: float
+
+
+class Trash:
+    """One folder a deleted run, named by the time it was deleted; its files in it have their names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, name: str, files: Sequence[Path]) -> Deleted:
+        """Moves in those files of a run that are there."""
+        deleted = Deleted(f"{time.time_ns()}", name, time.time())
+        place = self.path / deleted.key
+        place.mkdir(parents=True)
+        for each in files:
+            if each.exists():
+                each.rename(place / each.name)
+        return deleted
+
+    def all(self) -> list[Deleted]:
+        """What is in it, the last first."""
+        found = []
+        for place in self.path.glob("*"):
+            traces = list(place.glob("*.zarr"))
+            if traces and place.name.isdigit():
+                found.append(Deleted(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
+        return sorted(found, key=lambda each: each.when, reverse=True)
+
+    def take_back(self, key: str, files_of: Callable[[str], Sequence[Path]], free_name: Callable[[str], str]) -> str:
+        """Moves a run out again; returns its name, which is another if a new run has taken it.
+
+        Args:
+            files_of: the places of all files of a run of some name, the trace last: with it the run is there.
+            free_name: a name like the one wanted, that is free.
+
+        Raises:
+            FileNotFoundError: it is not in the trash any more.
+        """
+        found = next((each for each in self.all() if each.key == key), None)
+        if found is None:
+            raise FileNotFoundError(f"that run is not in the trash any more; it is emptied after {TRASH_DAYS} days")
+        name, place = free_name(found.name), self.path / key
+        for each, target in zip(files_of(found.name), files_of(name), strict=True):
+            if (place / each.name).exists():
+                target.parent.mkdir(exist_ok=True)
+                (place / each.name).rename(target)
+        shutil.rmtree(place, ignore_errors=True)
+        return name
+
+    def empty(self) -> None:
+        """What was deleted long ago is gone."""
+        for deleted in self.all():
+            if time.time() - deleted.when > TRASH_DAYS * 86_400:
+                shutil.rmtree(self.path / deleted.key, ignore_errors=True)

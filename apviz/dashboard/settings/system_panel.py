@@ -1,0 +1,85 @@
+"""The settings of the system in the sidebar: data with its card, hyperparameters, and a file of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz import datasets
+from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice
+from apviz.dashboard.settings.upload import upload_panel
+
+
+def data_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
+    """Widgets of the data alone; a file of one's own lies in `folder`."""
+    p = system.param
+    wide = {"sizing_mode": "stretch_width"}
+    card = pmui.Typography("", variant="body2")
+
+    def describe(*events: object) -> None:
+        card.object = card_words(system)
+
+    system.param.watch(describe, ["dataset"])
+    describe()
+    return [
+        pmui.Typography("Data", variant="h6"),
+        pmui.Select.from_param(p.dataset, **wide),
+        card,
+        upload_panel(system, folder),
+        pmui.IntInput.from_param(p.n, step=1000, format="0,0", **wide),
+    ]
+
+
+def system_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
+    """Widgets of `SystemChoice`; a file of one's own lies in `folder`."""
+    p = system.param
+    wide = {"sizing_mode": "stretch_width"}
+    by_hand = [
+        pmui.Select.from_param(p.kernel, **wide),
+        pmui.TextInput.from_param(p.lengthscale, **wide),
+        pmui.FloatInput.from_param(p.outputscale, format="0.[000000]", **wide),
+        pmui.FloatInput.from_param(p.noise, format="0.[00000000]", **wide),
+    ]
+    about = pmui.Typography("", variant="body2")
+
+    def describe(*events: object) -> None:
+        about.object = hyperparameter_words(system)
+        for field in by_hand[1:]:
+            field.visible = system.source == HAND
+        by_hand[0].visible = system.source != CARD
+
+    system.param.watch(describe, ["dataset", "source"])
+    describe()
+    return [
+        *data_panel(system, folder),
+        pmui.Typography("System", variant="h6"),
+        pmui.Select.from_param(p.source, **wide),
+        about,
+        *by_hand,
+        pmui.IntInput.from_param(p.rhs, **wide),
+        pmui.IntInput.from_param(p.seed, **wide),
+        pmui.RadioButtonGroup.from_param(p.dtype, label="Precision", size="small"),
+    ]
+
+
+def card_words(system: SystemChoice) -> str:
+    """What is known about the data set."""
+    name = system.dataset
+    upload = system.uploads.get(name)
+    if upload is not None:
+        return f"Your own file, for this session only. Target: {upload.target}."
+    card = datasets.card(name)
+    return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"
+
+
+def hyperparameter_words(system: SystemChoice) -> str:
+    """Where the hyperparameters come from."""
+    if system.source == HAND:
+        return "As given below."
+    fitted = "Fitted in seconds, to at most 1,000 training rows, when it runs."
+    if system.source == FIT or system.dataset in system.uploads:
+        return fitted
+    known = datasets.card(system.dataset).hyperparameters
+    return fitted if known is None else f"{known.kernel}, σ² = {known.noise:.3g}; {known.provenance}."

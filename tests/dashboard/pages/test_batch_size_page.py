@@ -1,0 +1,90 @@
+"""The page Batch size without a browser: its settings, its job, what it shows first."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.pages.sweeps.batch_size import BatchSize
+from apviz.dashboard.pages.sweeps.sweep_page import SweepView
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.sweeps import BatchSizeSweep
+from apviz.dashboard.settings.systems import HAND, SystemChoice
+from tests.dashboard.small_trainings import finished
+
+
+@pytest.fixture
+def shared(tmp_path):
+    limits = Limits()
+    system = SystemChoice(limits, n=200, source=HAND, rhs=1)
+    return Shared(limits, Gate(1), RunsFolder(tmp_path), False, View(), system)
+
+
+def sweep(shared, sizes, **settings):
+    solvers = BatchSizeSweep(sizes=sizes, **settings).solvers(200)
+    return finished(ComparisonJob(shared.gate, shared.limits, shared.runs, shared.system.spec(), solvers))
+
+
+def test_the_settings_survive_the_address():
+    before = [BatchSizeSweep(sizes=[20, 50], rule="random", tol=1e-3), SweepView(runs=["a", "b=2"], selected="b=2")]
+    after = [BatchSizeSweep(), SweepView()]
+    assert address.apply(address.to_query(before), after) == []
+    for old, new in zip(before, after, strict=True):
+        assert old.param.values() == {**new.param.values(), "name": old.name}
+
+
+def test_the_page_opens_with_the_newest_sweep_of_the_folder(shared):
+    sweep(shared, [10, 40], rule="cyclic", max_epochs=30)
+    last = sweep(shared, [20, 50, 100])
+    page = BatchSize(shared)
+    page.open()
+    assert page.choice.runs == last.done
+    assert list(page.traces) == last.done
+
+
+def test_a_run_draws_itself_and_its_diagnosis_is_of_the_slowest_or_the_chosen_one(shared):
+    job = sweep(shared, [20, 50])
+    page = BatchSize(shared)
+    page.open()
+    while page._to_draw:
+        page._next_drawing = 0.0
+        page.tick()
+    cards = page._cards
+    assert [trace.attrs["block_size"] for trace in cards["sweep"].drawn] == [20, 50]
+    assert '"ring: b = ' in cards["sweep"].chart.base or "ring: b" in cards["sweep"].chart.base
+    assert "the slowest run" in page._diagnosis._of.object
+    cards["sweep"].chart.clicked = {"values": [1.0, 3.0], "count": 1}
+    assert page.choice.selected == job.done[1]
+    assert page._diagnosis._of.object == "Diagnosis of AP gauss-southwell b=50"
+
+
+def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_come(shared):
+    page = BatchSize(shared)
+    page.sweep.sizes = [20, 50]
+    page.main()
+    page.sidebar()
+    page.run()
+    page.job.join(60)
+    page.tick()
+    assert page.choice.runs == page.job.done and len(page.job.done) == 2
+
+
+def test_a_setting_that_cannot_be_run_is_refused_in_words(shared):
+    page = BatchSize(shared)
+    shared.system.lengthscale = "wide"
+    page.run()
+    assert page.job is None and "lengthscale" in page._bar._text.object
+
+
+def test_a_folder_with_something_else_in_it_opens(shared):
+    (shared.runs.path / "broken.zarr").mkdir()
+    (shared.runs.path / "broken.zarr" / "zarr.json").write_text("[]")
+    page = BatchSize(shared)
+    page.open()
+    assert page.choice.runs == []

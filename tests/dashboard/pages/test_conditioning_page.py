@@ -1,0 +1,100 @@
+"""The page Conditioning without a browser: its settings, its job, the trainings beside it."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.pages.sweeps.conditioning import Conditioning
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.methods import MethodChoice
+from apviz.dashboard.settings.sweeps import NoiseSweep
+from apviz.dashboard.settings.systems import HAND, SystemChoice
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    # the authors' runs are not everywhere
+    monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
+    limits = Limits()
+    system = SystemChoice(limits, n=200, source=HAND, rhs=1)
+    return Shared(limits, Gate(1), RunsFolder(tmp_path / "runs"), False, View(), system)
+
+
+@pytest.fixture
+def training(shared):
+    """The name of a training of two steps in the folder."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(60, 2, generator=generator)
+    settings = apviz.TrainingSettings(solver=apviz.AlternatingProjection(20, tol=1.0, min_epochs=2), steps=2, probes=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        apviz.Training(x, x[:, 0], settings, operator="dense", path=shared.runs.path / "mine.zarr").run()
+    return "mine"
+
+
+def drawn(page):
+    while page._to_draw:
+        page._next_drawing = 0.0
+        page.tick()
+    return page._cards
+
+
+def test_the_settings_survive_the_address():
+    before = [NoiseSweep(below=3, per_decade=2), MethodChoice(methods=["cg", "auto"], block_sizes=[50])]
+    after = [NoiseSweep(), MethodChoice()]
+    assert address.apply(address.to_query(before), after) == []
+    assert after[0].factors() == before[0].factors()
+    assert after[1].methods == ["cg", "auto"] and after[1].block_sizes == [50]
+
+
+def test_the_button_sweeps_around_the_chosen_noise_and_the_sweep_is_found_again(shared):
+    page = Conditioning(shared)
+    page.main()
+    page.sidebar()
+    page.methods.param.update(methods=["ap", "cg"], rules=["cyclic"], block_sizes=[50], tol=0.1)
+    page.sweep.param.update(below=1, above=0)
+    page.run()
+    page.job.join(60)
+    page.tick()
+    noises = [trace.attrs["noise"] for trace in page.traces.values()]
+    assert noises == pytest.approx([0.01, 0.01, 0.001, 0.001])
+    again = Conditioning(shared)
+    again.open()
+    assert sorted(again.choice.runs) == sorted(page.job.done)
+    assert len(drawn(again)["sweep"].drawn) == 4
+
+
+def test_without_a_method_nothing_is_run(shared):
+    page = Conditioning(shared)
+    page.methods.methods = []
+    page.run()
+    assert page.job is None and "no method is chosen" in page._bar._text.object
+
+
+def test_the_newest_training_of_the_folder_is_beside_the_sweep(shared, training):
+    page = Conditioning(shared)
+    page.open()
+    assert page.trainings.trainings == [training]
+    card = drawn(page)["training"]
+    assert not card.empty.visible
+    assert card.drawn[0]["step"].sizes["step"] == 2
+    assert "2 Adam steps" in card.words()
+
+
+def test_without_any_training_the_page_says_where_one_comes_from(shared):
+    page = Conditioning(shared)
+    page.open()
+    cards = drawn(page)
+    assert page.trainings.trainings == [] and cards["training"].drawn == []
+    assert cards["training"].empty.visible and "start one on the page Training" in cards["training"].empty[1].object
+    assert cards["sweep"].empty.visible and "every run becomes a point" in cards["sweep"].empty[1].object

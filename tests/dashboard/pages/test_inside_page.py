@@ -1,0 +1,133 @@
+"""The page Look inside without a browser: what is recorded, what is played, what stands in the address."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard import Limits
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.pages.inside.figures import function_table, rows_table
+from apviz.dashboard.pages.inside.page import Inside, InsideView
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.recording import RecordChoice
+from apviz.dashboard.settings.systems import SystemChoice
+from apviz.diagnosis import diagnose
+
+
+@pytest.fixture
+def shared(tmp_path):
+    limits = Limits()
+    system = SystemChoice(limits, rhs=2)
+    system.dataset, system.n = "china-profile", 120
+    return Shared(limits, Gate(1), RunsFolder(tmp_path), False, View(), system)
+
+
+def record(shared, snapshots=5, **settings):
+    """A run with pictures; its name."""
+    solver = RecordChoice(**{"block_size": 20, "max_epochs": 3} | settings).solver(120, 0)
+    job = ComparisonJob(shared.gate, shared.limits, shared.runs, shared.system.spec(), [solver], snapshots=snapshots)
+    job.start()
+    job.join(60)
+    assert job.state == "done" and not job.failures
+    return job.done[0]
+
+
+@pytest.fixture
+def page(shared):
+    record(shared)
+    page = Inside(shared)
+    page.main()
+    page.open()
+    return page
+
+
+def drawn(page):
+    """Everything that waits is drawn."""
+    for _ in range(6):
+        page._next_drawing = 0.0
+        page.draw_next()
+    return page
+
+
+@pytest.mark.parametrize("method", ["ap", "cg", "pcg"])
+def test_a_run_of_any_method_is_recorded_with_rows_residuals_and_weights(shared, method):
+    trace = shared.runs.open(record(shared, method=method, rule="cyclic", rank=5))
+    updates = [0, *trace["update"]["update"].values[:5]]
+    np.testing.assert_array_equal(trace["snapshot"]["update"], updates)
+    assert "weights" in trace["snapshot"] and "coordinates" in trace["rows"]
+
+
+def test_the_settings_survive_the_address():
+    before = [RecordChoice(method="pcg", updates=7, overlap=0.25), InsideView(run="a b=2", update=4, interval=250)]
+    after = [RecordChoice(), InsideView()]
+    assert address.apply(address.to_query(before), after) == []
+    assert [each.param.values() | {"name": ""} for each in after] == [
+        each.param.values() | {"name": ""} for each in before
+    ]
+    (problem,) = address.apply("?interval=1", after)
+    assert "from 100 to 10000 is accepted" in problem
+
+
+def test_only_runs_with_pictures_are_offered(shared):
+    plain = record(shared, snapshots=0)
+    with_pictures = record(shared)
+    assert shared.runs.pictured() == [with_pictures] and plain != with_pictures
+
+
+def test_without_a_run_the_page_says_what_to_do(shared):
+    page = Inside(shared)
+    page.main()
+    page.open()
+    drawn(page)
+    assert page.choice.run == "" and "press Record one" in page._hint.object and page._hint.visible
+    assert not page._player.view.visible and not page._map.view.visible
+
+
+def test_the_newest_run_with_pictures_is_shown_with_its_function_and_its_diagnosis(page):
+    drawn(page)
+    trace = page.shared.runs.open(page.choice.run)
+    assert page._player.view.visible and page._player.view.end == trace["snapshot"].sizes["update"] - 1
+    assert page._map.chart.base and page._function.chart.base and page._function.view.visible
+    assert page._timeline.chart.moment == [1.0]
+    assert diagnose(trace).evidence == page._diagnosis._evidence.object
+
+
+def test_a_step_by_hand_goes_into_the_address_and_playing_does_not(page):
+    drawn(page)
+    page._player.view.value = 3
+    assert page.choice.update == 3
+    page._player.view.direction = 1
+    page._player.view.value = 4
+    assert page.choice.update == 3
+    page._player.view.direction = 0
+    assert page.choice.update == 4
+
+
+def test_an_update_of_the_address_or_of_the_timeline_is_shown(page):
+    drawn(page)
+    page.choice.update = 2
+    assert page._player.update == 2
+    page._timeline.chart.clicked = {"name": "", "x": 4.0, "y": 1.0, "values": [], "count": 1}
+    assert page.choice.update == 4 and page._player.update == 4
+    page._timeline.chart.clicked = {"name": "", "x": 12.0, "y": 1.0, "values": [], "count": 2}
+    assert page.choice.update == 4 and "update 12 was not recorded" in page._bar._text.object
+
+
+def test_a_run_of_the_address_that_is_not_there_gets_a_message(page):
+    page.choice.param.update(run="gone")
+    page.open()
+    assert "there is no run gone with pictures" in page._bar._text.object and page.choice.run != "gone"
+
+
+def test_the_tables_hold_every_row_and_the_function_on_its_grid(shared):
+    trace = shared.runs.open(record(shared))
+    table = rows_table(trace, 2)
+    np.testing.assert_array_equal(table["residual after update 2"], trace["snapshot"]["residual"][2])
+    assert list(table.columns) == ["row", "input 1", "block", "target", "residual after update 2"]
+    np.testing.assert_array_equal(function_table(trace, 2).iloc[:, 1], trace.functions()["value"][2])

@@ -1,0 +1,294 @@
+"""The page Runs without a browser: choosing, filtering, settings, and what is done with runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.runs.page import Runs
+from apviz.dashboard.pages.runs.view import RunsView
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.runs.folder_table import MOST_RUNS
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.systems import SystemChoice
+from apviz.diagnosis import diagnose
+
+
+@pytest.fixture
+def page(folder):
+    limits = Limits()
+    shared = Shared(limits, Gate(1), RunsFolder(folder), False, View(), SystemChoice(limits))
+    page = Runs(shared)
+    page.main()
+    page.sidebar()
+    page.open()
+    yield page
+    shared.end()
+
+
+def settle(page):
+    """Ticks until there is nothing left to open, to draw or to write."""
+    deadline = time.monotonic() + 30
+    while not page.opening.is_done or page._to_draw or page.files.job is not None:
+        assert time.monotonic() < deadline
+        page.tick()
+        time.sleep(0.005)
+
+
+def message(page):
+    return page.changes.message.object if page.changes.message.visible else ""
+
+
+def settings(page):
+    return page.together.settings[0].object
+
+
+def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
+    assert set(page.table.names) == {"cg", "ap", "cut", "fit"}
+    page.choose(["cg", "cut", "fit"])
+    settle(page)
+    assert set(page.chosen) == {"cg", "cut", "fit"}
+    drawn = page.together.cards["residuals"].chart
+    assert "CG" in drawn.base and "not converged" in drawn.base
+    assert "Adam step" in page.together.cards["training"].chart.base
+    assert len(page.together.table.table.value) == 2
+
+
+def test_without_a_training_there_is_no_chart_of_trainings(page):
+    page.choose(["cg"])
+    settle(page)
+    assert page.together.cards["residuals"].view.visible and not page.together.cards["training"].view.visible
+
+
+def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
+    for number in range(MOST_RUNS):
+        shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
+    page.look()
+    page.choose(page.table.names)
+    assert len(page.choice.runs) == MOST_RUNS
+    assert message(page) == f"{MOST_RUNS + 4} runs are too many for one chart; up to {MOST_RUNS} can be chosen"
+    assert len(page.table.table.selection) == MOST_RUNS
+
+
+def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):
+    shutil.copytree(folder / "cg.zarr", folder / "one, two.zarr")
+    page.look()
+    page.choose(["one, two", "cg"])
+    assert page.choice.runs == ["cg"] and "one, two has a comma in its name" in message(page)
+    page.select("one, two")
+    page.one.name.value = "one two"
+    page.rename()
+    page.choose(["one two", "cg"])
+    assert page.choice.runs == ["cg", "one two"]
+
+
+def test_the_filter_leaves_the_choice_as_it_is(page):
+    page.choose(["cg", "cut"])
+    page.choice.filter = "not converged"
+    assert page.table.names == ["cut"] and page.table.table.selection == [0]
+    page.choose([])
+    assert page.choice.runs == ["cg"]
+
+
+def test_only_the_settings_in_which_the_runs_differ_are_shown_unless_all_are_asked_for(page):
+    page.choose(["ap", "cut"])
+    settle(page)
+    assert set(settings(page).index) == {"method", "block size", "tol", "max epochs"}
+    assert list(settings(page).columns) == ["ap", "cut"]
+    page.choice.differences = False
+    assert {"kernel", "noise", "dataset", "device name"} < set(settings(page).index)
+
+
+def test_runs_that_do_not_differ_are_said_to(page, folder):
+    shutil.copytree(folder / "cg.zarr", folder / "same.zarr")
+    page.look()
+    page.choose(["cg", "same"])
+    settle(page)
+    assert settings(page) == "These runs do not differ in any setting."
+
+
+def test_a_broken_trace_is_named_with_the_reason_and_can_be_deleted(page, folder):
+    (folder / "ap.zarr" / "zarr.json").write_text("{bad")
+    page.look()
+    assert page.listing.broken.visible and "ap: its zarr.json cannot be read" in page.listing.broken.object
+    page.choose(["ap", "cg"])
+    settle(page)
+    assert set(page.chosen) == {"cg"}
+    page.choose(["ap"])
+    page.delete()
+    assert not page.listing.broken.visible and "ap" not in page.table.names
+
+
+def test_a_trace_whose_data_are_damaged_is_named_and_the_others_are_drawn(page, folder):
+    (folder / "ap.zarr" / "epoch" / "work" / "c" / "0").write_bytes(b"cut off")
+    page.choose(["ap", "cg"])
+    settle(page)
+    assert set(page.chosen) == {"cg"} and message(page).startswith("ap does not open as a Zarr trace")
+
+
+def test_renaming_follows_the_run_wherever_it_is_shown(page):
+    page.choose(["cg", "ap"])
+    page.select("cg")
+    settle(page)
+    page.one.name.value = "ap"
+    page.rename()
+    assert message(page) == "there is a run ap already; choose another name"
+    page.one.name.value = "better"
+    page.rename()
+    settle(page)
+    assert page.choice.runs == ["better", "ap"] and page.choice.selected == "better"
+    assert set(page.chosen) == {"better", "ap"}
+
+
+def test_a_note_is_kept_and_shown(page, folder):
+    page.select("cg")
+    page.one.note.value = "for the lecture"
+    page.keep_note()
+    assert "for the lecture" in page.table.table.value["note"].tolist()
+    assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
+
+
+def test_deleted_runs_come_back_by_undo(page):
+    page.choose(["cg", "ap"])
+    page.select("cg")
+    settle(page)
+    page.delete()
+    assert page.choice.runs == [] and page.choice.selected == "" and set(page.table.names) == {"cut", "fit"}
+    assert message(page) == "Deleted: cg, ap" and page.changes.undo_button.visible
+    page.changes.undo()
+    settle(page)
+    assert set(page.chosen) == {"cg", "ap"} and not page.changes.undo_button.visible
+
+
+def test_deleted_runs_are_offered_for_days(page):
+    page.choose(["cg"])
+    page.delete()
+    page.changes.say("something else")
+    assert list(page.deleted.list.options) == ["cg (just now)"]
+    page.bring_back(page.deleted.list.value)
+    assert "cg" in page.table.names and page.deleted.list.options == {}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "filename"),
+    [
+        (".zarr.zip", "apviz-2-runs.zarr.zip"),
+        ("-epochs.csv", "apviz-2-runs-epochs.csv"),
+        (".html", "apviz-2-runs.html"),
+    ],
+)
+def test_chosen_runs_are_written_into_one_file(page, suffix, filename):
+    page.choose(["cg", "ap"])
+    page.files.format.value = suffix
+    page.files.export()
+    settle(page)
+    assert message(page) == "" and page.files.download.visible and page.files.download.filename == filename
+    assert (page.shared.folder / filename).stat().st_size > 1000
+
+
+def test_an_exported_table_has_every_update_of_every_run(page, folder):
+    page.choose(["ap", "cut"])
+    page.files.format.value = "-updates.csv"
+    page.files.export()
+    settle(page)
+    table = pd.read_csv(page.shared.folder / "apviz-2-runs-updates.csv")
+    for name in ("ap", "cut"):
+        update = RunsFolder(folder).open(name)["update"]
+        of_run = table[table["run"] == name]
+        np.testing.assert_array_equal(of_run["update"], update["update"].values)
+        np.testing.assert_allclose(of_run["energy_decrease"], update["energy_decrease"].values, rtol=1e-12)
+
+
+def test_a_file_that_the_runs_have_nothing_for_is_refused(page):
+    page.choose(["cg"])
+    page.files.format.value = "-steps.csv"
+    page.files.export()
+    settle(page)
+    assert message(page) == "none of the runs chosen has recorded a single step"
+    page.choose(["fit"])
+    page.files.format.value = ".html"
+    page.files.export()
+    settle(page)
+    assert "a report is of solves" in message(page)
+
+
+def test_an_exported_run_is_imported_again_and_shown(page):
+    page.choose(["cg"])
+    page.files.export()
+    settle(page)
+    content = (page.shared.folder / "cg.zarr.zip").read_bytes()
+    page.files.drop.value = {"cg.zarr.zip": content}
+    settle(page)
+    assert message(page) == "Imported: cg-2" and page.choice.runs == ["cg", "cg-2"]
+
+
+def test_a_bad_import_is_refused_in_words(page):
+    page.files.drop.value = {"<b>bad.zip": b"hello"}
+    settle(page)
+    assert message(page).startswith("b-bad was not imported: it does not unpack as a zip file")
+    page.shared.limits.__dict__["max_upload_mb"] = 1
+    page.files.drop.value = {"large.zip": b"x" * 2_000_000}
+    settle(page)
+    assert message(page) == "large.zip has 2 MB; up to 1 MB are accepted"
+
+
+def test_the_view_is_in_the_address_and_comes_back_from_it(page):
+    page.choose(["cg", "ap"])
+    page.choice.param.update(filter="a b", x="epochs", selected="ap", differences=False)
+    other = RunsView()
+    assert address.apply(address.to_query([page.choice]), [other]) == []
+    assert {name: getattr(other, name) for name in address.settings(other)} == {
+        "filter": "a b", "x": "epochs", "runs": ["cg", "ap"], "selected": "ap", "differences": False
+    }  # fmt: skip
+
+
+def test_a_solve_that_is_looked_at_has_a_diagnosis_and_a_training_none(page):
+    page.select("cut")
+    settle(page)
+    assert page.diagnosis.view.visible
+    page.select("fit")
+    settle(page)
+    assert not page.diagnosis.view.visible
+
+
+def test_running_again_and_comparing_happen_on_the_page_compare(page):
+    opened, done = [], []
+    compare = SimpleNamespace(
+        look_at=lambda runs, selected: done.append((runs, selected)),
+        rerun=lambda trace, diagnosis: done.append((trace, diagnosis)),
+    )
+    page.shared.go = lambda name, prepare: (prepare(compare), opened.append(name))
+    page.choose(["ap", "cut", "fit"])
+    page.select("cut")
+    settle(page)
+    page.compare()
+    assert (opened, done) == (["compare"], [(["ap", "cut"], "cut")])
+    trace = page.opening.traces["cut"]
+    found = diagnose(trace)
+    page.rerun(trace, found)
+    assert opened == ["compare", "compare"] and done[1:] == [(["cut"], "cut"), (trace, found)]
+
+
+def test_a_run_that_another_process_writes_is_drawn_as_it_grows(page, folder):
+    shutil.copytree(folder / "cut.zarr", folder / "growing.zarr")
+    page.look()
+    page.choose(["growing"])
+    settle(page)
+    before = page.opening.traces["growing"]
+    shutil.rmtree(folder / "growing.zarr")
+    shutil.copytree(folder / "ap.zarr", folder / "growing.zarr")
+    (folder / "growing.zarr" / "zarr.json").touch()
+    page.look()
+    settle(page)
+    assert page.opening.traces["growing"] is not before
+    assert page.opening.traces["growing"].label == page.shared.runs.open("ap").label

@@ -1,0 +1,163 @@
+"""The page Training without a browser: what it shows, and what its buttons do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.pages.training.page import Training
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.systems import SystemChoice
+from tests.dashboard.small_trainings import LIMITS, SETTINGS, SPEC, finished, job_in
+
+
+@pytest.fixture
+def page(tmp_path):
+    pages = []
+
+    def open_page(folder, **choice):
+        shared = Shared(LIMITS, Gate(2), RunsFolder(folder), False, View(), SystemChoice(LIMITS))
+        pages.append(page := Training(shared))
+        page.choice.param.update(**choice)
+        page.shared.system.n = 200
+        page.sidebar()
+        page.main()
+        page.open()
+        return page
+
+    yield open_page
+    for each in pages:
+        for job in each.shared.jobs:
+            job.stop()
+            job.join(30)
+        each.shared.end()
+
+
+def tick(page, until=lambda: False, seconds=60):
+    """Lets time pass as a browser would; all that waits to be drawn is drawn."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end and not until():
+        page._next_drawing = page._next_look = page._next_list = 0.0
+        page.tick()
+        time.sleep(0.005)
+    assert until() or seconds < 5
+    for _ in range(20):
+        page._next_drawing = 0.0
+        page.tick()
+
+
+def test_an_empty_folder_shows_what_to_do_and_no_chart(page, tmp_path):
+    opened = page(tmp_path / "empty")
+    tick(opened, seconds=0.1)
+    assert opened.choice.training == "" and not any(card.view.visible for card in opened._cards.values())
+    assert opened.which.nothing.visible and "**Start a training**" in opened.which.nothing[1].object
+
+
+def test_the_newest_training_is_shown_and_its_steps_are_drawn(page, trained):
+    opened = page(trained)
+    tick(opened, lambda: bool(opened._cards["lengthscales"].chart.base))
+    assert opened.choice.training == Trainings(trained).names()[0] and opened.choice.step is None
+    assert "3 Adam steps, finished" in opened.which.state.object and "has not settled" in opened.which.state.object
+    assert "Step 3, the last so far" in opened.step.title.object
+
+
+def test_a_pasted_address_opens_the_same_step(page, trained):
+    name = Trainings(trained).names()[0]
+    first = page(trained, training=name, step=2)
+    second = page(trained)
+    assert address.apply(address.to_query(first.models), second.models) == []
+    assert (second.choice.training, second._step_now()) == (name, 2)
+    assert [card.chart.moment for card in second._cards.values()] == [[2.0], [2.0], []]
+
+
+def test_a_training_that_is_gone_is_a_message(page, trained):
+    opened = page(trained, training="gone")
+    assert "there is no training 'gone'" in opened._bar._text.object and opened.trace is None
+
+
+def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_kept(page, trained):
+    opened = page(trained)
+    opened._clicked({"x": 2, "values": [2, 0.6, 3, 0.1]})
+    assert opened.choice.step == 2 and opened.step.again.visible
+    assert "was not kept" in opened.step.text.object and not opened.step.diagnosis.view.visible
+    opened.solve_again({})
+    tick(opened, lambda: not opened.job.is_active and bool(opened._solves_now()))
+    assert opened.step.diagnosis.view.visible and opened._cards["solve"].view.visible
+    assert not opened.step.again.visible
+    opened._clicked({"x": 3})
+    tick(opened, seconds=0.1)
+    assert not opened._cards["solve"].view.visible
+
+
+def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path):
+    opened = page(tmp_path)
+    opened.plan.param.update(block_size=50, probes=2, steps=60)
+    opened.start()
+    assert opened.choice.training == opened.job.name and not opened.which.nothing.visible
+    tick(opened, lambda: opened._steps() >= 2)
+    opened.start()
+    assert "a training is running; stop it first" in opened._bar._text.object
+    opened.stop()
+    tick(opened, lambda: not opened.job.is_active)
+    done = opened._steps()
+    assert 2 <= done < 60 and opened.which.go_on.label == "Go on to step 60" and not opened.which.go_on.disabled
+    assert len(opened._solves_now()) == 1
+    opened.go_on()
+    tick(opened, lambda: opened._steps() > done)
+    opened.stop()
+    tick(opened, lambda: not opened.job.is_active)
+    assert Trainings(tmp_path).names() == [opened.choice.training]
+
+
+def test_a_training_of_another_process_is_read_again_when_it_changes(page, tmp_path):
+    opened, data = page(tmp_path), SPEC.load()
+    seen = []
+
+    class Watch(apviz.TrainingHook):
+        def on_step(self, step, settings):
+            tick(opened, seconds=0.05)
+            if not opened.choice.training:
+                opened.select("elsewhere")
+            seen.append(opened._steps())
+
+    path = tmp_path / "elsewhere.zarr"
+    apviz.Training(data.train_x, data.train_y, SETTINGS, path=path, dataset="china").run([Watch()])
+    tick(opened, lambda: opened.trace.finished)
+    assert seen == [1, 2, 3] and opened.which.go_on.disabled is False and opened.which.go_on.label == "Go on to step 50"
+
+
+def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
+    opened = page(tmp_path)
+    opened.plan.param.update(block_size=50, probes=2)
+    opened.start()
+    opened.stop()
+    tick(opened, lambda: not opened.job.is_active)
+    assert opened.choice.training == "" and Trainings(tmp_path).names() == []
+
+
+def test_more_noise_is_not_offered_for_one_solve(page, trained):
+    from apviz.dashboard.pages.training.solve_of_step import can_change_a_solve
+    from apviz.diagnosis import Diagnosis, Limit
+
+    assert not can_change_a_solve(Diagnosis(Limit.NOISE, "", "", {"noise": 0.1}))
+    assert can_change_a_solve(Diagnosis(Limit.CONDITIONING, "", "", {"solver": "auto"}))
+
+
+def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
+    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2))
+    with pytest.warns(UserWarning, match="not converged"):
+        finished(job_in(tmp_path, cut))
+    opened = page(tmp_path)
+    tick(opened, lambda: bool(opened._cards["steps"].chart.base))
+    assert "The solves of 3 of the 3 steps did not converge" in opened.which.state.object
+    assert opened.which.state.severity == "warning" and '"symbol":"x"' in opened._cards["steps"].chart.base
+    assert "NOT CONVERGED" in str(opened.step.numbers[0].object)

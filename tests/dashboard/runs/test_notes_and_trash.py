@@ -1,0 +1,66 @@
+"""What is kept beside the traces: notes, and deleted runs for some days."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from tests.dashboard.runs.on_disk import cut_off, entry, files
+
+
+def test_a_note_survives_a_restart_and_is_not_in_the_trace(folder):
+    before = files(folder / "cg.zarr")
+    assert RunsFolder(folder).write_note("cg", "  größer, <b>\nzwei  ") == "größer, <b>\nzwei"
+    assert entry(RunsFolder(folder), "cg").note == "größer, <b>\nzwei"
+    assert files(folder / "cg.zarr") == before
+
+
+def test_an_empty_note_is_none_and_a_long_one_is_refused(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "note")
+    runs.write_note("cg", " ")
+    assert entry(runs, "cg").note == ""
+    with pytest.raises(ValueError, match="2,001 characters; up to 2,000"):
+        runs.write_note("cg", "x" * 2001)
+
+
+def test_a_deleted_run_comes_back_whole(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("fit", "a note")
+    before = files(folder)
+    deleted = runs.delete("fit")
+    assert "fit" not in runs.names() and not (folder / "fit.zarr").exists()
+    assert [each.name for each in RunsFolder(folder).deleted()] == ["fit"]
+    assert runs.restore(deleted.key) == "fit"
+    assert files(folder) == before and runs.deleted() == []
+
+
+def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "the first")
+    deleted = runs.delete("cg")
+    runs.rename("ap", "cg")
+    assert runs.restore(deleted.key) == "cg-2"
+    assert entry(runs, "cg-2").note == "the first" and entry(runs, "cg").note == ""
+    with pytest.raises(FileNotFoundError, match="not in the trash any more"):
+        runs.restore(deleted.key)
+
+
+def test_the_trash_is_emptied_after_some_days(folder):
+    runs = RunsFolder(folder)
+    old, new = runs.delete("cg"), runs.delete("ap")
+    (folder / ".trash" / old.key).rename(folder / ".trash" / str(int(old.key) - 8 * 86_400 * 10**9))
+    assert [each.key for each in RunsFolder(folder).deleted()] == [new.key]
+
+
+def test_a_run_that_may_still_be_written_is_neither_renamed_nor_deleted(folder):
+    cut_off(folder / "ap.zarr", age=1)
+    runs = RunsFolder(folder)
+    for what in (lambda: runs.rename("ap", "other"), lambda: runs.delete("ap")):
+        with pytest.raises(ValueError, match=r"ap was written to 1 s ago and may still run"):
+            what()
+    cut_off(folder / "ap.zarr", age=60)
+    runs.rename("ap", "other")
+    runs.delete("other")

@@ -1,0 +1,31 @@
+"""Which system: its settings, and the plain values of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.systems import HAND, SystemChoice, SystemSpec
+
+
+def test_a_smaller_data_set_takes_the_number_of_rows_along():
+    system = SystemChoice(Limits())
+    assert system.n == 1712
+    system.dataset = "china-profile"
+    assert system.n == 512
+
+
+def test_a_spec_at_another_noise_loads_nothing_again():
+    spec = SystemSpec("china", 200, source=HAND, noise=0.02)
+    loaded = spec.build(Limits())
+    assert spec.at_noise(loaded, 1) is loaded
+    tenth = spec.at_noise(loaded, 0.1)
+    assert tenth.data is loaded.data and tenth.system.noise == pytest.approx(0.002)
+    assert "0.1 times its noise" in tenth.hyperparameters.provenance
+
+
+def test_lengthscales_that_are_no_numbers_are_refused_in_words():
+    with pytest.raises(ValueError, match="the lengthscale must be one number, or one per input, .* got 'wide'"):
+        SystemChoice(Limits(), lengthscale="wide").spec()

@@ -1,0 +1,34 @@
+"""Which trainings are in a chart."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.frame import address
+from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.training_choice import TrainingChoice
+
+
+@pytest.fixture(autouse=True)
+def without_published_trainings(tmp_path, monkeypatch):
+    """The authors' runs are not everywhere."""
+    monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
+
+
+def test_a_training_that_is_not_there_is_refused_in_the_address(folder):
+    choice = TrainingChoice()
+    choice.offer(Trainings(folder))
+    (problem,) = address.apply("?trainings=gone", [choice])
+    assert "fit is accepted" in problem and choice.trainings == []
+
+
+def test_a_training_that_has_gone_is_dropped_from_the_choice(folder):
+    choice, here = TrainingChoice(), Trainings(folder)
+    choice.offer(here)
+    choice.choose_first()
+    assert choice.trainings == ["fit"]
+    (folder / "fit.zarr").rename(folder / "other")
+    choice.offer(here)
+    assert choice.trainings == []

@@ -1,0 +1,58 @@
+"""How to train: the settings of the page Training, and those of a recorded training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.frame import address
+from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.training_plan import TrainingPlan, recorded
+from apviz.gp.training import PAPER_SOLVER
+from tests.dashboard.small_trainings import SETTINGS, SPEC
+
+
+def test_the_papers_solvers_have_the_papers_settings():
+    plan = TrainingPlan(block_size=1000, rank=500)
+    assert plan.choose_solver() == PAPER_SOLVER
+    plan.solver = "cg"
+    assert plan.choose_solver() == apviz.ConjugateGradient(apviz.PivotedCholesky(500), 1.0, 1000, 11)
+    plan.solver = "overlap"
+    assert plan.choose_solver().overlap == "auto" and plan.choose_solver().tol == 0.01
+    plan.solver = "auto"
+    assert plan.choose_solver() == apviz.Automatic(0.01, 1000)
+
+
+def test_a_plan_survives_the_address():
+    plan = TrainingPlan(solver="cg", rank=7, steps=9, step_size=0.05, noise_floor=1e-6, ard=False, warm_start=True)
+    other = TrainingPlan()
+    assert address.apply(address.to_query([plan]), [other]) == []
+    assert other.settings(SPEC) == plan.settings(SPEC)
+
+
+@pytest.mark.parametrize("query", ["steps=0", "steps=1001", "solver=magic", "probes=65", "step_size=-1", "ard=maybe"])
+def test_a_bad_value_in_the_address_gets_a_message_and_changes_nothing(query):
+    plan = TrainingPlan()
+    (problem,) = address.apply(query, [plan])
+    assert query in problem and plan.settings(SPEC) == TrainingPlan().settings(SPEC)
+
+
+def test_seed_and_kernel_of_a_training_are_those_of_the_system():
+    settings = TrainingPlan().settings(replace(SPEC, seed=5, kernel="rbf"))
+    assert (settings.seed, settings.kernel) == (5, "rbf")
+
+
+def test_data_and_settings_of_a_recorded_training_come_back_from_its_trace(trained):
+    trace = Trainings(trained).open(Trainings(trained).names()[0])
+    assert recorded(trace, lambda name: None) == (SPEC, SETTINGS)
+
+
+def test_a_training_of_data_that_are_not_here_says_so(trained):
+    trace = Trainings(trained).open(Trainings(trained).names()[0])
+    trace.attrs["dataset"] = "mine"
+    with pytest.raises(ValueError, match="the data of this training, mine, are not here; upload the file again"):
+        recorded(trace, lambda name: None)
