@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,9 +11,10 @@ from apviz.plots.parts.block_marks import BlockMarks
 from apviz.plots.parts.captions import outcome, safe
 from apviz.plots.parts.layout import finish
 from apviz.plots.parts.pixels import places
+from apviz.plots.parts.player import play_buttons, slider
 from apviz.plots.parts.residual_colors import NO_ROW, add_color_bar, coded, picture
 from apviz.plots.parts.snapshots import drawable, require_snapshots, step
-from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots.parts.style import Theme, ThemeName, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 #: residuals sent to the browser, in all pictures together; each takes two bytes, and three to five in JSON
 DRAWN_VALUES: Final = 1_000_000
-#: milliseconds between two pictures while playing
-PAUSE: Final = 450
 
 #: pixels of the colour bar's distance to the picture, and of slider and buttons below it
 _GAP: Final = 10
@@ -58,7 +57,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
     blocks = BlockMarks(trace, x, y, shape)
     figure = go.Figure(picture(x, y, scale.codes[0], scale, blocks.owner, on_grid=shape is not None))
     frames: list[go.Frame] = []
-    steps: list[dict[str, Any]] = []
+    titles: list[str] = []
     for number, codes in zip(snapshots["update"].values.tolist(), scale.codes, strict=True):
         block, title = step(trace, number)
         marks = blocks.marks(block)
@@ -66,14 +65,14 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
             figure.add_traces(marks)
         residual = go.Heatmap(z=codes) if shape else go.Scatter(marker={"color": codes})
         frames.append(go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks)))))
-        steps.append({"label": title, "method": "animate", "args": [[str(number)], _playing(0)]})
+        titles.append(title)
     figure.frames = frames
     notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [blocks.key]), *notes]
     add_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
     finish(figure, [trace], colors, "Where the residual is, update by update", "residual_image", notes)
     add_input_axes(figure, shape)
-    return _add_controls(figure, steps, colors)
+    return _add_controls(figure, [frame.name for frame in frames], titles, colors)
 
 
 def _drawn(trace: Trace) -> tuple[xr.Dataset, list[str]]:
@@ -98,50 +97,13 @@ def add_input_axes(figure: go.Figure, shape: tuple[int, int] | None) -> None:
         figure.update_yaxes(title_text="second input", showgrid=False)
 
 
-def _playing(duration: int) -> dict[str, Any]:
-    # without a redraw plotly changes scatters only
-    return {"mode": "immediate", "fromcurrent": True, "frame": {"duration": duration, "redraw": True}} | {
-        "transition": {"duration": 0}
-    }
-
-
-def _add_controls(figure: go.Figure, steps: list[dict[str, Any]], theme: Theme) -> go.Figure:
+def _add_controls(figure: go.Figure, names: list[str], titles: list[str], theme: Theme) -> go.Figure:
     """The slider below the picture, with the step it is at, and below it the buttons."""
     on_grid = figure.layout.xaxis.showticklabels is False
     axis = 0 if on_grid else 50
-    slider = {
-        "steps": steps,
-        "x": 0,
-        "y": 0,
-        "len": 1,
-        "pad": {"t": 8 + axis, "l": 8, "r": 8},
-        "currentvalue": {"font": {"size": CAPTION_SIZE, "color": theme.ink}, "offset": 10},
-        # the labels are whole sentences, for the line above; along the slider they would not fit
-        "font": {"size": 1, "color": "rgba(0,0,0,0)"},
-        "bgcolor": theme.button,
-        "activebgcolor": theme.muted,
-        "bordercolor": theme.muted,
-        "tickcolor": theme.muted,
-        "ticklen": 4,
-        "minorticklen": 4,
-    }
-    buttons = {
-        "type": "buttons",
-        "direction": "right",
-        "showactive": False,
-        "x": 0,
-        "xanchor": "left",
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": _CONTROLS - 46 + axis, "l": 8, "r": 0, "b": 0},
-        "bgcolor": theme.button,
-        "bordercolor": theme.muted,
-        "font": {"color": theme.button_text},
-        "buttons": [
-            {"label": "play", "method": "animate", "args": [None, _playing(PAUSE)]},
-            {"label": "pause", "method": "animate", "args": [[None], _playing(0)]},
-        ],
-    }
+    bar = slider(names, theme, titles, x=0, y=0, len=1, pad={"t": 8 + axis, "l": 8, "r": 8})
+    below = {"t": _CONTROLS - 46 + axis, "l": 8, "r": 0, "b": 0}
+    buttons = play_buttons(theme, ("play", "pause"), x=0, xanchor="left", y=0, yanchor="top", pad=below)
     side = {"l": 16, "r": 16} if on_grid else {}
     margin = {"t": figure.layout.margin.t, "b": _CONTROLS + axis, **side}
-    return figure.update_layout(sliders=[slider], updatemenus=[buttons], margin=margin)
+    return figure.update_layout(sliders=[bar], updatemenus=[buttons], margin=margin)

@@ -1,11 +1,55 @@
 """The geometry behind the solver, for few points: spans of kernel functions, projections, angles, paths. Float64."""
 
-from apviz.rkhs.angles import contraction, friedrichs_angle, principal_angles
+from apviz.rkhs.angles import contraction, friedrichs_angle, hardest_data, principal_angles, principal_pair
+from apviz.rkhs.block_spectrum import BlockSpectrum, block_spectrum, blocks_of, largest_by_size
+from apviz.rkhs.blocks import GivenBlocks, walk_on
+from apviz.rkhs.bound import Bounded, bounded
+from apviz.rkhs.eigen_path import EigenPath, Plane, eigen_path, eigenvector_pair
 from apviz.rkhs.eigenvectors import Spectrum, error_by_eigenvector
+from apviz.rkhs.photograph import Photograph, photograph
+from apviz.rkhs.race import RULES, Choices, Race, race
+from apviz.rkhs.situations import Situation, situation
 from apviz.rkhs.span import Span
+from apviz.rkhs.step_geometry import StepGeometry, step_geometry
+from apviz.rkhs.two_blocks import Sweeps, TwoBlocks, sweeps_of, two_blocks
 from apviz.rkhs.walk import Step, Walk, walk
 
 __all__ = [
-    "Span", "Spectrum", "Step", "Walk", "contraction", "error_by_eigenvector", "friedrichs_angle", "principal_angles",
+    "RULES",
+    "BlockSpectrum",
+    "Bounded",
+    "Choices",
+    "EigenPath",
+    "GivenBlocks",
+    "Photograph",
+    "Plane",
+    "Race",
+    "Situation",
+    "Span",
+    "Spectrum",
+    "Step",
+    "StepGeometry",
+    "Sweeps",
+    "TwoBlocks",
+    "Walk",
+    "block_spectrum",
+    "blocks_of",
+    "bounded",
+    "contraction",
+    "eigen_path",
+    "eigenvector_pair",
+    "error_by_eigenvector",
+    "friedrichs_angle",
+    "hardest_data",
+    "largest_by_size",
+    "photograph",
+    "principal_angles",
+    "principal_pair",
+    "race",
+    "situation",
+    "step_geometry",
+    "sweeps_of",
+    "two_blocks",
     "walk",
+    "walk_on",
 ]  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from apviz.rkhs.eigen_path import eigen_path
 from apviz.rkhs.span import Floats
 from apviz.rkhs.walk import Walk
 
@@ -27,8 +26,5 @@ class Spectrum:
 
 def error_by_eigenvector(walk: Walk) -> Spectrum:
     """The shares of every eigenvector of K in the error and in the residual, at every step."""
-    values, vectors = np.linalg.eigh(walk.span.gram)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    gaps = np.array([vectors.T @ (step.weights - walk.goal) for step in walk.steps])
-    error = values * gaps**2
-    return Spectrum(values, error, values * error)
+    path = eigen_path(walk)
+    return Spectrum(path.eigenvalues, path.error, path.residual)

@@ -8,9 +8,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from apviz.partitions import Partition
+from apviz.partitions import Partition, Partitioner
 from apviz.rkhs.span import Floats, Span
-from apviz.settings import require
+from apviz.rules import Random, Shuffled
+from apviz.rules import Rule as SelectionRule
+from apviz.settings import require, require_whole
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
 from apviz.solvers.base import Run, Update
 from apviz.system import KernelSystem
@@ -68,36 +70,41 @@ def walk(
     b: Floats,
     *,
     blocks: int = 2,
+    block_size: int | None = None,
     overlap: float = 0.0,
     rule: Rule = "gauss-southwell",
     steps: int = 20,
     seed: int = 0,
     method: Literal["ap", "cg"] = "ap",
-    partition: str = "sequential",
+    partition: str | Partitioner = "sequential",
 ) -> Walk:
     """Solves Kw = b with `apviz.solve` in float64 and keeps every state.
 
     Args:
         b: (n,) data at the points.
         blocks: how many, of equal size but for the last.
+        block_size: b, in place of the number of blocks.
         overlap, rule, partition: of `apviz.AlternatingProjection`; of CG without meaning.
         steps: updates, or iterations of CG; fewer where the solve is at its goal before.
         seed: of the random rules.
 
     Raises:
-        ValueError: more blocks than points; a setting the solver refuses.
+        ValueError: more blocks than points, or larger ones; a setting the solver refuses.
     """
     b = np.asarray(b, dtype=np.float64)
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
     require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
     x, system_b = torch.as_tensor(span.x), torch.as_tensor(b)
     system = KernelSystem(x, system_b, span.kernel, span.noise, "dense", torch.float64, "cpu", seed=seed)
-    size = -(-span.n // blocks)
+    if block_size is not None:
+        require_whole("block_size", block_size, 1, span.n)
+    size = block_size or -(-span.n // blocks)
     solver: Solver = ConjugateGradient(tol=TINY, max_iterations=steps)
     if method == "ap":
         count = -(-span.n // size)
+        drawn: dict[str, str | SelectionRule] = {"random": Random(seed), "shuffled": Shuffled(seed)}
         solver = AlternatingProjection(
-            size, rule, partition, overlap, tol=TINY, max_epochs=-(-steps // count), history=0
+            size, drawn.get(rule, rule), partition, overlap, tol=TINY, max_epochs=-(-steps // count), history=0
         )  # fmt: skip
     keeper = _Keeper(steps)
     solve(system, solver, [keeper])
@@ -138,14 +145,21 @@ def _solved_sets(partition: Partition | None) -> tuple[tuple[int, ...], ...]:
 
 
 def _steps(span: Span, b: Floats, sets: tuple[tuple[int, ...], ...], keeper: _Keeper) -> list[Step]:
-    steps: list[Step] = []
-    goal = span.interpolant(b)
-    before = None
-    for number, (block, weights) in enumerate(keeper.states):
-        removed, offers = 0.0, np.zeros(0)
-        if before is not None:
-            removed = 0.5 * (span.norm(before - goal) ** 2 - span.norm(weights - goal) ** 2)
-            offers = np.array([0.5 * span.norm(span.project(goal - before, rows)) ** 2 for rows in sets])
-        steps.append(Step(number, block, weights, b - span.gram @ weights, removed, offers))
-        before = weights
-    return steps
+    weights = np.array([state for _, state in keeper.states])
+    residuals = b - weights @ span.gram
+    errors = np.linalg.norm((weights - span.interpolant(b)) @ span.factor, axis=1) ** 2
+    offers = _offers(span, residuals[:-1], sets)
+    first = Step(0, -1, weights[0], residuals[0], 0.0, np.zeros(0))
+    return [first] + [
+        Step(number, block, weights[number], residuals[number], 0.5 * (errors[number - 1] - errors[number]), on_offer)
+        for (number, (block, _)), on_offer in zip(list(enumerate(keeper.states))[1:], offers, strict=True)
+    ]
+
+
+def _offers(span: Span, residuals: Floats, sets: tuple[tuple[int, ...], ...]) -> Floats:
+    """½r_IᵀK[I, I]⁻¹r_I of every block in every state: (steps, n) to (steps, m)."""
+    found = np.zeros((len(residuals), len(sets)))
+    for block, rows in enumerate(map(list, sets)):
+        factor = np.linalg.cholesky(span.gram[np.ix_(rows, rows)])
+        found[:, block] = 0.5 * (np.linalg.solve(factor, residuals[:, rows].T) ** 2).sum(0)
+    return found

@@ -1,6 +1,12 @@
 """Notebook widgets: each one line to show; controls beside a figure that the library computes."""
 
+from apviz.widgets.angles import Angles
+from apviz.widgets.cg_against_projection import CGAgainstProjection
 from apviz.widgets.exercise import check
+from apviz.widgets.kappas import Kappas
+from apviz.widgets.photograph import Photograph
+from apviz.widgets.projection import Projection
 from apviz.widgets.projection_player import ProjectionPlayer
+from apviz.widgets.which_block import WhichBlock
 
-__all__ = ["ProjectionPlayer", "check"]
+__all__ = ["Angles", "CGAgainstProjection", "Kappas", "Photograph", "Projection", "ProjectionPlayer", "WhichBlock", "check"]

@@ -5,12 +5,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import ipywidgets
 import plotly.graph_objects as go
+import plotly.io
+from IPython.display import publish_display_data
 
 from apviz.plots.parts.style import ThemeName, theme_named
+from apviz.widgets.chart import Chart
+from apviz.widgets.still import MOST_STATES, Parts, evenly, stepping
+
+#: of an output, that it stands in place of a widget; the value is the widget's id
+STILL: Final = "apviz_still"
+_PLOTLY: Final = "application/vnd.plotly.v1+json"
+_CONFIG: Final = {"displaylogo": False, "responsive": True}
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,10 @@ class Control:
 class Lesson(ipywidgets.VBox):
     """Controls on the left, figures on the right.
 
-    A notebook that was saved, and a page on the web, have no Python behind them: there the figures of the last state
-    stand in place of the widget, with plotly's own zoom and hover.
+    A notebook that was saved, and a page on the web, have no Python behind them: there stills stand in place of the
+    widget, figures whose slider steps through the values of one control. Jupyter saves no widget, and in its place
+    shows "model not found" (ipywidgets#3773); so stills are outputs of their own, which the widget hides while it
+    lives, and which hide that message when it does not.
 
     Args:
         theme: of the figures, light or dark.
@@ -41,6 +53,8 @@ class Lesson(ipywidgets.VBox):
         title, text: what one can learn here.
         presets: named values of controls; the first is what `reset` goes back to.
         scrub: the control whose values a page without Python steps through; empty for none.
+        figures: as they are shown now.
+        still_values: of controls on such a page, in place of the widget's own: nobody could reveal anything there.
 
     Raises:
         ValueError: an unknown control or theme.
@@ -50,6 +64,9 @@ class Lesson(ipywidgets.VBox):
     text: ClassVar[str]
     presets: ClassVar[dict[str, dict[str, Any]]]
     scrub: ClassVar[str] = ""
+    still_values: ClassVar[dict[str, Any]] = {}
+    #: so many of the last figures stand beside one another, where there is room
+    beside: ClassVar[int] = 0
 
     def __init__(self, *, theme: ThemeName = "light", **values: Any) -> None:
         theme_named(theme)
@@ -61,22 +78,22 @@ class Lesson(ipywidgets.VBox):
             raise ValueError(f"{unknown[0]} is no control of {type(self).__name__}; there are {known}")
         self._quiet = True
         self._apply(next(iter(self.presets.values())) | values)
-        self.figures = [go.FigureWidget(figure) for figure in self.draw()]
+        self.figures = list(self.draw())
+        self.charts = [Chart(figure) for figure in self.figures]
         self._preset = ipywidgets.Dropdown(description="preset", options=list(self.presets))
         self._preset.observe(lambda change: self.choose(change["new"]), "value")
         reset = ipywidgets.Button(description="reset", icon="undo")
         reset.on_click(lambda button: self.reset())
         rows = [
-            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(f"<small>{control.says}</small>")])
+            _classed(ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control))]), "apviz-control")
             for control in self.controls.values()
         ]
-        left = ipywidgets.VBox(
-            [ipywidgets.HBox([self._preset, reset]), *rows],
-            layout=ipywidgets.Layout(min_width="320px", flex="1 1 320px"),
-        )
-        right = ipywidgets.VBox(list(self.figures), layout=ipywidgets.Layout(flex="3 1 560px", min_width="0"))
-        body = ipywidgets.Box([left, right], layout=ipywidgets.Layout(display="flex", flex_flow="row wrap"))
-        super().__init__([ipywidgets.HTML(f"<h3>{self.title}</h3><p>{self.text}</p>"), body])
+        left = _classed(ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), *rows]), "apviz-controls")
+        right = _classed(ipywidgets.VBox(self._placed()), "apviz-figures")
+        body = _classed(ipywidgets.Box([left, right]), "apviz-body")
+        style = f"<style>{_STYLE.read_text('utf-8')}{_while_alive(len(self.figures))}</style>"
+        super().__init__([ipywidgets.HTML(style + self._heading()), body])
+        self.add_class("apviz-lesson").add_class(f"apviz-figures-{len(self.figures)}")
         for control in self.controls.values():
             control.widget.observe(lambda change: self.refresh(), "value")
         self._quiet = False
@@ -110,19 +127,107 @@ class Lesson(ipywidgets.VBox):
         """Draws the figures anew, in place."""
         if self._quiet:
             return
-        for shown, figure in zip(self.figures, self.draw(), strict=True):
-            with shown.batch_update():
-                for old, new in zip(shown.data, figure.data, strict=True):
-                    old.update(new.to_plotly_json(), overwrite=True)
-                shown.layout.update(figure.layout.to_plotly_json(), overwrite=True)
+        self.figures = list(self.draw())
+        for chart, figure in zip(self.charts, self.figures, strict=True):
+            chart.show(figure)
+
+    def _placed(self) -> list[Any]:
+        split = len(self.charts) - self.beside
+        part = ipywidgets.Layout(flex="1 1 340px", min_width="0")
+        last = [ipywidgets.VBox([chart], layout=part) for chart in self.charts[split:]]
+        row = ipywidgets.Box(last, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap"))
+        return [*self.charts[:split], *([row] if last else [])]
 
     def _apply(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             self.controls[name].widget.value = value
 
+    def still(self) -> list[Parts]:
+        """One figure for each of the widget's, as plotly's parts, with a slider over the values of `scrub`."""
+        own = {name: self.value(name) for name in self.still_values}
+        self._quiet = True
+        self._apply(self.still_values)
+        try:
+            return self._stepped()
+        finally:
+            self._quiet = True
+            self._apply(own)
+            self._quiet = False
+
+    def _stepped(self) -> list[Parts]:
+        if not self.scrub:
+            return stepping([self.draw()], [""], 0, "", theme_named(self.theme))
+        control = self.controls[self.scrub].widget
+        before = control.value
+        values = list(range(control.min, control.max + 1, getattr(control, "step", 1)))
+        now = min(range(len(values)), key=lambda k: abs(values[k] - before))
+        places = evenly(len(values), MOST_STATES, now)
+        values = [values[k] for k in places]
+        states = []
+        with control.hold_sync():
+            self._quiet = True
+            try:
+                for value in values:
+                    control.value = value
+                    states.append(self.draw())
+            finally:
+                control.value = before
+                self._quiet = False
+        what = control.description or self.scrub
+        return stepping(states, [str(value) for value in values], places.index(now), what, theme_named(self.theme))
+
+    def _heading(self) -> str:
+        return f"<h3>{self.title}</h3><p>{self.text}</p>"
+
+    def _words(self) -> str:
+        """What stands above the stills."""
+        moves = f"the slider moves <b>{self.controls[self.scrub].widget.description}</b>" if self.scrub else "it stands still"
+        return f"{self._heading()}<p><small>Without Python, {moves}; run the notebook to move everything.</small></p>"
+
+    def _ipython_display_(self) -> None:
+        publish_display_data(super()._repr_mimebundle_())
+        mark = {STILL: self.model_id}
+        words = f"<style>{_WHILE_DEAD}</style><div class='apviz-still'>{self._words()}</div>"
+        publish_display_data({"text/html": words, "text/plain": self.title}, mark)
+        for parts in self.still():
+            page = {"text/html": _page(parts, "cdn"), "text/plain": "figure"}
+            publish_display_data({_PLOTLY: parts | {"config": _CONFIG}} | page, mark)
+
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         if isinstance(bundle, dict):
-            pages = [figure.to_html(full_html=False, include_plotlyjs="cdn") for figure in self.draw()]
-            bundle["text/html"] = f"<h3>{self.title}</h3><p>{self.text}</p>" + "".join(pages)
+            pages = [_page(parts, False if i else "cdn") for i, parts in enumerate(self.still())]
+            bundle["text/html"] = self._words() + "".join(pages)
         return bundle
+
+
+def _page(parts: Parts, plotlyjs: str | bool) -> str:
+    height = f"{parts['layout']['height']}px"
+    return str(
+        plotly.io.to_html(
+            parts, config=_CONFIG, include_plotlyjs=plotlyjs, full_html=False, default_height=height, auto_play=False,
+            validate=False,
+        )
+    )  # fmt: skip
+
+
+def _classed(widget: Any, name: str) -> Any:
+    return widget.add_class(name)
+
+
+def _says(control: Control) -> str:
+    return f"<div class='apviz-says'>{control.says}</div>"
+
+
+_STYLE: Final = Path(__file__).with_name("lesson.css")
+_OUTPUT = ".jp-OutputArea-child"
+#: where the still's words are seen: no message in place of the widget that is not there
+_WHILE_DEAD = (
+    f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-still) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) {{ display: none }}"
+)
+
+
+def _while_alive(figures: int) -> str:
+    """Where the widget is seen: no stills, which are the outputs after it, words and `figures` figures."""
+    words = f"{_OUTPUT}:has(.apviz-figures-{figures}) + {_OUTPUT}:has(.apviz-still)"
+    return ", ".join(words + f" + {_OUTPUT}" * k for k in range(figures + 1)) + " { display: none }"

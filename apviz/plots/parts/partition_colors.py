@@ -1,0 +1,26 @@
+"""One colour per partition, for figures in which the rule is the same and the partition differs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apviz.plots.parts.style import COLORS, OTHERS, ThemeName, theme_named
+
+#: on white, on black; all of gauss-southwell, so none is the colour of another rule
+PARTITION_COLORS: Final[dict[str, tuple[str, str]]] = {
+    "sequential": COLORS["gauss-southwell"],
+    "kd-tree": OTHERS[0],
+    "shuffled": COLORS["Cholesky"],
+    "principal-axis-tree": OTHERS[1],
+}
+
+
+def partition_color(name: str, theme: ThemeName = "light") -> str:
+    """The colour of a partition by its name in `apviz.partitions`.
+
+    Raises:
+        ValueError: an unknown partition or theme.
+    """
+    if name not in PARTITION_COLORS:
+        raise ValueError(f"partition must be one of {', '.join(PARTITION_COLORS)}, got {name!r}")
+    return PARTITION_COLORS[name][theme_named(theme).name == "dark"]

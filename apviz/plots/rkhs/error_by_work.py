@@ -1,0 +1,81 @@
+"""Error in the K-norm and Euclidean residual of CG and alternating projection over work, with theory's bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.curves import positive
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named
+from apviz.plots.rkhs.eigen_words import settings, state
+
+if TYPE_CHECKING:
+    from apviz.rkhs import EigenPath
+
+#: shares of the start below this are not drawn
+FLOOR = 1e-12
+
+
+def error_by_work(
+    cg: EigenPath, ap: EigenPath, work: float, *, most: float | None = None, theme: ThemeName = "light"
+) -> go.Figure:
+    """Above, ‖W−W*‖²_K over its start, and dashed what theory promises; below, ‖r‖/‖b‖.
+
+    Args:
+        work: how much is done; marked.
+        most: the end of the work axis; that of CG by default.
+
+    Raises:
+        ValueError: an unknown theme.
+    """
+    colors = theme_named(theme)
+    data: list[dict[str, Any]] = []
+    for path, called in ((cg, "bound of CG by κ"), (ap, "Theorem 1, by κ′")):
+        color, at, bound = method_color(path.walk.label, theme), max(path.at(work), 0), path.bound()
+        errors = path.error.sum(1) / path.error[0].sum()
+        residuals = np.sqrt(path.residual.sum(1) / path.residual[0].sum())
+        curve = {"type": "scatter", "mode": "lines", "x": path.work, "name": path.walk.label}
+        dashed = {
+            "y": positive(bound), "name": called, "showlegend": bool(np.isfinite(bound).all()),
+            "line": {"color": color, "width": 2, "dash": BOUND_DASH},
+            "hovertemplate": "work %{x:.3g}: at most %{y:.4g}<extra>%{fullData.name}</extra>",
+        }  # fmt: skip
+        data.append(curve | dashed)
+        for axis, y, what in (("y", errors, "squared error"), ("y2", residuals, "residual")):
+            line = {
+                "y": positive(y), "yaxis": axis, "showlegend": axis == "y", "line": {"color": color, "width": 2.5},
+                "hovertemplate": f"work %{{x:.3g}}: {what} %{{y:.4g}}<extra>%{{fullData.name}}</extra>",
+            }  # fmt: skip
+            mark = {
+                "type": "scatter", "mode": "markers", "x": path.work[[at]], "y": positive(y)[[at]], "yaxis": axis,
+                "showlegend": False, "hoverinfo": "skip",
+                "marker": {"color": color, "size": 12, "line": {"color": colors.ink, "width": 1.5}},
+            }  # fmt: skip
+            data += [curve | line, mark]
+    line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": colors.muted, "width": 1}}
+    layout = {
+        "xaxis": {
+            "anchor": "y2", "range": [0, cg.work[-1] if most is None else most],
+            "title": {"text": "work (kernel entries ÷ n²)"},
+        },
+        "yaxis": {**_log_axis(data, "y"), "domain": [0.53, 1], "title": {"text": "‖W−W*‖²<sub>K</sub> ÷ start"}},
+        "yaxis2": {**_log_axis(data, "y2"), "domain": [0, 0.47], "title": {"text": "residual ‖r‖/‖b‖"}},
+        "shapes": [{**line, "x0": work, "x1": work, "layer": "below"}],
+        "height": 600,
+    }  # fmt: skip
+    figure = go.Figure({"data": data, "layout": layout})
+    growth = cg.first_cg_step()
+    first = f"CG's first step takes ‖r‖ times {np.sqrt(growth):.3g}: {'up' if growth > 1 else 'down'}"
+    notes = [state(cg, ap, work), first, *settings(cg, ap)]
+    return finish(figure, [], colors, "Error and residual over work", "error_by_work", notes)
+
+
+def _log_axis(data: list[dict[str, Any]], axis: str) -> dict[str, Any]:
+    """From the smallest value drawn, but for rounding, to the largest."""
+    y = np.concatenate([each["y"] for each in data if each.get("yaxis", "y") == axis])
+    low, high = np.log10(max(np.nanmin(y), FLOOR)), np.log10(np.nanmax(y))
+    ticks = {"dtick": np.ceil((high - low) / 6)} if high - low > 1.2 else {}
+    return {"type": "log", "exponentformat": "power", "range": [low - 0.2, high + 0.3], **ticks}

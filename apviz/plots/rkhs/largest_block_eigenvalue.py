@@ -1,0 +1,76 @@
+"""How λ′max grows with the block size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.partition_colors import partition_color
+from apviz.plots.parts.span_words import system_words
+from apviz.plots.parts.style import BOUND_DASH, ThemeName, theme_named
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Span
+    from apviz.rkhs.span import Floats
+
+HEIGHT = 500
+
+
+def largest_block_eigenvalue(
+    span: Span,
+    eigenvalues: Floats,
+    sizes: Sequence[int],
+    largest: Mapping[str, Floats],
+    block_size: int,
+    *,
+    theme: ThemeName = "light",
+) -> go.Figure:
+    """λ′max against b for several partitions, between 1 + σ² of a single point and λmax of all.
+
+    Two bounds: λ′max ≤ λmax(K), and λ′max ≤ tr K[I, I] = b(k(x, x) + σ²), which points all in one place would reach.
+
+    Args:
+        eigenvalues: (n,) of K, largest first.
+        sizes: the block sizes.
+        largest: by partition, (len(sizes),) λ′max.
+        block_size: that of the other figures, marked.
+
+    Raises:
+        ValueError: a block size that is not among the sizes; an unknown theme.
+    """
+    colors = theme_named(theme)
+    if block_size not in sizes:
+        raise ValueError(f"block_size must be one of {', '.join(map(str, sizes))}, got {block_size}")
+    figure = go.Figure()
+    low = eigenvalues[-1]
+    at = list(sizes).index(block_size)
+    for name, values in largest.items():
+        color = partition_color(name, theme)
+        figure.add_scatter(
+            x=list(sizes), y=values, mode="lines+markers", name=name, line={"color": color, "width": 3},
+            marker={"color": color, "size": [15 if i == at else 8 for i in range(len(sizes))], "opacity": 1},
+            customdata=values / low,
+            hovertemplate=f"{name}, b = %{{x:d}}: λ′max = %{{y:.4g}}, κ′ = %{{customdata:.4g}}<extra></extra>",
+        )  # fmt: skip
+    ends = np.array([sizes[0], sizes[-1]])
+    bounds = {
+        "bound: λmax(K)": np.full(2, eigenvalues[0]),
+        "bound: trace of a block": ends * (span.kernel.outputscale + span.noise),
+    }
+    for name, values in bounds.items():
+        figure.add_scatter(
+            x=ends, y=values, mode="lines", name=name,
+            line={"color": colors.ink if "trace" in name else colors.muted, "width": 1.5, "dash": BOUND_DASH},
+            hovertemplate=f"{name}: %{{y:.4g}}<extra></extra>",
+        )  # fmt: skip
+    ticks = [size for size in sizes if size / sizes[0] in (1, 2, 3, 5, 10)]
+    figure.update_xaxes(type="log", title_text="block size b", tickvals=ticks, ticktext=[str(b) for b in ticks])
+    figure.update_yaxes(type="log", title_text="λ′max", dtick="D2")
+    figure.update_layout(height=HEIGHT)
+    here = " · ".join(f"{name} {values[at]:.3g}" for name, values in largest.items())
+    notes = [system_words(span), f"at b = {block_size}: λ′max = {here}"]
+    return finish(figure, [], colors, "λ′max grows with the block size", "largest_block_eigenvalue", notes)

@@ -1,0 +1,79 @@
+"""The residual of a photograph over work, with margins of several widths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.captions import outcome, safe
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, sequential_colors, theme_named
+from apviz.plots.parts.thinning import thinned
+
+if TYPE_CHECKING:
+    from apviz.rkhs.photograph import Photograph
+
+#: points of a curve; a widget sends all of them at every change
+_POINTS: Final = 600
+
+
+def margin_curves(
+    photos: Mapping[float, Photograph], shown: float, update: int, *, theme: ThemeName = "light"
+) -> go.Figure:
+    """‖r‖/‖b‖ after every update of solves that differ in the overlap alone, one curve each.
+
+    Args:
+        photos: by overlap.
+        shown: the overlap that is looked at, drawn thick, with a mark at `update`.
+
+    Raises:
+        ValueError: an unknown theme.
+    """
+    colors = theme_named(theme)
+    chosen = photos[shown]
+    palette = dict(zip(photos, sequential_colors(len(photos), theme), strict=True))
+    data: list[dict[str, Any]] = []
+    for overlap, photo in photos.items():
+        name = "no margin" if overlap == 0 else f"margin {overlap:.0%}"
+        x, y = _curve(photo)
+        kept = thinned(np.log10(y), _POINTS)
+        curve = {
+            "type": "scatter", "mode": "lines", "x": x[kept], "y": y[kept], "name": f"{name}: {outcome(photo.trace)}",
+            "line": {"color": palette[overlap], "width": 4 if overlap == shown else 1.8},
+            "hovertemplate": f"{name}, work %{{x:.3g}}: ‖r‖/‖b‖ = %{{y:.3g}}<extra></extra>",
+        }  # fmt: skip
+        data.append(curve)
+    x, y = _curve(chosen)
+    mark = {"color": palette[shown], "size": 14, "line": {"color": colors.ink, "width": 1.5}}
+    here = {"x": x[[update]], "y": y[[update]], "marker": mark, "showlegend": False, "hoverinfo": "skip"}
+    data.append({"type": "scatter", "mode": "markers"} | here)
+    tol = float(chosen.trace.attrs["tol"])
+    line = {
+        "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": tol, "y1": tol, "layer": "below",
+        "line": {"color": colors.muted, "width": 1.5},
+    }  # fmt: skip
+    words = {
+        "text": f"tolerance {tol:g}", "xref": "paper", "x": 0.99, "xanchor": "right", "y": np.log10(tol),
+        "yanchor": "top", "showarrow": False, "font": {"size": CAPTION_SIZE, "color": colors.muted},
+    }  # fmt: skip
+    longest = max(float(photo.trace.attrs["work"]) for photo in photos.values())
+    layout = {
+        "xaxis": {"title": {"text": "work (kernel entries ÷ n²)"}, "range": [0, 1.03 * longest]},
+        "yaxis": {"type": "log", "title": {"text": "residual ‖r‖/‖b‖"}, "exponentformat": "power", "dtick": 1},
+        "shapes": [line],
+        "annotations": [words],
+        "height": 460,
+    }
+    figure = go.Figure({"data": data, "layout": layout})
+    return finish(figure, [chosen.trace], colors, "What a margin saves", "margin_curves", [safe(chosen.trace.label)])
+
+
+def _curve(photo: Photograph) -> tuple[np.ndarray, np.ndarray]:
+    """Work and residual after every update, and before the first."""
+    start, update = photo.trace["epoch"].isel(epoch=0), photo.trace["update"]
+    work = np.concatenate([[float(start["work"])], update["work"].values])
+    residual = np.concatenate([[float(start["residual"])], update["residual"].values[:, 0]])
+    return work, residual

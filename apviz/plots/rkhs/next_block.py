@@ -1,0 +1,172 @@
+"""One state of a race: the residual, what every block would remove, and which block each rule takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import system_words
+from apviz.plots.parts.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Choices, Race
+    from apviz.rkhs.walk import Rule
+
+HEIGHT = 680
+#: blocks with a number under them that fit a phone
+LABELS = 12
+
+
+def next_block(
+    race: Race, rule: Rule, number: int, *, bet: int = 0, revealed: bool = True, theme: ThemeName = "light"
+) -> go.Figure:
+    """Where the walk of `rule` is after some updates, and what could come next.
+
+    Above the residual at the points; below, in the columns of the blocks, what each would remove of ½‖r‖²_H, with
+    what is guaranteed to gauss-southwell, and the block each rule takes here. Every state has the same traces, so that
+    a player changes numbers only.
+
+    Args:
+        rule: whose walk, and whose next block is lit.
+        number: of updates done.
+        bet: the block, from 1, that a reader expects gauss-southwell to take; 0 for none.
+        revealed: else what comes next is left out, not only hidden.
+
+    Raises:
+        ValueError: a rule or a number that the race does not have; an unknown theme.
+    """
+    colors = theme_named(theme)
+    found = race.choices(rule, number)
+    blocks, n = race.blocks, len(found.residual)
+    # blocks are of neighbours in the order of the points
+    ends = np.cumsum([0, *(len(rows) for rows in blocks)]) + 0.5
+    centres, widths = (ends[:-1] + ends[1:]) / 2, np.diff(ends)
+    lit = np.zeros(n, dtype=bool)
+    if revealed:
+        lit[list(blocks[found.taken[rule]])] = True
+    ours = method_color(f"AP {rule}", theme)
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.32, 0.38, 0.3])
+    place = np.arange(1, n + 1)
+    gaps = np.full(n, np.nan)
+    figure.add_scatter(
+        x=np.column_stack([place, place, gaps]).ravel(),
+        y=np.column_stack([np.zeros(n), found.residual, gaps]).ravel(),
+        mode="lines", showlegend=False, hoverinfo="skip", line={"color": colors.muted, "width": 1.5}, row=1, col=1,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=place, y=found.residual, mode="markers", showlegend=False, name="residual", customdata=race_points(race),
+        marker={"color": np.where(lit, ours, colors.ink).tolist(), "size": np.where(lit, 11, 7).tolist(), "opacity": 1},
+        hovertemplate="x = %{customdata:.3g}: residual %{y:.4g}<extra></extra>", row=1, col=1,
+    )  # fmt: skip
+    shares = 100 * found.offers / found.left
+    fill = [ours if block == found.taken[rule] else translucent(colors.muted, 0.55) for block in range(len(blocks))]
+    figure.add_bar(
+        x=centres if revealed else [], y=shares if revealed else [], width=0.8 * widths if revealed else [],
+        showlegend=False, name="would remove", marker={"color": fill if revealed else [], "line": {"width": 0}},
+        customdata=np.column_stack([np.arange(1, len(blocks) + 1), found.norms, found.offers]) if revealed else [],
+        hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²_H<br>"
+        "‖r_I‖ = %{customdata[1]:.4g}<extra></extra>",
+        row=2, col=1,
+    )  # fmt: skip
+    floor = 100 * found.guaranteed / found.left
+    figure.add_scatter(
+        x=[0.5, n + 0.5], y=[floor, floor] if revealed else [None, None], mode="lines",
+        name="guaranteed to gauss-southwell (Theorem 1)", showlegend=True,
+        line={"color": colors.ink, "width": 2, "dash": BOUND_DASH},
+        hovertemplate=f"guaranteed: {found.guaranteed:.4g}, %{{y:.3g}} % of ½‖r‖²_H<extra></extra>", row=2, col=1,
+    )  # fmt: skip
+    _add_rules(figure, race, found, centres, shares, bet, revealed, colors)
+    figure.update_yaxes(title_text="residual", range=_about_zero(race), zeroline=True, row=1, col=1)
+    figure.update_yaxes(title_text="removes, %", range=[0, _highest(race, rule)], row=2, col=1)
+    labelled = range(0, len(blocks), -(-len(blocks) // LABELS))
+    ticks = {"tickvals": centres[labelled], "ticktext": [str(block + 1) for block in labelled]}
+    figure.update_xaxes(range=[0.5, n + 0.5], showgrid=False, **ticks)
+    figure.update_xaxes(title_text="block, of neighbouring points", row=3, col=1)
+    figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)], annotations=[_hidden(revealed, colors)])
+    system = f"b = {len(blocks[0])} · {system_words(race.walks[rule].span)}"
+    notes = [system, *_said(rule, number, found, bet, revealed)]
+    return finish(figure, [], colors, "Which block next?", "next_block", notes)
+
+
+def race_points(race: Race) -> Any:
+    """(n,) the points' place, for hover."""
+    return race.walks["gauss-southwell"].span.x[:, 0]
+
+
+def _add_rules(
+    figure: go.Figure, race: Race, found: Choices, centres: Any, shares: Any, bet: int, revealed: bool, colors: Theme
+) -> None:
+    """The block each rule takes here, in its line, with what it removes; the bet in a line of its own."""
+    rows = list(race.walks)
+    names = [*rows, "your bet"]
+    height = {name: len(names) - 1 - line for line, name in enumerate(names)}
+    chosen: list[tuple[str, int, str, str]] = [
+        (name, found.taken[name], method_color(f"AP {name}", colors.name), "circle") for name in rows if revealed
+    ]
+    if bet:
+        chosen.append(("your bet", bet - 1, colors.ink, "star"))
+    middle = float(np.mean(centres))
+    figure.add_scatter(
+        x=[centres[block] for _, block, _, _ in chosen], y=[height[name] for name, _, _, _ in chosen],
+        mode="markers+text", showlegend=False, name="takes", cliponaxis=False,
+        marker={"size": 13, "color": [each[2] for each in chosen], "symbol": [each[3] for each in chosen]},
+        text=[f" {shares[block]:.1f}% " if revealed else " ? " for _, block, _, _ in chosen],
+        textposition=["middle left" if centres[block] > middle else "middle right" for _, block, _, _ in chosen],
+        hovertext=[f"{name}: block {block + 1}" for name, block, _, _ in chosen],
+        hovertemplate="%{hovertext}<extra></extra>", row=3, col=1,
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickvals=list(height.values()), ticktext=list(height), range=[-0.6, len(names) - 0.4], row=3, col=1
+    )
+
+
+def _said(rule: Rule, number: int, found: Choices, bet: int, revealed: bool) -> list[str]:
+    """Lines under the title; always as many."""
+    where = f"{number} update{'' if number == 1 else 's'} of {rule}: ½‖r‖²_H = {found.left:.3g}"
+    if not revealed:
+        yours = f"you bet on block {bet}" if bet else "no bet yet"
+        return [where, "which block does gauss-southwell take next?", yours]
+    greedy, best = found.taken["gauss-southwell"], found.best
+    share = found.offers / found.left
+    if found.greedy_is_best:
+        honest = f"block {greedy + 1} has the largest ‖r_I‖ and removes the most"
+    else:
+        honest = f"largest ‖r_I‖: block {greedy + 1} ({share[greedy]:.0%}); block {best + 1} removes {share[best]:.0%}"
+    if not bet:
+        return [where, honest, "no bet on a block"]
+    right = "it does" if bet - 1 == greedy else f"it takes {greedy + 1}"
+    return [where, honest, f"you bet on {bet}: {right}; yours removes {share[bet - 1]:.0%}"]
+
+
+def _hidden(revealed: bool, colors: Theme) -> dict[str, Any]:
+    return {
+        "text": "what would each block remove?", "xref": "x domain", "yref": "y2 domain", "x": 0.5, "y": 0.5,
+        "showarrow": False, "visible": not revealed, "font": {"size": 18, "color": colors.muted},
+    }  # fmt: skip
+
+
+def _columns(ends: Any, colors: Theme) -> dict[str, Any]:
+    """A shade behind every other block, over all rows; one shape, since plotly takes its time over each."""
+    sides = list(zip(ends[:-1], ends[1:], strict=True))[1::2]
+    return {
+        "type": "path", "xref": "x", "yref": "paper", "layer": "below", "line": {"width": 0},
+        "path": " ".join(f"M{left},0V1H{right}V0Z" for left, right in sides) or "M0,0Z",
+        "fillcolor": translucent(colors.grid, 0.5),
+    }  # fmt: skip
+
+
+def _about_zero(race: Race) -> list[float]:
+    """One range for all states of all rules."""
+    largest = max(float(np.abs(step.residual).max()) for walk in race.walks.values() for step in walk.steps)
+    return [-1.1 * largest, 1.1 * largest]
+
+
+def _highest(race: Race, rule: Rule) -> float:
+    """A little above the largest share that a block offers in any state of a walk."""
+    walk = race.walks[rule]
+    left = 0.5 * walk.errors()[:-1] ** 2
+    return 110 * max(float(step.offers.max() / rest) for step, rest in zip(walk.steps[1:], left, strict=True))

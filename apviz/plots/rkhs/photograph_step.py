@@ -1,0 +1,76 @@
+"""A photograph in the middle of a solve: the residual with the block of the update, and beside it what is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.captions import outcome, safe
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.snapshots import step
+from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots.residual_map import ResidualMap
+
+if TYPE_CHECKING:
+    from apviz.rkhs.photograph import Photograph
+
+#: where the left panel ends and the right one begins
+_LEFT, _RIGHT = 0.49, 0.51
+
+
+def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light") -> go.Figure:
+    """Left, the residual of `apviz.plots.residual_map`, the block outlined and its margin shaded; right, the mean.
+
+    Every update of every solve has the same traces: pixels, margin, block, colour bar, mean.
+
+    Raises:
+        ValueError: an update that was not recorded; an unknown theme.
+    """
+    colors, trace = theme_named(theme), photo.trace
+    figure = ResidualMap(trace, theme=theme).figure(update)
+    pixels, marks = figure.data[0], figure.data[1:3]
+    for mark in marks:
+        _spell_out(mark)
+    b = trace["rows"]["target"].values
+    figure.add_heatmap(
+        x=pixels.x, y=pixels.y, z=np.round(photo.mean[photo.updates.index(update)], 3), zmin=float(b.min()),
+        zmax=float(b.max()), colorscale="Greys_r", showscale=False, xaxis="x2", yaxis="y2", hoverongaps=False,
+        hovertemplate="row %{y:d}, column %{x:d}<br>grey %{z:.3g}, standardised<extra></extra>",
+    )  # fmt: skip
+    key = "outline: block · shade: margin" if marks[1].mode == "lines" else "dots: block · faint dots: margin"
+    notes = [f"{safe(trace.label)} — {outcome(trace)}", key, step(trace, update)[1]]
+    finish(figure, [trace], colors, "What one block after another takes away", "photograph_step", notes)
+    shared: dict[str, Any] = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False}
+    figure.update_layout(
+        xaxis={"domain": [0, _LEFT]},
+        xaxis2={**shared, "domain": [_RIGHT, 1], "anchor": "y2", "range": figure.layout.xaxis.range}
+        | {"constrain": "domain"},
+        yaxis2={**shared, "anchor": "x2", "range": figure.layout.yaxis.range, "scaleanchor": "x2"}
+        | {"constrain": "domain", "constraintoward": "top"},
+        coloraxis={"colorbar": {"len": _LEFT}},
+        margin={"l": 16, "r": 16, "b": 16},
+        height=500,
+    )
+    # in place of what is there, which an update would merge with
+    figure.layout.annotations = [_name("residual r", 0, colors), _name("posterior mean so far", _RIGHT, colors)]
+    return figure
+
+
+def _name(text: str, x: float, colors: Theme) -> dict[str, Any]:
+    """The name of a panel, above it."""
+    return {
+        "text": text, "showarrow": False, "x": x, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+        "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": colors.ink},
+    }  # fmt: skip
+
+
+def _spell_out(mark: go.Scatter) -> None:
+    """Says what is left to plotly's defaults, so that a figure changed in place keeps nothing of another kind."""
+    lines = mark.mode == "lines"
+    mark.update(
+        fill=mark.fill or "none",
+        line={"width": mark.line.width if lines and mark.line.width is not None else 0, "color": mark.line.color},
+        marker={"size": 0 if lines else mark.marker.size, "opacity": 1.0 if lines else mark.marker.opacity},
+    )

@@ -1,0 +1,89 @@
+"""One projection as functions: the arrows of `projection_step`, each drawn as the function that it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import block_words, superscript, system_words
+from apviz.plots.parts.style import ThemeName, theme_named
+from apviz.plots.rkhs.projection_step import Picture, step_colors
+
+if TYPE_CHECKING:
+    from apviz.rkhs import StepGeometry
+
+PLACES = 200
+HEIGHT = 400
+
+
+def projection_functions(
+    geometry: StepGeometry, *, picture: Picture = "residual", theme: ThemeName = "light"
+) -> go.Figure:
+    """Before, projected, and what is left; zero at the points of the block, or right there.
+
+    A function of H has at each point the spike that its part of σ²δ adds: curves are without it, dots with it.
+
+    Args:
+        picture: `residual` draws r⁽ʲ⁻¹⁾ and r⁽ʲ⁾, `solution` g and s⁽ʲ⁾, the same step seen from the other side.
+
+    Raises:
+        ValueError: a walk over several inputs; an unknown theme.
+    """
+    colors = theme_named(theme)
+    walk, j = geometry.walk, geometry.number
+    span = walk.span
+    if span.x.shape[1] != 1:
+        raise ValueError(f"projection_functions draws functions of one input, this walk has {span.x.shape[1]}")
+    lit_color, projected, left = step_colors(theme)
+    x = span.x[:, 0]
+    margin = 0.12 * (float(np.ptp(x)) or 1.0)
+    grid = np.linspace(x.min() - margin, x.max() + margin, PLACES)
+    now, earlier = walk.steps[j].weights, walk.steps[max(j - 1, 0)].weights
+    before, after = superscript(max(j - 1, 0)), superscript(j)
+    if picture == "residual":
+        curves = [
+            (walk.goal - earlier, f"r{before}" + (" = g" if j <= 1 else ""), colors.ink),
+            (now - earlier, "its projection", projected),
+            (walk.goal - now, f"r{after}, what is left", left),
+        ]
+    else:
+        curves = [
+            (walk.goal, "g", colors.ink),
+            (now, f"s{after}", projected),
+            (walk.goal - now, f"r{after} = g − s{after}", left),
+        ]
+    figure = go.Figure()
+    for weights, name, color in curves:
+        figure.add_scatter(
+            x=grid, y=span.values(weights, grid), mode="lines", name=name, line={"color": color, "width": 3},
+            hovertemplate="x = %{x:.3g}: %{y:.4g}<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+        figure.add_scatter(
+            x=x, y=span.gram @ weights, mode="markers", showlegend=False, marker={"color": color, "size": 9},
+            name=name, hovertemplate="at the point x = %{x:.3g}: %{y:.4g}<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    lit = x[list(geometry.block)]
+    figure.add_scatter(
+        x=lit, y=np.zeros(len(lit)), mode="markers", name="its block: 0 is left",
+        marker={"color": lit_color, "size": 17, "symbol": "circle-open", "line": {"width": 3, "color": lit_color}},
+        hovertemplate="x = %{x:.3g} is in the block<extra></extra>",
+    )  # fmt: skip
+    every = np.concatenate([walk.goal[None] - [step.weights for step in walk.steps], [walk.goal]])
+    heights = np.concatenate([(every @ span.gram).ravel(), span.values(walk.goal, grid), [0.0]])
+    low, high = float(heights.min()), float(heights.max())
+    edge = 0.12 * ((high - low) or 1.0)
+    figure.update_layout(
+        height=HEIGHT,
+        xaxis={"title": {"text": "x"}, "range": [grid[0], grid[-1]]},
+        yaxis={
+            "title": {"text": "function value"}, "range": [low - edge, high + edge], "zeroline": True,
+            "zerolinecolor": colors.muted,
+        },
+    )  # fmt: skip
+    title = "The same step as functions" if j else "The data as a function: g"
+    chosen = f"step {j}: block {block_words([geometry.block])}" if j else "step 0: nothing projected yet"
+    notes = [system_words(span), chosen, "dots: with σ²δ, which is part of k; curves: without"]
+    return finish(figure, [], colors, title, "projection_functions", notes)

@@ -1,0 +1,92 @@
+"""How far each of the four rules is from the goal, after as many updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import system_words
+from apviz.plots.parts.style import ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Race
+
+HEIGHT = 520
+
+
+def race_of_rules(
+    race: Race, number: int, *, bet: str = "", revealed: bool = True, theme: ThemeName = "light"
+) -> go.Figure:
+    """‖r‖_H of every rule against updates, on a log axis, with a mark where each is after `number` of them.
+
+    Args:
+        number: of updates done.
+        bet: the rule that a reader expects to be first in the end; empty for none.
+        revealed: else the curves are left out, not only hidden.
+
+    Raises:
+        ValueError: a number of updates that the race does not have; an unknown theme.
+    """
+    colors = theme_named(theme)
+    if not 0 <= number <= race.steps:
+        raise ValueError(f"number must be from 0 to {race.steps}, the updates of this race, got {number}")
+    figure = go.Figure()
+    updates = np.arange(race.steps + 1)
+    colors_of = {rule: method_color(f"AP {rule}", theme) for rule in race.errors}
+    for rule, errors in race.errors.items():
+        figure.add_scatter(
+            x=updates, y=errors if revealed else [None] * len(updates), mode="lines", name=rule, showlegend=True,
+            legendgroup=rule, line={"color": colors_of[rule], "width": 3},
+            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖_H left<extra></extra>",
+        )  # fmt: skip
+    for rule, errors in race.errors.items():
+        figure.add_scatter(
+            x=[number] if revealed else [], y=[errors[number]] if revealed else [], mode="markers", name=rule,
+            showlegend=False, legendgroup=rule,
+            marker={"color": colors_of[rule], "size": 12, "line": {"color": colors.paper, "width": 2}},
+            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖_H left<extra></extra>",
+        )  # fmt: skip
+    ticks = [step * 10.0**-power for power in range(17) for step in ((1, 5, 2) if power < 4 else (1,))]
+    lowest = min(float(errors.min()) for errors in race.errors.values())
+    figure.update_xaxes(title_text="updates", range=[-0.02 * race.steps, 1.02 * race.steps], tickformat="d")
+    figure.update_yaxes(
+        title_text="‖r‖<sub>H</sub> left", type="log", range=[1.05 * np.log10(lowest) - 0.05, 0.1], tickvals=ticks,
+        ticktext=[f"{100 * tick:g}%" for tick in ticks],
+    )  # fmt: skip
+    line = {"color": colors.muted, "width": 1.5}
+    figure.update_layout(
+        height=HEIGHT,
+        shapes=[{"type": "line", "x0": number, "x1": number, "yref": "paper", "y0": 0, "y1": 1, "line": line}],
+        annotations=[
+            {
+                "text": "bet on a rule, then reveal", "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5,
+                "showarrow": False, "visible": not revealed, "font": {"size": 18, "color": colors.muted},
+            }
+        ],
+    )  # fmt: skip
+    system = f"b = {len(race.blocks[0])} · {system_words(race.walks['gauss-southwell'].span)}"
+    notes = [system, *_said(race, number, bet, revealed)]
+    return finish(figure, [], colors, "Four rules, the same system", "race_of_rules", notes)
+
+
+def _said(race: Race, number: int, bet: str, revealed: bool) -> list[str]:
+    """Lines under the title; always as many."""
+    if not revealed:
+        yours = f"you bet on {bet}" if bet else "no bet yet"
+        return [f"which rule has the least left after {race.steps} updates?", yours, "then reveal"]
+    first, last = race.standing(number)[0], [str(rule) for rule in race.standing(race.steps)]
+    leads = (
+        f"after {number} update{'' if number == 1 else 's'} {first} leads"
+        if number
+        else "before the first update all are level"
+    )
+    placed = f"your bet, {bet}, is number {1 + last.index(bet)}" if bet else f"{last[0]} is first"
+    surpassed = len(race.surpassed())
+    return [
+        leads,
+        f"after all {race.steps}: {placed}",
+        f"gauss-southwell missed the best block {surpassed} of {race.steps} times",
+    ]

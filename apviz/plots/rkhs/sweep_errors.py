@@ -1,0 +1,64 @@
+"""The error after every sweep over two blocks, measured, beside what their angle promises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import system_words
+from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Sweeps, Walk
+
+HEIGHT = 400
+#: a part of the start; what is below is rounding, and not drawn
+FLOOR = 1e-9
+
+
+def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> go.Figure:
+    """‖r‖_H after every sweep, and the bound c²ᵏ⁻¹‖g‖_H, whose slope is the contraction by c² = cos²θ.
+
+    Raises:
+        ValueError: an unknown theme.
+    """
+    colors = theme_named(theme)
+    ours = method_color("AP shuffled", theme)
+    start = sweeps.errors[0] or 1.0
+    numbers = np.arange(len(sweeps.errors))
+    errors, bound = (np.where(each > FLOOR * start, each / start, np.nan) for each in (sweeps.errors, sweeps.bound))
+    ratios = np.append(np.nan, errors[1:] / errors[:-1])
+    figure = go.Figure()
+    figure.add_scatter(
+        x=numbers, y=bound, mode="lines", name="bound c²ᵏ⁻¹, c = cos θ",
+        line={"color": colors.muted, "width": 2.5, "dash": BOUND_DASH},
+        hovertemplate="sweep %{x}: at most %{y:.4g}<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=numbers, y=errors, mode="lines+markers", name="measured ‖r‖_H", line={"color": ours, "width": 2.5},
+        marker={"color": ours, "size": 7}, customdata=np.nan_to_num(ratios, nan=-1.0),
+        hovertemplate="sweep %{x}: %{y:.4g}, %{customdata:.4g} of the one before<extra></extra>",
+    )  # fmt: skip
+    seen = np.concatenate([errors, bound])
+    low = float(np.nanmin(seen, initial=1.0))
+    shown = int(max(np.flatnonzero(np.isfinite(bound) | np.isfinite(errors)).max(initial=0), 3))
+    span = max(-np.log10(low), 0.2)
+    figure.update_layout(
+        height=HEIGHT,
+        xaxis={
+            "title": {"text": "sweeps k, each one update per block"}, "range": [-0.5, shown + 0.5], "tickformat": ",d",
+        },
+        yaxis={
+            "title": {"text": "‖r‖_H ÷ ‖g‖_H"}, "type": "log", "exponentformat": "power",
+            "dtick": 1 if span > 1.2 else "D1",
+            "range": [np.log10(low) - 0.08 * span, 0.08 * span],
+        },
+    )  # fmt: skip
+    measured = "solved in the first sweep"
+    if sweeps.measured_at:
+        measured = f"measured {sweeps.measured:.4g} in sweep {sweeps.measured_at}"
+    notes = [system_words(walk.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
+    return finish(figure, [], colors, "Error per sweep: measured and predicted", "sweep_errors", notes)

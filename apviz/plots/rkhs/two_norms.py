@@ -1,0 +1,76 @@
+"""Two norms of one residual: in the kernel's Hilbert space it never rises, in the Euclidean sense it may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import block_words, system_words
+from apviz.plots.parts.style import ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.rkhs import Walk
+
+HEIGHT = 400
+#: what is below is rounding, and not drawn
+FLOOR = 1e-12
+
+
+def two_norms(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figure:
+    """‖r‖_H = ‖W−W*‖_K and the Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
+
+    Raises:
+        ValueError: a step that the walk does not have; an unknown theme.
+    """
+    colors = theme_named(theme)
+    if not 0 <= number < len(walk.steps):
+        raise ValueError(f"number must be from 0 to {len(walk.steps) - 1}, the steps of this walk, got {number}")
+    figure = go.Figure()
+    ours, euclidean = method_color("AP gauss-southwell", theme), method_color("CG", theme)
+    steps = np.arange(len(walk.steps))
+    # a list of sizes would make them translucent, with an outline
+    plain, drawn = {"opacity": 1.0, "line": {"width": 0}}, []
+    for norms, name, color, symbol in (
+        (walk.errors(), "‖r‖_H = ‖W−W*‖_K", ours, "circle"),
+        (walk.residual_norms(), "Euclidean ‖r‖", euclidean, "diamond"),
+    ):
+        relative = norms / (norms[0] or 1.0)
+        shown = np.where(relative > FLOOR, relative, np.nan)
+        drawn.append(shown)
+        figure.add_scatter(
+            x=steps, y=shown, mode="lines+markers", name=name, line={"color": color, "width": 2.5},
+            marker={"color": color, "symbol": symbol, "size": np.where(steps == number, 15, 6).tolist(), **plain},
+            customdata=norms,
+            hovertemplate="step %{x}: %{customdata:.4g}, %{y:.4g} of its start<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    in_h, up = (np.flatnonzero(np.diff(each) > 1e-9 * each[:-1]) + 1 for each in drawn)
+    figure.add_scatter(
+        x=up, y=drawn[1][up], mode="markers", name="a rise", hoverinfo="skip",
+        marker={"color": euclidean, "symbol": "triangle-up-open", "size": 17, "line": {"width": 2.5}},
+    )  # fmt: skip
+    low = min(float(np.nanmin(each, initial=1.0)) for each in drawn)
+    high = max(float(np.nanmax(each, initial=1.0)) for each in drawn)
+    decades = [np.log10(low), np.log10(high)]
+    margin = 0.08 * max(decades[1] - decades[0], 0.5)
+    figure.update_layout(
+        height=HEIGHT,
+        xaxis={"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"},
+        yaxis={
+            "title": {"text": "÷ its value at the start"}, "type": "log", "exponentformat": "power",
+            "dtick": max(1, round((decades[1] - decades[0]) / 6)) if decades[1] - decades[0] > 1.2 else "D1",
+            "range": [decades[0] - margin, decades[1] + margin],
+        },
+    )  # fmt: skip
+    notes = [
+        system_words(walk.span),
+        f"{walk.label} · blocks {block_words(walk.blocks)}",
+        f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
+    ]
+    return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")

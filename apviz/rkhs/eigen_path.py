@@ -1,0 +1,122 @@
+"""A walk in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from apviz.rkhs.span import Floats
+from apviz.rkhs.walk import Walk
+from apviz.settings import require
+from apviz.spectrum import conjugate_gradient_bound, theorem_1
+
+Plane = Literal[
+    "largest λ and most error", "the two with most error", "the two with most residual", "largest and smallest λ"
+]
+
+
+@dataclass(frozen=True, eq=False)
+class EigenPath:
+    """The error s⁽ʲ⁾ − g of every step in orthonormal coordinates of H.
+
+    With Kvᵢ = λᵢvᵢ the functions φᵢ = Σⱼ (vᵢ)ⱼ k(xⱼ, ·)/√λᵢ are orthonormal, and the error w − w* has the coordinate
+    cᵢ = √λᵢ vᵢᵀ(w − w*) along φᵢ. So ‖W−W*‖²_K = Σcᵢ², and since r = −K(w − w*), ‖r‖² = Σλᵢcᵢ².
+
+    Args:
+        eigenvalues: (n,) of K, largest first.
+        coordinates: (steps, n); the sign of vᵢ is such that every path starts at cᵢ ≥ 0.
+        work: (steps,) kernel entries ÷ n² up to and including each step: the factors of the blocks and the columns
+            of every update, or one product with K an iteration of CG. The first residual is b, and costs nothing.
+    """
+
+    walk: Walk
+    eigenvalues: Floats
+    coordinates: Floats
+    work: Floats
+
+    @property
+    def error(self) -> Floats:
+        """(steps, n) share of every eigenvector in ‖W−W*‖²_K."""
+        return np.asarray(self.coordinates**2)
+
+    @property
+    def residual(self) -> Floats:
+        """(steps, n) share of every eigenvector in ‖r‖²."""
+        return np.asarray(self.eigenvalues * self.coordinates**2)
+
+    @property
+    def kappa(self) -> float:
+        """λmax(K)/λmin(K)."""
+        return float(self.eigenvalues[0] / self.eigenvalues[-1])
+
+    def kappa_prime(self) -> float:
+        """The largest λmax(K[I, I]) over λmin(K); κ for CG, whose only block is all of K (paper, Theorem 1)."""
+        gram = self.walk.span.gram
+        largest = [np.linalg.eigvalsh(gram[np.ix_(rows, rows)])[-1] for rows in map(list, self.walk.blocks)]
+        return float(max(largest) / self.eigenvalues[-1]) if largest else self.kappa
+
+    def epochs(self) -> Floats:
+        """(steps,) updates ÷ blocks; iterations of CG."""
+        return np.arange(len(self.walk.steps)) / max(1, len(self.walk.blocks))
+
+    def bound(self) -> Floats:
+        """(steps,) theory's factor on ‖W−W*‖²_K: 4((√κ−1)/(√κ+1))²ᵗ for CG (paper, section 4), exp(−t/κ′) for
+        gauss-southwell (Theorem 1), NaN for other rules, of which theory says nothing that holds in every step.
+
+        A block that also solves on a margin takes away at least as much as one that does not.
+        """
+        if not self.walk.blocks:
+            return conjugate_gradient_bound(self.epochs(), self.kappa)
+        if self.walk.label.startswith("AP gauss-southwell"):
+            return theorem_1(self.epochs(), self.kappa_prime())
+        return np.full(len(self.work), np.nan)
+
+    def at(self, work: float) -> int:
+        """The last step that so much work pays for."""
+        return int(np.searchsorted(self.work, work * (1 + 1e-12), side="right")) - 1
+
+    def first_cg_step(self) -> float:
+        """‖r⁽¹⁾‖²/‖r⁽⁰⁾‖² of CG: m₂/m₁² − 1 for the moments m of λ under the shares of the eigenvectors in ‖b‖².
+
+        The first step is that of steepest descent, r⁽¹⁾ = r⁽⁰⁾ − αKr⁽⁰⁾ with α = 1/m₁. Above 1, the residual rises:
+        where the λ that b is made of are spread by more than their mean.
+        """
+        share = self.residual[0] / self.residual[0].sum()
+        first, second = share @ self.eigenvalues, share @ self.eigenvalues**2
+        return float(second / first**2 - 1)
+
+
+def eigen_path(walk: Walk) -> EigenPath:
+    """The path of a walk among the eigenvectors of its K."""
+    values, vectors = np.linalg.eigh(walk.span.gram)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    gaps = np.array([step.weights for step in walk.steps]) - walk.goal
+    coordinates = np.sqrt(values) * (gaps @ vectors)
+    coordinates = coordinates * np.where(coordinates[0] < 0, -1.0, 1.0)
+    n, sizes = walk.span.n, np.array([len(rows) for rows in walk.blocks])
+    if len(sizes):
+        steps = [0, *(sizes[step.block] / n for step in walk.steps[1:])]
+        work = (sizes**2).sum() / n**2 + np.cumsum(steps)
+    else:
+        work = np.arange(len(walk.steps), dtype=float)
+    return EigenPath(walk, values, coordinates, work)
+
+
+def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
+    """The two eigenvectors of a plane by number, larger λ first; error and residual are those of the start.
+
+    Raises:
+        ValueError: an unknown plane; fewer than two points.
+    """
+    require(plane in get_args(Plane), "plane", plane, f"one of {', '.join(get_args(Plane))}")
+    n = len(path.eigenvalues)
+    require(n > 1, "n", n, "two points at least, for a plane")
+    if plane == "largest and smallest λ":
+        return 0, n - 1
+    if plane == "largest λ and most error":
+        return 0, 1 + int(path.error[0][1:].argmax())
+    share = path.error[0] if plane == "the two with most error" else path.residual[0]
+    first, second = sorted(np.argsort(share)[-2:].tolist())
+    return int(first), int(second)

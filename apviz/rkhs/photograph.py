@@ -1,0 +1,103 @@
+"""A photograph solved block by block, with its pictures: what the residual lacks, and what is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from apviz.datasets import load
+from apviz.datasets.bundled import grid_shape
+from apviz.datasets.preprocessing import train_size
+from apviz.kernels import Matern52
+from apviz.rkhs.span import Floats
+from apviz.settings import require
+from apviz.solvers import AlternatingProjection, Solution, solve
+from apviz.system import KernelSystem
+from apviz.tracing import Recorder, Trace
+
+#: every so many-th row and column is kept, by the number of pixels that leaves
+STRIDES = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
+
+#: updates kept one by one, and the distance of those kept after them, as a part of their number
+_EACH, _APART = 64, 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Photograph:
+    """A solve of pixel position → grey value, whose trace has rows and snapshots with weights.
+
+    Args:
+        mean: (snapshots, n) the posterior mean at the pixels, standardised grey: Kw − σ²w = b − r − σ²w.
+    """
+
+    trace: Trace
+    mean: Floats
+
+    @property
+    def updates(self) -> list[int]:
+        """The number of the update behind every picture; the last is where the solve ended."""
+        return [int(number) for number in self.trace["snapshot"]["update"].values]
+
+    def pictures(self, most: int) -> list[int]:
+        """Rows of up to `most` snapshots: the first half one after another, then evenly spread to the last."""
+        count = len(self.updates)
+        if count <= most:
+            return list(range(count))
+        first = most // 2
+        rest = np.linspace(first, count - 1, most - first)
+        return [*range(first), *np.rint(rest).astype(int).tolist()]
+
+
+def photograph(
+    pixels: int,
+    *,
+    block_size: int,
+    partition: str = "sequential",
+    overlap: float = 0.0,
+    rule: str = "gauss-southwell",
+    tol: float = 1e-2,
+    lengthscale: float = 0.1,
+    noise: float = 0.05,
+    max_epochs: int = 100,
+) -> Photograph:
+    """Solves the system of all pixels of 'china', thinned on a regular grid, in float32.
+
+    Rows are in the shuffled order of `apviz.datasets`, so that `sequential` blocks are scattered, as the paper's are.
+
+    Args:
+        pixels: n, one of `STRIDES`.
+        block_size, partition, overlap, rule, tol, max_epochs: of `apviz.AlternatingProjection`.
+        lengthscale: of the Matérn-5/2 kernel; both sides of the picture have length 2.
+
+    Raises:
+        ValueError: another number of pixels; a setting the solver refuses.
+    """
+    require(pixels in STRIDES, "pixels", pixels, f"one of {', '.join(map(str, STRIDES))}")
+    data = load("china", n=train_size(pixels))
+    x, b = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    system = KernelSystem(x, b, Matern52(lengthscale), noise, "dense", device="cpu", dataset="china")
+    recorder = _ToTheEnd(rows=True, snapshots=_kept(max_epochs * -(-pixels // block_size)), weights=True)
+    solve(system, AlternatingProjection(block_size, rule, partition, overlap, tol, max_epochs), [recorder])
+    trace = recorder.trace
+    snapshot = trace["snapshot"]
+    mean = trace["rows"]["target"].values - snapshot["residual"].values - noise * snapshot["weights"].values
+    return Photograph(trace, mean)
+
+
+class _ToTheEnd(Recorder):
+    """Also keeps the state that a solve ended in."""
+
+    def on_stop(self, solution: Solution) -> None:
+        if self._run.update_number not in self.snapshots:
+            self._snapshot(self._run.update_number)
+        super().on_stop(solution)
+
+
+def _kept(updates: int) -> list[int]:
+    """Numbers of updates to keep, of so many at most."""
+    numbers = list(range(min(_EACH, updates) + 1))
+    while (following := int(np.ceil(_APART * numbers[-1]))) <= updates:
+        numbers.append(following)
+    return numbers

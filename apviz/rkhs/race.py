@@ -1,0 +1,118 @@
+"""The four rules on one system: where each stands after as many updates, and what every block would have removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from apviz.rkhs.span import Floats, Span
+from apviz.rkhs.walk import Rule, Walk, walk
+from apviz.settings import require, require_whole
+
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What there is to choose from in one state.
+
+    Args:
+        residual: (n,) b − Kw.
+        left: ½‖r‖²_H, all that is left to remove.
+        offers: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, what each block would remove now.
+        norms: (m,) ‖r_I‖, what gauss-southwell looks at.
+        taken: the block that each rule takes here.
+        guaranteed: ‖r‖²/(2mλ′max), what gauss-southwell removes at least (proof of Theorem 1).
+    """
+
+    residual: Floats
+    left: float
+    offers: Floats
+    norms: Floats
+    taken: Mapping[Rule, int]
+    guaranteed: float
+
+    @property
+    def best(self) -> int:
+        """The block that would remove the most."""
+        return int(self.offers.argmax())
+
+    @property
+    def greedy_is_best(self) -> bool:
+        """Whether gauss-southwell's block, of the largest ‖r_I‖, is the one that removes the most."""
+        return self.taken["gauss-southwell"] == self.best
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """Walks of the four rules over the same blocks.
+
+    Args:
+        walks: by rule, each with one update more than `steps`, so that the last state has a next block too.
+        errors: by rule, (steps + 1,) ‖r‖_H after every update, as a share of that before the first.
+        lambda_max_block: λ′max, exact.
+    """
+
+    steps: int
+    walks: Mapping[Rule, Walk]
+    errors: Mapping[Rule, Floats]
+    lambda_max_block: float
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        return self.walks["gauss-southwell"].blocks
+
+    def standing(self, number: int) -> list[Rule]:
+        """The rules after so many updates, the smallest ‖r‖_H first."""
+        return sorted(self.errors, key=lambda rule: float(self.errors[rule][number]))
+
+    def choices(self, rule: Rule, number: int) -> Choices:
+        """What the rules could choose from where the walk of `rule` is after so many updates.
+
+        Cyclic, random and shuffled do not look at the residual: they take here what they take in their own walk.
+
+        Raises:
+            ValueError: an unknown rule; a number of updates beyond those of the race.
+        """
+        require(rule in self.walks, "rule", rule, f"one of {', '.join(self.walks)}")
+        require_whole("number", number, 0, self.steps)
+        here = self.walks[rule]
+        residual = here.steps[number].residual
+        norms = np.array([np.linalg.norm(residual[list(rows)]) for rows in self.blocks])
+        taken = {each: found.steps[number + 1].block for each, found in self.walks.items()}
+        if rule != "gauss-southwell":
+            taken["gauss-southwell"] = int(norms.argmax())
+        guaranteed = float(residual @ residual) / (2 * len(self.blocks) * self.lambda_max_block)
+        left = 0.5 * here.span.norm(here.steps[number].weights - here.goal) ** 2
+        return Choices(residual, left, here.steps[number + 1].offers, norms, taken, guaranteed)
+
+    def surpassed(self) -> list[int]:
+        """The updates of gauss-southwell, from 1, in whose place another block would have removed more."""
+        return [
+            step.number
+            for step in self.walks["gauss-southwell"].steps[1 : self.steps + 1]
+            if step.offers[step.block] < step.offers.max()
+        ]
+
+
+def race(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -> Race:
+    """Solves Kw = b once with every rule.
+
+    Args:
+        b: (n,) data at the points.
+        block_size: of neighbours in the order of the points.
+        steps: updates of each; fewer where a rule is at the goal before.
+        seed: of random and shuffled.
+
+    Raises:
+        ValueError: blocks larger than n; a setting the solver refuses.
+    """
+    walks = {rule: walk(span, b, block_size=block_size, rule=rule, steps=steps + 1, seed=seed) for rule in RULES}
+    steps = min(steps, *(len(each.steps) - 2 for each in walks.values()))
+    errors = {rule: each.errors()[: steps + 1] / each.errors()[0] for rule, each in walks.items()}
+    blocks = walks["gauss-southwell"].blocks
+    largest = max(float(np.linalg.eigvalsh(span.gram[np.ix_(rows, rows)])[-1]) for rows in blocks)
+    return Race(steps, walks, errors, largest)

@@ -1,0 +1,132 @@
+"""Angles decide the speed: two blocks, the angles between their spans, and the contraction of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import ipywidgets
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.kernels import kernel_named
+from apviz.plots.parts.captions import KERNELS
+from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
+from apviz.rkhs import (
+    Span,
+    TwoBlocks,
+    Walk,
+    friedrichs_angle,
+    hardest_data,
+    principal_angles,
+    principal_pair,
+    sweeps_of,
+    two_blocks,
+    walk_on,
+)  # fmt: skip
+from apviz.widgets.lesson import Control, Lesson
+
+#: of a walk, each an update on either block
+SWEEPS: Final = 30
+
+
+class Angles(Lesson):
+    """Points of two blocks on a line, the principal angles between their spans, predicted and measured contraction."""
+
+    title = "Angles decide the speed"
+    text = (
+        "Two blocks are projected onto in turn. After the first sweep none leaves more than cos²θ of ‖r‖_H, and in the "
+        "end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' spans, the "
+        "smallest that is not of what both hold. The closer to 90°, the faster."
+    )
+    scrub = "shared"
+    beside = 2
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "neighbours": {
+            "points": 6, "distance": 0.1, "shared": 0, "lengthscale": 0.25, "noise": 0.01, "kernel": "matern52",
+            "data": "smooth",
+        },
+        "neighbours that share two points": {"shared": 2},
+        "far apart: almost at right angles": {"distance": 0.8},
+        "long lengthscale: almost parallel": {"lengthscale": 1.0, "noise": 0.1},
+        "more noise: opens the angle": {"lengthscale": 1.0, "noise": 1.0},
+        "Matérn-1/2: one angle, the rest 90°": {"kernel": "matern12", "noise": 0.0001},
+        "the worst data": {"data": "worst"},
+    }  # fmt: skip
+
+    def make_controls(self) -> dict[str, Control]:
+        points = ipywidgets.IntSlider(description="points", min=2, max=12)
+        shared = ipywidgets.IntSlider(description="overlap", min=0, max=22)
+
+        def limit(change: Any) -> None:
+            # a block that held everything would leave nothing to see
+            shared.max = 2 * change["new"] - 2
+
+        points.observe(limit, "value")
+        return {
+            "distance": Control(
+                ipywidgets.FloatSlider(description="distance", min=0.02, max=1.5, step=0.02),
+                "Between the last point of the first block and the first of the second; neighbours are 0.1 apart.",
+            ),
+            "shared": Control(
+                shared,
+                "Points that both blocks hold, the nearest ones. Their functions lie in both spans, at 0°; what counts "
+                "is the next angle, Friedrichs': cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to those.",
+            ),
+            "lengthscale": Control(
+                ipywidgets.FloatLogSlider(description="lengthscale", base=2, min=-5, max=1.5, step=0.25),
+                "ℓ, in units of x: the longer, the more alike are functions of the two spans.",
+            ),
+            "noise": Control(
+                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-4, max=0),
+                "σ², part of k as σ²δ: every point has a direction of its own, which opens the angles.",
+            ),
+            "points": Control(points, "Points a block owns: its span has as many dimensions, and with overlap more."),
+            "kernel": Control(
+                ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
+                "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
+            ),
+            "data": Control(
+                ipywidgets.Dropdown(
+                    description="data b",
+                    options=[("a smooth function", "smooth"), ("random numbers", "random"), ("the worst", "worst")],
+                ),
+                "Angles do not depend on b. The worst b has its g at right angles to the first span, "
+                "in the plane of u and v: then the error is c²ᵏ⁻¹‖g‖_H, no less.",
+            ),
+        }  # fmt: skip
+
+    @property
+    def blocks(self) -> TwoBlocks:
+        """The points of the controls."""
+        return two_blocks(self.value("points"), self.value("distance"), self.value("shared"))
+
+    @property
+    def walk(self) -> Walk:
+        """The walk of the controls."""
+        key = tuple(self.value(name) for name in self.controls)
+        if getattr(self, "_walked", (None,))[0] != key:
+            blocks = self.blocks
+            kernel = kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0)
+            span = Span(blocks.x, kernel, self.value("noise"))
+            sets = (blocks.first, blocks.second)
+            if self.value("data") == "worst":
+                b = hardest_data(span, *sets)
+            elif self.value("data") == "smooth":
+                b = np.sin(5 * blocks.x) + np.cos(3 * blocks.x)
+            else:
+                b = np.random.default_rng(0).standard_normal(span.n)
+            self._walked = (key, walk_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS))
+        return self._walked[1]
+
+    def draw(self) -> Sequence[go.Figure]:
+        found, blocks = self.walk, self.blocks
+        span, sets = found.span, (blocks.first, blocks.second)
+        angles = principal_angles(span, *sets)
+        return [
+            closest_functions(
+                span, blocks, principal_pair(span, *sets), friedrichs_angle(span, *sets), theme=self.theme
+            ),
+            angle_fan(span, angles, len(blocks.shared), theme=self.theme),
+            sweep_errors(found, sweeps_of(found), theme=self.theme),
+        ]

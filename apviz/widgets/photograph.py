@@ -1,0 +1,118 @@
+"""A photograph, block by block: real pixels, with the margin on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import ipywidgets
+import plotly.graph_objects as go
+
+from apviz.plots.rkhs import margin_curves, photograph_step
+from apviz.rkhs.photograph import STRIDES
+from apviz.rkhs.photograph import Photograph as Solved
+from apviz.rkhs.photograph import photograph as solve_photograph
+from apviz.widgets.lesson import Control, Lesson
+
+#: pictures that the step control goes through
+PICTURES = 41
+
+OVERLAPS = (0.0, 0.5, 1.0)
+#: settings whose solves are kept
+KEPT = 20
+
+
+class Photograph(Lesson):
+    """The residual of a photograph as a picture, block by block, and beside it what the solver has built so far."""
+
+    title = "A photograph, block by block"
+    text = (
+        "Every pixel of the photograph is a row of K: its position is x, its grey value b. The residual starts as the "
+        "photograph itself, and every update wipes out one block of it: r<sub>I</sub> = 0 on the rows it solved for. "
+        "It also pulls at the pixels around, up to a few lengthscales away, so neighbouring blocks undo a part of it, "
+        "and most of that within a margin around the block. A block that solves on the margin too costs more, and is "
+        "undone less. Blocks of the paper are consecutive rows of shuffled data, here pixels from all over the picture."
+    )
+    scrub = "step"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "compact blocks, no margin": {
+            "step": 8, "overlap": 0.0, "partition": "kd-tree", "block_size": 100, "rule": "gauss-southwell",
+            "tol": 1e-2, "pixels": 1426,
+        },
+        "compact blocks with a margin": {"overlap": 1.0},
+        "the paper's blocks": {"partition": "sequential"},
+        "one block after another": {"rule": "cyclic", "overlap": 0.5},
+        "few large blocks": {"block_size": 400, "overlap": 0.5, "step": 3},
+    }  # fmt: skip
+
+    def make_controls(self) -> dict[str, Control]:
+        self._solved: dict[tuple[Any, ...], dict[float, Solved]] = {}
+        player = ipywidgets.Play(min=0, max=PICTURES - 1, interval=700)
+        step = ipywidgets.IntSlider(description="picture", min=0, max=PICTURES - 1)
+        ipywidgets.jslink((player, "value"), (step, "value"))
+        self.status = ipywidgets.HTML()
+        slow = {"continuous_update": False}
+        return {
+            "step": Control(
+                step,
+                "Pictures of the solve: the first one update apart, the later ones more, the last where it ended. "
+                "An update adds K[I, I]⁻¹r<sub>I</sub> to the weights of its block.",
+                ipywidgets.VBox([ipywidgets.HBox([player, step]), self.status]),
+            ),
+            "overlap": Control(
+                ipywidgets.ToggleButtons(
+                    description="margin", options=[("off", 0.0), ("half", 0.5), ("full", 1.0)],
+                    style={"button_width": "60px"},
+                ),
+                "A block of b pixels solves on its overlap·b nearest others too; an update then costs "
+                "(1 + overlap)·b/n work.",
+            ),
+            "partition": Control(
+                ipywidgets.Dropdown(description="partition", options=["sequential", "kd-tree", "principal-axis-tree"]),
+                "Which pixels make a block: consecutive rows (the paper's), or halves along the longest side, or "
+                "across the principal axis, until a part holds b.",
+            ),
+            "block_size": Control(
+                ipywidgets.IntSlider(description="block b", min=50, max=500, step=50, **slow),
+                "Pixels a block owns: a picture of n has ⌈n/b⌉ blocks, and each needs a b × b Cholesky factor.",
+            ),
+            "rule": Control(
+                ipywidgets.Dropdown(description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]),
+                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
+            ),
+            "tol": Control(
+                ipywidgets.FloatLogSlider(description="tolerance", base=10, min=-4, max=-1, step=0.5, **slow),
+                "The solve ends once ‖r‖/‖b‖, computed afresh, is below it, or after 100 epochs.",
+            ),
+            "pixels": Control(
+                ipywidgets.Dropdown(description="pixels n", options=sorted(STRIDES)),
+                "Pixels left when every 11th, 12th, 14th, 16th or 20th row and column is kept: K is n × n.",
+            ),
+        }  # fmt: skip
+
+    def draw(self) -> Sequence[go.Figure]:
+        photos = self.photos
+        shown = self.value("overlap")
+        photo = photos[shown]
+        rows = photo.pictures(PICTURES)
+        update = photo.updates[rows[min(self.value("step"), len(rows) - 1)]]
+        return [
+            photograph_step(photo, update, theme=self.theme),
+            margin_curves(photos, shown, update, theme=self.theme),
+        ]
+
+    @property
+    def photos(self) -> dict[float, Solved]:
+        """The solves of the controls, by overlap."""
+        settings = {name: self.value(name) for name in ("pixels", "block_size", "partition", "rule", "tol")}
+        key = tuple(settings.values())
+        if key not in self._solved:
+            self.status.value = f"<b>solving…</b> n = {settings['pixels']:,}, three times"
+            found = {overlap: solve_photograph(overlap=overlap, **settings) for overlap in OVERLAPS}
+            self._solved[key] = found
+            # the oldest makes room
+            for old in list(self._solved)[:-KEPT]:
+                del self._solved[old]
+            seconds = sum(photo.trace.attrs["seconds"] for photo in found.values())
+            self.status.value = f"three margins solved in {seconds:.2g} s"
+        return self._solved[key]

@@ -1,0 +1,137 @@
+"""The projection: three points, whose kernel functions span a space that can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, get_args
+
+import ipywidgets
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.kernels import kernel_named
+from apviz.plots.parts.captions import KERNELS
+from apviz.plots.parts.span_words import subscript
+from apviz.plots.rkhs import projection_functions, projection_step, two_norms
+from apviz.rkhs import Span, Walk, step_geometry, walk_on
+from apviz.rkhs.walk import Rule
+from apviz.widgets.lesson import Control, Lesson
+
+#: updates of a walk
+STEPS: Final = 20
+#: which points share a block
+BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
+    "{1, 2} {3}": ((0, 1), (2,)),
+    "{1, 3} {2}": ((0, 2), (1,)),
+    "{2, 3} {1}": ((1, 2), (0,)),
+    "{1} {2} {3}": ((0,), (1,), (2,)),
+    "{1, 2} {2, 3}": ((0, 1), (1, 2)),
+}
+
+
+class Projection(Lesson):
+    """g, the span of a block, the projection and what is left at a right angle, in true lengths and angles of H."""
+
+    title = "A projection in the kernel's Hilbert space"
+    text = (
+        "Three points span three dimensions: what you see is no sketch. g is the function of least norm with "
+        "g(xᵢ) = bᵢ, and the kernel includes σ²δ, so that ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = K[i, j]. An update projects "
+        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle. Turn the picture."
+    )
+    scrub = "step"
+    beside = 2
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "the paper's Figure 2": {
+            "step": 1, "speed": 1.0, "picture": "residual", "blocks": "{1, 2} {3}", "rule": "gauss-southwell",
+            "x1": 0.2, "x2": 0.5, "x3": 0.75, "b1": 1.0, "b2": 1.3, "b3": 1.2, "kernel": "matern52",
+            "lengthscale": 0.25, "noise": 0.01,
+        },
+        "the Euclidean residual rises": {
+            "blocks": "{1} {2} {3}", "rule": "cyclic", "lengthscale": 1.0, "b1": 1.0, "b2": 0.2, "b3": -0.2,
+            "noise": 0.1,
+        },
+        "nearly parallel: slow": {"lengthscale": 2.0, "noise": 0.1, "b1": 0.4, "b2": 1.0, "b3": 0.2},
+        "nearly at right angles: one sweep": {"lengthscale": 0.0625, "blocks": "{1} {2} {3}", "step": 3},
+        "noise opens the angles": {"lengthscale": 2.0, "noise": 1.0, "b1": 0.8, "b2": 2.0, "b3": 1.4},
+        "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},
+    }  # fmt: skip
+
+    def make_controls(self) -> dict[str, Control]:
+        player = ipywidgets.Play(min=0, max=STEPS, interval=1000)
+        step = ipywidgets.IntSlider(description="step j", min=0, max=STEPS)
+        ipywidgets.jslink((player, "value"), (step, "value"))
+        self.player = player
+        speed = ipywidgets.FloatLogSlider(description="speed", base=2, min=-1, max=3, value=1)
+        speed.observe(lambda change: setattr(player, "interval", round(1000 / change["new"])), "value")
+        place, datum = {"min": 0.0, "max": 1.0, "step": 0.01}, {"min": -2.0, "max": 2.0, "step": 0.1}
+        points = {
+            f"x{i}": Control(
+                ipywidgets.FloatSlider(description=f"x{subscript(i)}", **place),
+                f"Point {i}: turns k(x{subscript(i)}, ·); cos ∠ = K[i, j] / √(K[i, i] K[j, j]).",
+            )
+            for i in (1, 2, 3)
+        }
+        data = {
+            f"b{i}": Control(
+                ipywidgets.FloatSlider(description=f"b{subscript(i)}", **datum),
+                f"Datum {i}: moves g = Σ (K⁻¹b)ᵢ k(xᵢ, ·) alone.",
+            )
+            for i in (1, 2, 3)
+        }
+        return {
+            "step": Control(
+                step, "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.",
+                ipywidgets.HBox([player, step]),
+            ),
+            "picture": Control(
+                ipywidgets.Dropdown(
+                    description="picture", options=[("r goes to 0", "residual"), ("s goes to g", "solution")]
+                ),
+                "The same step where r⁽ʲ⁾ starts at 0, or where it ends at g = s⁽ʲ⁾ + r⁽ʲ⁾.",
+            ),
+            **points,
+            "lengthscale": Control(
+                ipywidgets.FloatLogSlider(description="lengthscale", base=2, min=-5, max=1.5, step=0.25),
+                "ℓ, in units of x: a long one makes kernel functions nearly parallel.",
+            ),
+            "noise": Control(
+                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-3, max=0),
+                "σ², part of k as σ²δ: a direction of its own for every point, so it opens the angles.",
+            ),
+            "blocks": Control(
+                ipywidgets.Dropdown(description="blocks", options=list(BLOCKS)),
+                "Which points share a block: one spans a line, two a plane; proj f = f(X_I)ᵀ K[I, I]⁻¹ k(X_I, ·).",
+            ),
+            "rule": Control(
+                ipywidgets.Dropdown(description="rule", options=list(get_args(Rule))),
+                "Which block next: gauss-southwell takes the one with the largest ‖r_I‖.",
+            ),
+            **data,
+            "kernel": Control(
+                ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
+                "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
+            ),
+            "speed": Control(speed, "Updates a second while it plays."),
+        }  # fmt: skip
+
+    @property
+    def walk(self) -> Walk:
+        """The walk of the controls."""
+        names = ("x1", "x2", "x3", "b1", "b2", "b3", "kernel", "lengthscale", "noise", "blocks", "rule")
+        key = tuple(self.value(name) for name in names)
+        if getattr(self, "_walked", (None,))[0] != key:
+            x, b = np.array(key[:3]), np.array(key[3:6])
+            span = Span(x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
+            found = walk_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
+            self._walked = (key, found)
+        return self._walked[1]
+
+    def draw(self) -> Sequence[go.Figure]:
+        found = self.walk
+        number = min(self.value("step"), len(found.steps) - 1)
+        geometry, picture = step_geometry(found, number), self.value("picture")
+        return [
+            projection_step(geometry, picture=picture, theme=self.theme),
+            projection_functions(geometry, picture=picture, theme=self.theme),
+            two_norms(found, number, theme=self.theme),
+        ]

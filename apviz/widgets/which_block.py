@@ -1,0 +1,110 @@
+"""Which block next: a bet on the four rules of block selection, and what every block would have removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import ipywidgets
+import plotly.graph_objects as go
+
+from apviz.kernels import Matern52
+from apviz.plots.rkhs import next_block, race_of_rules
+from apviz.rkhs import RULES, Race, Span, race, situation
+from apviz.widgets.lesson import Control, Lesson
+
+POINTS = 36
+#: updates of every rule
+STEPS = 24
+NONE = "no bet"
+
+
+class WhichBlock(Lesson):
+    """Four rules on one system, linked by the step: bet first, then reveal what every block would have removed."""
+
+    title = "Which block next?"
+    text = (
+        "All four rules project onto the same blocks; they differ in the order only. Look at the residual, bet on a "
+        "rule and on a block, then reveal."
+    )
+    scrub = "step"
+    still_values: ClassVar[dict[str, Any]] = {"reveal": True}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "columns of a photograph": {
+            "step": 0, "bet_rule": NONE, "bet_block": 0, "reveal": False, "rule": "gauss-southwell",
+            "data": "photograph", "block_size": 4, "lengthscale": 0.2, "noise": 0.1, "seed": 0,
+        },
+        "one bump: most blocks have nothing to give": {"data": "one bump", "lengthscale": 0.05, "block_size": 6},
+        "crowded: the largest ‖r_I‖ is not the most energy": {"data": "crowded", "lengthscale": 0.1, "block_size": 6},
+        "little noise: gauss-southwell comes last": {"data": "even", "lengthscale": 0.1, "noise": 0.01},
+        "much noise: the guarantee comes closer": {"lengthscale": 0.05, "noise": 1.0},
+    }  # fmt: skip
+
+    def make_controls(self) -> dict[str, Control]:
+        slow = {"continuous_update": False}
+        rules = list(RULES)
+        return {
+            "step": Control(
+                ipywidgets.IntSlider(description="updates", min=0, max=STEPS),
+                "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X_I) K[I, I]⁻¹ r_I.",
+            ),
+            "bet_rule": Control(
+                ipywidgets.Dropdown(description="bet: rule", options=[NONE, *rules]),
+                f"Your bet: the rule with the smallest ‖r‖_H = √(rᵀK⁻¹r) after {STEPS} updates.",
+            ),
+            "bet_block": Control(
+                ipywidgets.BoundedIntText(description="bet: block", min=0, max=POINTS),
+                "Your bet: the block that gauss-southwell takes next, argmax ‖r_I‖; 0 for none.",
+            ),
+            "reveal": Control(
+                ipywidgets.ToggleButton(description="reveal", icon="eye"),
+                "Shows the four curves, and what each block would remove now: "
+                "½‖P_I r‖²_H = ½ r_Iᵀ K[I, I]⁻¹ r_I.",
+            ),
+            "rule": Control(
+                ipywidgets.Dropdown(description="stand in", options=rules),
+                "Whose state r⁽ʲ⁾ you look at; the block it takes next is lit.",
+            ),
+            "data": Control(
+                ipywidgets.Dropdown(description="data", options=["even", "one bump", "crowded", "photograph"]),
+                "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
+            ),
+            "block_size": Control(
+                ipywidgets.IntSlider(description="block b", min=1, max=12, **slow),
+                f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.",
+            ),
+            "lengthscale": Control(
+                ipywidgets.FloatLogSlider(description="lengthscale", base=10, min=-2, max=0, **slow),
+                "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere.",
+            ),
+            "noise": Control(
+                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-3, max=0, **slow),
+                "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee "
+                "‖r‖²/(2mλ′max) of Theorem 1 is close.",
+            ),
+            "seed": Control(
+                ipywidgets.IntSlider(description="seed", min=0, max=20, **slow),
+                "Another draw for random and shuffled.",
+            ),
+        }  # fmt: skip
+
+    @property
+    def race(self) -> Race:
+        """The solves of the four rules on the system of the controls."""
+        key = tuple(self.value(name) for name in ("data", "block_size", "lengthscale", "noise", "seed"))
+        if getattr(self, "_raced", (None,))[0] != key:
+            x, b = situation(self.value("data"), POINTS)
+            span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
+            found = race(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
+            self._raced = (key, found)
+        return self._raced[1]
+
+    def draw(self) -> Sequence[go.Figure]:
+        found, revealed = self.race, self.value("reveal")
+        step = min(self.value("step"), found.steps)
+        rule_bet = "" if self.value("bet_rule") == NONE else self.value("bet_rule")
+        block_bet = min(self.value("bet_block"), len(found.blocks))
+        return [
+            next_block(found, self.value("rule"), step, bet=block_bet, revealed=revealed, theme=self.theme),
+            race_of_rules(found, step, bet=rule_bet, revealed=revealed, theme=self.theme),
+        ]

@@ -1,0 +1,108 @@
+"""The pages: one for each notebook, and one that lists them, with the scripts and styles they share beside them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import pass_context
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+from plotly.offline import get_plotlyjs
+from pygments.formatters import HtmlFormatter
+
+from notebooks.build.figures import Figures
+from notebooks.build.mathematics import mathml
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
+    """Writes the pages of executed notebooks, given with their names in reading order, into a new folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
+    shutil.copy(TEMPLATES / "page.js", folder)
+    colors = HtmlFormatter(style="friendly").get_style_defs(".highlight")
+    (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
+    names = [name for name, _ in notebooks]
+    for place, (name, notebook) in enumerate(notebooks):
+        around = {"before": names[place - 1] if place else "", "after": names[place + 1] if place + 1 < len(names) else ""}
+        (folder / f"{name}.html").write_text(page(notebook, name, **around), "utf-8")
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+    entries = [{"name": name, "title": title(notebook), "aims": aims(notebook)} for name, notebook in notebooks]
+    (folder / "index.html").write_text(environment.get_template("contents.html.jinja").render(entries=entries), "utf-8")
+
+
+def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = "") -> str:
+    """The page of an executed notebook.
+
+    Args:
+        before, after: names of the notebooks to which it links.
+
+    Raises:
+        ValueError: a formula that cannot be drawn.
+    """
+    around = {"name": name, "title": title(notebook), "before": before, "after": after}
+    html, resources = Exporter().from_notebook_node(notebook, {"page": around})
+    data = [
+        f'<script type="application/json" id="figure-{number}">{parts}</script>'
+        for number, parts in enumerate(resources["figures"], start=1)
+    ]
+    return str(html).replace("</body>", "\n".join([*data, "</body>"]))
+
+
+def title(notebook: NotebookNode) -> str:
+    """The first heading."""
+    return re.search(r"^# (.+)$", notebook.cells[0].source, re.MULTILINE)[1].strip()
+
+
+def aims(notebook: NotebookNode) -> list[str]:
+    """The entries of "What you will be able to do", as HTML."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    section = text.partition("What you will be able to do")[2].partition("\n#")[0]
+    return [_html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
+
+
+class Exporter(HTMLExporter):
+    """nbconvert's, with our template, MathML, and links between pages."""
+
+    template_name = "apviz"
+    extra_template_basedirs = [str(TEMPLATES)]  # noqa: RUF012
+    preprocessors = [Figures]  # noqa: RUF012
+
+    @pass_context
+    def markdown2html(self, context: Any, source: str) -> str:
+        return _html(source)
+
+
+def _html(markdown: str) -> str:
+    return str(MarkdownWithMath(renderer=_Renderer(escape=False, anchor_link_text="")).render(markdown)).strip()
+
+
+class _Renderer(IPythonRenderer):
+    def inline_math(self, body: str) -> str:
+        return mathml(body, display=False)
+
+    def block_math(self, body: str) -> str:
+        return mathml(body, display=True)
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", display=True)
+
+    def link(self, text: str, url: str, title: str | None = None) -> str:
+        return super().link(text, as_seen_from_pages(url), title)
+
+
+def as_seen_from_pages(url: str) -> str:
+    """A link of a notebook: to the page of another; to a file, from a folder that lies one deeper."""
+    if re.match(r"[a-z]+:|#", url):
+        return url
+    if re.search(r"\.ipynb(#|$)", url) and "/" not in url.removeprefix("./"):
+        return url.replace(".ipynb", ".html")
+    return f"../{url}"

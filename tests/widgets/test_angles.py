@@ -1,0 +1,76 @@
+"""Angles decide the speed, without a browser: controls, presets, predicted against measured with SciPy's numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
+
+from apviz.widgets import Angles
+
+
+def shown(widget: Angles) -> list[str]:
+    return [figure.to_json() for figure in widget.figures]
+
+
+OTHER = {
+    "distance": 0.5, "shared": 2, "lengthscale": 1.0, "noise": 0.1, "points": 4, "kernel": "matern12",
+    "data": "random",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_every_control_moves_something_that_is_seen(name):
+    widget = Angles()
+    before = shown(widget)
+    widget.controls[name].widget.value = OTHER[name]
+    assert shown(widget) != before
+    assert set(widget.controls) == set(OTHER) and len(widget.controls[name].says) > 20
+
+
+@pytest.mark.parametrize("preset", Angles.presets)
+def test_the_last_sweep_contracts_as_the_friedrichs_angle_says(preset):
+    widget = Angles()
+    widget.choose(preset)
+    walk, blocks = widget.walk, widget.blocks
+    first, second = (scipy.linalg.cholesky(walk.span.gram, lower=True)[list(rows)].T for rows in walk.blocks)
+    angle = np.sort(scipy.linalg.subspace_angles(first, second))[len(blocks.shared)]
+    goal = np.linalg.solve(walk.span.gram, walk.b)
+    gaps = np.array([step.weights - goal for step in walk.steps[::2]])
+    errors = np.sqrt(np.einsum("ki,ij,kj->k", gaps, walk.span.gram, gaps))
+    last = np.flatnonzero(errors > 1e-9 * errors[0])[-1]
+    assert errors[last] / errors[last - 1] == pytest.approx(np.cos(angle) ** 2, rel=0.01)
+
+
+def test_presets_differ_in_speed_as_they_say():
+    left = {}
+    widget = Angles()
+    for preset in widget.presets:
+        widget.choose(preset)
+        left[preset] = widget.walk.errors()[2] / widget.walk.errors()[0]
+    titles = list(left)
+    assert left[titles[1]] < left[titles[0]] and left[titles[2]] < left[titles[0]]
+    assert left["more noise: opens the angle"] < left["long lengthscale: almost parallel"]
+
+
+def test_no_overlap_leaves_a_block_without_a_point_of_its_own():
+    widget = Angles(points=8, shared=14)
+    widget.controls["points"].widget.value = 3
+    assert widget.value("shared") == 4
+    assert len(widget.walk.blocks) == 2 and all(len(block) == 5 for block in widget.walk.blocks)
+
+
+def test_a_preset_sets_the_controls_and_reset_goes_back():
+    widget = Angles()
+    first = shown(widget)
+    widget.choose("neighbours that share two points")
+    assert len(widget.blocks.shared) == 2
+    widget.reset()
+    assert shown(widget) == first
+
+
+def test_the_dark_theme_reaches_every_figure():
+    papers = {figure.layout.template.layout.paper_bgcolor for figure in Angles(theme="dark").figures}
+    assert papers == {"#14171C"}
