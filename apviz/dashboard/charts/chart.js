@@ -68,6 +68,47 @@ function advanced(figure, frame) {
   return { ...figure, data, layout: blended(figure.layout, frame.layout || {}) };
 }
 
+// what of a live figure is not numbers: where it stays the same, only the curves need drawing
+const NUMBERS = ["x", "y", "customdata", "updatemenus"];
+const formOf = (figure) => JSON.stringify(figure, (key, value) => (NUMBERS.includes(key) ? undefined : value));
+
+function decoded(values) {
+  if (!values?.bdata) return values || [];
+  const bytes = Uint8Array.from(atob(values.bdata), (each) => each.charCodeAt(0));
+  const Kind = { f8: Float64Array, f4: Float32Array, i4: Int32Array, i2: Int16Array, i1: Int8Array, u1: Uint8Array }[values.dtype];
+  return Kind ? new Kind(bytes.buffer) : [];
+}
+
+// from the least to the largest number of every axis, as the axis counts
+function extents(data, layout) {
+  const found = {};
+  for (const curve of data) {
+    for (const letter of ["x", "y"]) {
+      const name = (curve[`${letter}axis`] || letter).replace(letter, `${letter}axis`);
+      const value = layout[name]?.type === "log" ? Math.log10 : (each) => each;
+      for (const each of decoded(curve[letter])) {
+        const at = value(each);
+        if (each === null || !Number.isFinite(at)) continue;
+        const [low, high] = found[name] || [at, at];
+        found[name] = [Math.min(low, at), Math.max(high, at)];
+      }
+    }
+  }
+  return found;
+}
+
+// room for what comes next: to the right, and below, so that axes stay as they are for a while
+function withRoom(figure, live) {
+  const layout = { ...figure.layout };
+  for (const [name, [low, high]] of Object.entries(extents(live.data, figure.layout))) {
+    const span = high - low;
+    const next = name.startsWith("x") ? high + 0.4 * span : low - 0.3 * span;
+    const include = layout[name]?.type === "log" ? 10 ** next : next;
+    layout[name] = { ...layout[name], autorangeoptions: { include: [include] } };
+  }
+  return { ...figure, layout };
+}
+
 const isPlain = (each) => each !== null && typeof each === "object" && !("bdata" in each);
 
 function blended(old, change) {
@@ -91,6 +132,9 @@ export async function render({ model, el }) {
   let listening = false;
   let own = []; // shapes of the figure itself
   let faded = null;
+  let drawn = 0;
+  let form = ""; // of the live figure that is drawn
+  let grown = false; // only the live figure has changed
 
   const config = {
     displaylogo: false,
@@ -109,14 +153,48 @@ export async function render({ model, el }) {
     ],
   };
 
+  // a curve that has become longer, in axes that have room for it: half the time of a whole figure
+  async function grow() {
+    const live = JSON.parse(model.live);
+    const shown = holder._fullLayout;
+    if (formOf(live) !== form) return false;
+    for (const [name, [low, high]] of Object.entries(extents(live.data, live.layout))) {
+      const { autorange, range } = shown[name];
+      // axes that the visitor has zoomed stay as they are
+      if (autorange && (low < Math.min(...range) || high > Math.max(...range))) return false;
+    }
+    const first = holder.data.length - live.data.length;
+    const data = live.data.map(({ x, y, customdata }) => ({ x, y, customdata }));
+    const at = { duration: 0, redraw: false };
+    await Plotly.animate(
+      holder,
+      { data, traces: data.map((each, i) => first + i) },
+      { frame: at, transition: { duration: 0 }, mode: "immediate" },
+    );
+    return true;
+  }
+
   async function draw() {
-    const figure = merged(model);
+    const onlyGrown = grown;
+    grown = false;
+    if (onlyGrown && form && model.live && !model.frame && (await grow())) {
+      holder.dataset.drawn = ++drawn;
+      return;
+    }
+    let figure = merged(model);
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
       Plotly.purge(holder);
       holder.style.height = "0";
       listening = false;
+      form = "";
       return;
+    }
+    form = "";
+    if (model.live) {
+      const live = JSON.parse(model.live);
+      form = formOf(live);
+      figure = withRoom(figure, live);
     }
     const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
     layout.height = heightOf(figure, holder.clientWidth, model.axes);
@@ -127,8 +205,9 @@ export async function render({ model, el }) {
     if (figure.frames && figure.frames.length) {
       await Plotly.addFrames(holder, figure.frames);
     }
-    model.drawn += 1;
-    holder.dataset.drawn = model.drawn;
+    holder.dataset.drawn = ++drawn;
+    // who plays a film waits for it; what grows would only cost the solve time
+    if (!model.live) model.drawn = drawn;
     if (faded) fade(faded);
     if (!listening) {
       listening = true;
@@ -187,7 +266,8 @@ export async function render({ model, el }) {
     waiting = true;
     drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
   };
-  for (const name of ["base", "live", "frame", "axes"]) model.on(name, redraw);
+  for (const name of ["base", "frame", "axes"]) model.on(name, () => ((form = ""), redraw()));
+  model.on("live", () => ((grown = true), redraw()));
   model.on("moment", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
   model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
   document.addEventListener(HOVER, hovered);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import panel as pn
@@ -9,6 +10,8 @@ import panel_material_ui as pmui
 
 from apviz.dashboard.jobs.job import Job
 
+#: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
+_PAUSE = 0.25
 _SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
 
 
@@ -29,6 +32,7 @@ class JobBar:
         hint: str = "Choose data and methods, then Run.",
     ) -> None:
         self._shown: tuple[str, str] | None = None
+        self._state, self._stopping, self._next = "", False, 0.0
         self._run = pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow")
         self._stop = pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
         self._run.on_click(lambda event: run())
@@ -49,6 +53,10 @@ class JobBar:
 
     def show(self, job: Job) -> None:
         """How a job stands; called again and again, and changes only what has changed."""
+        now = time.monotonic()
+        if job.state == self._state and job.stopping == self._stopping and now < self._next:
+            return
+        self._state, self._stopping, self._next = job.state, job.stopping, now + _PAUSE
         active = job.is_active
         self._run.disabled, self._stop.disabled = active, not active or job.stopping
         self._progress.visible = active

@@ -26,8 +26,8 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     someone.says("Running: AP cyclic b=60: ")
     chart = someone.tab.locator("[role=img]").first
     someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=60'))", chart)
-    chart.evaluate("chart => { window.drawn = 0; chart.on('plotly_afterplot', () => window.drawn++); }")
-    someone.tab.wait_for_function("window.drawn >= 10")
+    drawn = "Number(chart.dataset.drawn)"
+    someone.until(f"{drawn} >= 10", chart)
     # not how many points: of a long curve they are thinned
     reached = "chart => Math.max(...chart._fullData.map(each => each.x ? each.x[each.x.length - 1] || 0 : 0))"
     before = chart.evaluate(reached)
@@ -36,8 +36,8 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     # a zoom outlives what comes in
     drag(chart, 0.1, 0.3)
     someone.until("!chart._fullLayout.xaxis.autorange", chart)
-    zoomed, count = chart.evaluate("chart => [chart._fullLayout.xaxis.range, window.drawn]")
-    someone.tab.wait_for_function(f"window.drawn >= {count + 4}")
+    zoomed, count = chart.evaluate(f"chart => [chart._fullLayout.xaxis.range, {drawn}]")
+    someone.until(f"{drawn} >= {count + 4}", chart)
     assert chart.evaluate("chart => chart._fullLayout.xaxis.range") == zoomed
 
     someone.press("Stop")
