@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: cells a browser handles without delay
-DRAWN_CELLS: Final = 200_000
+DRAWN_CELLS: Final = 60_000
 
 
 def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:

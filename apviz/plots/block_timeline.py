@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from apviz.tracing.trace import Trace
 
-#: markers a browser draws without delay
-DRAWN_UPDATES: Final = 20_000
+#: markers that a browser draws in a third of a second
+DRAWN_UPDATES: Final = 6_000
 
 _HOVER: Final = (
     "update %{x:,d}, epoch %{customdata[0]:d}<br>block %{y:d}<br>energy removed %{customdata[1]:.6g}"
