@@ -53,14 +53,14 @@ class TrainingTable(Experiment):
             for seed in range(options.seeds)
             for kernel in TRAINING
             for method in methods
-            # at a reduced n, where the point is to see it in minutes, the appendix's kernel on one set, without SVGP
-            if options.n is None or kernel == MAIN_KERNEL or (name == names[0] and method != SVGP)
+            # at a reduced n, where the point is to see it in minutes, the appendix's kernel on one set, by CG and AP
+            if options.n is None or kernel == MAIN_KERNEL or (name == names[0] and method in (CG, AP))
         ]
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
         by_kernel = {kernel: [row for row in rows.values() if row["kernel"] == kernel] for kernel in TRAINING}
         tables = [_table(kernel, done) for kernel, done in by_kernel.items() if done]
-        left_out = [] if options.n is None else [*sets.names(options)[1:], SVGP]
+        left_out = [] if options.n is None else [*sets.names(options)[1:], OVERLAP, SVGP]
         if left_out and len(tables) > 1:
             tables[-1] = replace(tables[-1], note=f"{tables[-1].note} Left to the full size: {', '.join(left_out)}.")
         return tables
