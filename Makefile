@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | test | test-slow | lint | bench
+# apviz: make demo | dashboard | notebooks | lab | test | test-slow | lint | bench | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard test test-slow lint bench screenshots clean
+.PHONY: demo dashboard notebooks lab test test-slow lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -17,6 +17,13 @@ demo: $(VENV)/installed
 
 dashboard: $(VENV)/installed
 	$(BIN)/apviz dashboard
+
+# every notebook is run, and written as a page that needs neither Python nor a network
+notebooks: $(VENV)/installed-dev
+	$(BIN)/python -m notebooks.build
+
+lab: $(VENV)/installed-lab
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00-start-here.ipynb
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
@@ -45,14 +52,19 @@ $(VENV)/installed: $(VENV)/torch pyproject.toml
 	$(PIP) --editable ".[dashboard]"
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/torch pyproject.toml
-	$(PIP) --editable ".[dev]"
+$(VENV)/installed-lab: $(VENV)/torch pyproject.toml
+	$(PIP) --editable ".[dashboard,gpytorch,notebook]"
 	@touch $@ $(VENV)/installed
 
-# every page of the dashboard, as a browser shows it: make screenshots TO=folder
+$(VENV)/installed-dev: $(VENV)/torch pyproject.toml
+	$(PIP) --editable ".[dev]"
+	@touch $@ $(VENV)/installed $(VENV)/installed-lab
+
+# every page of the dashboard and every widget, as a browser shows them: make screenshots TO=folder
 TO ?= screenshots
 screenshots: $(VENV)/installed-dev
 	$(BIN)/python -m tests.dashboard.screenshots $(TO)
+	$(BIN)/python -m tests.widgets.screenshots $(TO)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -97,7 +97,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
 
 def test_the_make_commands_are_targets_of_the_makefile():
     made = [line.split()[1] for line in commands() if line.startswith("make")]
-    assert made == ["demo", "test", "dashboard", "bench"]
+    assert made == ["demo", "test", "dashboard", "lab", "notebooks", "bench"]
     for target in made:
         done = run(["make", "--dry-run", target], ROOT)
         assert done.returncode == 0, done.stderr

@@ -9,4 +9,13 @@ from apviz.widgets.projection import Projection
 from apviz.widgets.projection_player import ProjectionPlayer
 from apviz.widgets.which_block import WhichBlock
 
-__all__ = ["Angles", "CGAgainstProjection", "Kappas", "Photograph", "Projection", "ProjectionPlayer", "WhichBlock", "check"]
+__all__ = [
+    "Angles",
+    "CGAgainstProjection",
+    "Kappas",
+    "Photograph",
+    "Projection",
+    "ProjectionPlayer",
+    "WhichBlock",
+    "check",
+]

@@ -8,6 +8,10 @@ async function plotly(model) {
       const module = {exports: {}};
       new Function("module", "exports", "define", shared.get("source"))(module, module.exports);
       return module.exports;
+    })
+    .catch((error) => {
+      delete window.apvizPlotly;
+      throw error;
     });
   return window.apvizPlotly;
 }

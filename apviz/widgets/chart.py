@@ -1,7 +1,7 @@
 """A plotly figure in a widget, drawn anew in place whenever it changes.
 
-plotly's own FigureWidget carries five megabytes of plotly.js in every figure; a browser that needs more than two seconds
-to read them loses all later changes, without a word (anywidget gives up). Here all figures share one copy.
+plotly's own FigureWidget carries five megabytes of plotly.js in every figure; where a browser needs more than two
+seconds to read them, all later changes are lost without a word (anywidget gives up). Here all figures share one copy.
 """
 
 from __future__ import annotations

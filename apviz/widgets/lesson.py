@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,12 +87,12 @@ class Lesson(ipywidgets.VBox):
         reset = ipywidgets.Button(description="reset", icon="undo")
         reset.on_click(lambda button: self.reset())
         rows = [
-            _classed(ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control))]), "apviz-control")
+            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control))])
             for control in self.controls.values()
         ]
-        left = _classed(ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), *rows]), "apviz-controls")
-        right = _classed(ipywidgets.VBox(self._placed()), "apviz-figures")
-        body = _classed(ipywidgets.Box([left, right]), "apviz-body")
+        left = ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), *rows]).add_class("apviz-controls")
+        right = ipywidgets.VBox(self._placed()).add_class("apviz-charts")
+        body = ipywidgets.Box([left, right]).add_class("apviz-body")
         style = f"<style>{_STYLE.read_text('utf-8')}{_while_alive(len(self.figures))}</style>"
         super().__init__([ipywidgets.HTML(style + self._heading()), body])
         self.add_class("apviz-lesson").add_class(f"apviz-figures-{len(self.figures)}")
@@ -181,10 +183,18 @@ class Lesson(ipywidgets.VBox):
 
     def _words(self) -> str:
         """What stands above the stills."""
-        moves = f"the slider moves <b>{self.controls[self.scrub].widget.description}</b>" if self.scrub else "it stands still"
+        moves = (
+            f"the slider moves <b>{self.controls[self.scrub].widget.description}</b>"
+            if self.scrub
+            else "it stands still"
+        )
         return f"{self._heading()}<p><small>Without Python, {moves}; run the notebook to move everything.</small></p>"
 
     def _ipython_display_(self) -> None:
+        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
+            # they keep a widget's outputs apart, so that it could not hide the stills
+            publish_display_data(self._repr_mimebundle_())
+            return
         publish_display_data(super()._repr_mimebundle_())
         mark = {STILL: self.model_id}
         words = f"<style>{_WHILE_DEAD}</style><div class='apviz-still'>{self._words()}</div>"
@@ -209,10 +219,6 @@ def _page(parts: Parts, plotlyjs: str | bool) -> str:
             validate=False,
         )
     )  # fmt: skip
-
-
-def _classed(widget: Any, name: str) -> Any:
-    return widget.add_class(name)
 
 
 def _says(control: Control) -> str:

@@ -37,7 +37,9 @@ def evenly(count: int, most: int, keep: int) -> list[int]:
     return sorted(set(places.tolist()))
 
 
-def stepping(states: Sequence[Sequence[go.Figure]], names: Sequence[str], now: int, what: str, theme: Theme) -> list[Parts]:
+def stepping(
+    states: Sequence[Sequence[go.Figure]], names: Sequence[str], now: int, what: str, theme: Theme
+) -> list[Parts]:
     """One figure for each of those that a state has; a slider and a play button step through the states.
 
     A figure that is the same in all states has no slider. Numbers are rounded for the page.
@@ -107,7 +109,7 @@ def _add_player(layout: Parts, names: Sequence[str], now: int, what: str, theme:
     gap = max(margin["t"] - caption, 12)
     if any(each.get("yref") == "paper" and each.get("y", 0) >= 1 for each in layout.get("annotations", [])):
         gap = max(gap, 34)
-    place = {"y": 1, "yanchor": "bottom", "x": 0}
+    place: Parts = {"y": 1, "yanchor": "bottom", "x": 0}
     bar = slider(names, theme, **place, len=1, pad={"l": BUTTONS_WIDTH, "r": 8, "b": gap, "t": 0})
     layout["sliders"] = [bar | {"active": now, "currentvalue": bar["currentvalue"] | {"prefix": f"{what}: "}}]
     buttons = play_buttons(theme, **place, xanchor="left", pad={"l": 0, "r": 0, "b": gap + 10, "t": 0})
@@ -146,16 +148,16 @@ def _rounded(values: np.ndarray) -> Any:
 
 
 def _varying(values: Sequence[Parts]) -> list[Parts]:
-    """What differs among them, for each; what one of them lacks is null there, since plotly keeps what it is not told."""
+    """What differs among them, for each; null for what one of them lacks, since plotly keeps what it is not told."""
     found: list[Parts] = [{} for _ in values]
     for key in {key: None for value in values for key in value}:
-        each = [value.get(key) for value in values]
+        each: list[Any] = [value.get(key) for value in values]
         if all(one == each[0] for one in each):
             continue
         if all(isinstance(one, Mapping) for one in each):
-            each = _varying(each)
+            each = list(_varying(each))
         elif _of_objects(each):
-            each = _as_many(each)
+            each = list(_as_many(each))
         for frame, one in zip(found, each, strict=True):
             frame[key] = one
     return found
@@ -166,7 +168,7 @@ def _of_objects(each: Sequence[Any]) -> bool:
     return any(one and isinstance(one, list) and isinstance(one[0], Mapping) for one in each)
 
 
-def _fill(layout: Parts, frame: Parts) -> None:
+def _fill(layout: Parts, frame: Mapping[str, Any]) -> None:
     """Gives lists of objects in a layout as many entries as they have in a frame of the same state."""
     for key, value in frame.items():
         if isinstance(value, Mapping) and isinstance(layout.get(key), Mapping):
@@ -182,7 +184,9 @@ def _as_many(each: Sequence[Any]) -> list[list[Parts]]:
     longest = max(map(len, lists))
     filled: list[list[Parts]] = [[] for _ in lists]
     for i in range(longest):
-        entries = [one[i] | {"visible": one[i].get("visible", True)} if i < len(one) else {"visible": False} for one in lists]
+        entries = [
+            one[i] | {"visible": one[i].get("visible", True)} if i < len(one) else {"visible": False} for one in lists
+        ]
         keys = {key: None for entry in entries for key in entry}
         for out, entry in zip(filled, entries, strict=True):
             out.append({key: entry.get(key) for key in keys})

@@ -53,5 +53,6 @@ class Figures(Preprocessor):
     def _place(self, parts: dict[str, Any], figures: list[str]) -> str:
         # without any `<`, JSON can neither end nor disturb the script element it is put into
         figures.append(json.dumps(parts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
-        height = parts["layout"].get("height", 450)
-        return f'<div class="figure" data-figure="figure-{len(figures)}" style="height: {height}px"></div>'
+        height = parts["layout"].get("height")
+        style = f' style="height: {height}px"' if height else ""
+        return f'<div class="figure" data-figure="figure-{len(figures)}"{style}></div>'

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from latex2mathml.converter import convert
+
+#: x′ as a superscript; fonts without a size for scripts draw the sign raised and small already
+_PRIME = re.compile(
+    r"<(msup|msubsup)>(<mi>[^<]*</mi>)((?:<mrow>(?:<m[ion]>[^<]*</m[ion]>)*</mrow>|<m[in]>[^<]*</m[in]>)?)"
+    r"<mi>(&#x0203[23];)</mi></\1>"
+)
 
 
 def mathml(latex: str, *, display: bool) -> str:
@@ -18,4 +26,12 @@ def mathml(latex: str, *, display: bool) -> str:
     if "\\" in found:
         command = "\\" + found.partition("\\")[2].partition("<")[0]
         raise ValueError(f"{command} cannot become MathML; say it with simpler LaTeX: {latex}")
+    found = _PRIME.sub(_beside, found)
     return f'<div class="formula">{found}</div>' if display else found
+
+
+def _beside(match: re.Match[str]) -> str:
+    """The prime in the line, beside its letter."""
+    _, letter, below, prime = match.groups()
+    primed = f'<mrow>{letter}<mo lspace="0" rspace="0">{prime}</mo></mrow>'
+    return f"<msub>{primed}{below}</msub>" if below else primed

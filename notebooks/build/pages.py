@@ -32,7 +32,10 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
     (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
     names = [name for name, _ in notebooks]
     for place, (name, notebook) in enumerate(notebooks):
-        around = {"before": names[place - 1] if place else "", "after": names[place + 1] if place + 1 < len(names) else ""}
+        around = {
+            "before": names[place - 1] if place else "",
+            "after": names[place + 1] if place + 1 < len(names) else "",
+        }
         (folder / f"{name}.html").write_text(page(notebook, name, **around), "utf-8")
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     entries = [{"name": name, "title": title(notebook), "aims": aims(notebook)} for name, notebook in notebooks]
@@ -65,7 +68,7 @@ def title(notebook: NotebookNode) -> str:
 def aims(notebook: NotebookNode) -> list[str]:
     """The entries of "What you will be able to do", as HTML."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    section = text.partition("What you will be able to do")[2].partition("\n#")[0]
+    section = re.split(r"\n(?:#|\*\*)", text.partition("What you will be able to do")[2])[0]
     return [_html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
 
 

@@ -11,6 +11,7 @@ from time import monotonic
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from apviz.widgets.lesson import STILL
@@ -28,9 +29,9 @@ def listen():
         say()
     aloud = threading.excepthook
     threading.excepthook = lambda of: hear(of.exc_value, lambda: aloud(of))
-    asyncio.get_event_loop().set_exception_handler(
-        lambda loop, of: hear(of.get("exception") or RuntimeError(of["message"]), lambda: loop.default_exception_handler(of))
-    )
+    def in_a_task(loop, of):
+        hear(of.get("exception") or RuntimeError(of["message"]), lambda: loop.default_exception_handler(of))
+    asyncio.get_event_loop().set_exception_handler(in_a_task)
 listen()
 del listen
 """
@@ -70,7 +71,7 @@ async def run(paths: Sequence[Path], *, timeout: float, at_once: int) -> AsyncIt
         async with free:
             return await _run(path, timeout)
 
-    for done in asyncio.as_completed([one(path) for path in paths]):
+    for done in asyncio.as_completed([asyncio.create_task(one(path)) for path in paths]):
         yield await done
 
 
@@ -92,10 +93,12 @@ async def _run(path: Path, timeout: float) -> Ran:
     try:
         await asyncio.wait_for(client.async_execute(), timeout)
     except CellExecutionError as error:
-        stopped = (str(error),)
+        stopped = (strip_ansi(str(error)),)
     except (TimeoutError, DeadKernelError):
         late = monotonic() - start >= timeout  # then its Python was ended
-        stopped = (f"it did not end within {timeout:g} seconds" if late else "its Python died; was there too little memory?",)
+        stopped = (
+            f"it did not end within {timeout:g} seconds" if late else "its Python died; was there too little memory?",
+        )
     said = notebook.cells.pop().outputs
     problems = stopped or (*problems_of(notebook), *_complaints("after the last cell", said))
     return Ran(path, notebook, monotonic() - start, problems)

@@ -15,9 +15,7 @@ from tests.conftest import launch_browser
 from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written
 
-LESSONS = sorted(
-    name for name, each in vars(widgets).items() if isinstance(each, type) and issubclass(each, Lesson)
-)
+LESSONS = sorted(name for name, each in vars(widgets).items() if isinstance(each, type) and issubclass(each, Lesson))
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 WIDTHS = {"1500": 1500, "390": 390}
 #: seconds for a widget that solves while it is made
@@ -33,7 +31,9 @@ def main(folder: Path) -> None:
                 notebooks = Path(place) / "notebooks"
                 notebooks.mkdir()
                 for name in LESSONS:
-                    written(notebooks / f"{name}.ipynb", "from apviz import widgets", f"widgets.{name}(theme={theme!r})")
+                    written(
+                        notebooks / f"{name}.ipynb", "from apviz import widgets", f"widgets.{name}(theme={theme!r})"
+                    )
                 lab = Lab(Path(place), notebooks, shown_as)
                 try:
                     for name in LESSONS:

@@ -65,7 +65,9 @@ def differences(shown: Any, drawn: Any, where: str = "") -> list[str]:
 def seen(layout: dict[str, Any]) -> dict[str, Any]:
     """A layout without slider and button, and the room they take, and without entries that are hidden."""
     kept = {key: value for key, value in layout.items() if key not in {"sliders", "updatemenus", "height", "margin"}}
-    kept = {key: value for key, value in kept.items() if not (isinstance(value, dict) and value.get("autorange") is False)}
+    kept = {
+        key: value for key, value in kept.items() if not (isinstance(value, dict) and value.get("autorange") is False)
+    }
     for key in ("annotations", "shapes", "images"):
         entries = [each for each in kept.pop(key, None) or [] if each.get("visible") is not False]
         kept[key] = [{name: value for name, value in each.items() if name != "visible"} for each in entries]
@@ -151,13 +153,21 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict, dict]]:
     return found
 
 
-def test_a_notebook_gets_the_widget_and_after_it_outputs_that_need_no_python(shown):
+def test_a_notebook_gets_the_widget_and_after_it_outputs_that_need_no_python(shown, monkeypatch):
+    monkeypatch.delenv("VSCODE_PID", raising=False)
     lesson = Steps()
     lesson._ipython_display_()
     assert "application/vnd.jupyter.widget-view+json" in shown[0][0] and shown[0][1] == {}
     assert [metadata[STILL] for _, metadata in shown[1:]] == [lesson.model_id] * 3
     assert "step j" in shown[1][0]["text/html"]
-    assert [list(data)[0] for data, _ in shown[2:]] == ["application/vnd.plotly.v1+json"] * 2
+    assert [next(iter(data)) for data, _ in shown[2:]] == ["application/vnd.plotly.v1+json"] * 2
+
+
+def test_vs_code_gets_one_output_with_widget_and_stills(shown, monkeypatch):
+    monkeypatch.setenv("VSCODE_PID", "1")
+    Steps()._ipython_display_()
+    ((data, _),) = shown
+    assert {"application/vnd.jupyter.widget-view+json", "text/html"} <= set(data)
 
 
 def test_a_page_on_the_web_gets_the_stills():
@@ -165,6 +175,7 @@ def test_a_page_on_the_web_gets_the_stills():
     assert html.count("Plotly.newPlot") == 2 and html.count("<script") >= 3 and "step j" in html
 
 
+CHART = "document.querySelector('.js-plotly-plot')"
 TEXTS = "[...document.querySelectorAll('.annotation-text')].map(each => each.textContent)"
 
 
@@ -180,11 +191,17 @@ def test_in_a_browser_the_slider_shows_space_and_plane_as_drawn(browser, tmp_pat
     tab.goto(path.as_uri())
     tab.locator(".main-svg").first.wait_for()
     for name in ("6", "3", "0"):
-        tab.evaluate("name => Plotly.animate(document.querySelector('.js-plotly-plot'), [name], {frame: {duration: 0}})", name)
-        tab.wait_for_function("name => document.querySelector('.js-plotly-plot').layout.title.text === `step ${name}`", arg=name)
+        tab.evaluate(
+            "name => Plotly.animate(document.querySelector('.js-plotly-plot'), [name], {frame: {duration: 0}})", name
+        )
+        tab.wait_for_function(
+            "name => document.querySelector('.js-plotly-plot').layout.title.text === `step ${name}`", arg=name
+        )
         lesson.controls["step"].widget.value = int(name)
         drawn = lesson.draw()[0]
-        data = tab.evaluate("document.querySelector('.js-plotly-plot')._fullData.map(each => [each.visible, each.x, each.z])")
+        data = tab.evaluate(
+            "document.querySelector('.js-plotly-plot')._fullData.map(each => [each.visible, each.x, each.z])"
+        )
         assert differences(data[0][1:], [drawn.data[0].x, drawn.data[0].z]) == []
         assert data[1][0] is (name != "3")
         wanted = ["space", "plane", *(f"mark {k} of {name}" for k in range(int(name)))]

@@ -1,0 +1,142 @@
+"""The files of `binder/` agree with the package, with each other and with the links of the README."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+BINDER = ROOT / "binder"
+README = (ROOT / "README.md").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+#: what a visitor may import and open; not what developers need
+EXTRAS = ("dashboard", "gpytorch", "notebook")
+#: Jupyter's side of a session
+SERVERS = {"jupyter-server-proxy", "notebook"}
+
+
+def wanted(*extras: str) -> dict[str, Requirement]:
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {canonicalize_name(found.name): found for found in map(Requirement, lines)}
+
+
+def pinned() -> dict[str, Requirement]:
+    lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith(("#", "--extra-index-url "))]
+    assert len({canonicalize_name(each.name) for each in found}) == len(found)
+    return {canonicalize_name(each.name): each for each in found}
+
+
+def test_every_requirement_is_one_version():
+    for name, requirement in pinned().items():
+        (only,) = requirement.specifier
+        assert only.operator == "==" and Version(only.version) and not requirement.extras, name
+
+
+def test_binder_has_what_a_user_of_the_package_needs_and_no_tool_of_its_developers():
+    assert set(pinned()) == set(wanted(*EXTRAS)) | SERVERS
+
+
+@pytest.mark.parametrize("name", sorted(wanted(*EXTRAS)))
+def test_a_version_is_one_that_the_package_accepts(name):
+    (only,) = pinned()[name].specifier
+    # the build of a version is no other version
+    assert wanted(*EXTRAS)[name].specifier.contains(Version(only.version).public), name
+
+
+def test_pytorch_is_the_processors_build_that_make_takes_too():
+    (only,) = pinned()["torch"].specifier
+    lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (index,) = set(re.findall(r"https://download\.pytorch\.org/whl/cpu\b", makefile))
+    assert [line for line in lines if line.startswith("-")] == [f"--extra-index-url {index}"]
+    assert Version(only.version).local == "cpu" and f"torch=={Version(only.version).public}\n" in makefile
+
+
+def test_the_image_does_not_change_with_the_code_because_no_requirement_is_a_path():
+    # repo2docker: a line that begins so is a path, and everything is installed anew for every commit
+    lines = (BINDER / "requirements.txt").read_text("utf-8").splitlines()
+    assert not [line for line in lines if line.startswith((".", "-e", "-r", "--editable", "file:"))]
+
+
+def test_python_is_one_that_the_package_accepts():
+    version = re.fullmatch(r"python-(\d+\.\d+)\n", (BINDER / "runtime.txt").read_text("utf-8"))
+    assert version is not None
+    assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(version[1])
+
+
+@pytest.mark.parametrize("name", ["start", "postBuild"])
+def test_a_script_can_be_executed(name):
+    script = BINDER / name
+    assert os.access(script, os.X_OK)
+    assert script.read_text("utf-8").startswith("#!/bin/bash\n")
+
+
+def test_the_start_script_hands_over_to_binders_command_with_one_thread_a_process():
+    lines = (BINDER / "start").read_text("utf-8").splitlines()
+    assert lines[-1] == 'exec "$@"' and "export OMP_NUM_THREADS=1" in lines
+
+
+def test_the_post_build_script_installs_files_that_are_there():
+    script = (BINDER / "postBuild").read_text("utf-8")
+    copied = re.findall(r"\bbinder/\S+", script)
+    assert len(copied) == 2
+    for name in copied:
+        assert (ROOT / name).is_file()
+
+
+def test_the_settings_of_jupyter_are_python_and_json_that_can_be_read():
+    ast.parse((BINDER / "jupyter_server_config.py").read_text("utf-8"))
+    assert all(isinstance(each, dict) for each in json.loads((BINDER / "overrides.json").read_text("utf-8")).values())
+
+
+def test_the_limits_of_the_dashboard_are_options_it_has():
+    pytest.importorskip("typer")
+    from typer.main import get_command
+
+    from apviz.cli import app
+
+    source = (BINDER / "jupyter_server_config.py").read_text("utf-8")
+    known = get_command(app).commands["dashboard"].params
+    options = {name for each in known for name in each.opts + each.secondary_opts}
+    used = set(re.findall(r'"(--[a-z-]+)"', source))
+    assert {"--port", "--max-n", "--max-solves", "--max-block-gb"} <= used <= options
+    # only this machine may come to it: others come through Jupyter
+    assert not used & {"--address", "--no-auth"}
+
+
+def launch_links() -> list[str]:
+    return re.findall(r"https://mybinder\.org/v2/[^\s)>\]]+", README)
+
+
+def test_the_readme_has_a_link_to_the_first_notebook_and_one_to_the_dashboard():
+    links = [urlsplit(link) for link in launch_links()]
+    assert len(links) == 2
+    # /v2/gh/OWNER/NAME/BRANCH, the same for both
+    assert len({link.path for link in links}) == 1
+    assert re.fullmatch(r"/v2/gh/[\w.-]+/[\w.-]+/main", links[0].path)
+    (notebook,), (dashboard,) = (parse_qs(link.query)["urlpath"] for link in links)
+    source = (BINDER / "jupyter_server_config.py").read_text("utf-8")
+    assert f'"/{notebook}"' in source and dashboard == "apviz/" and '"apviz": {' in source
+    assert (ROOT / notebook.removeprefix("lab/tree/")).is_file()
+
+
+def test_the_address_of_the_repository_is_in_one_place():
+    lines = README.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if line.startswith("<!-- the repository's address")]
+    assert all(link in "\n".join(lines[place : place + 4]) for link in launch_links())
+
+
+def test_nothing_in_it_names_this_machine():
+    for path in BINDER.iterdir():
+        assert not re.search(r"/(work|tmp|root|home)/", path.read_text("utf-8")), path.name

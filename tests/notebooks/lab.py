@@ -1,0 +1,174 @@
+"""JupyterLab as a student has it: a server of its own, and a page of it in a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+#: seconds that anything but running a notebook may take
+PATIENCE = 60
+#: lines of the server's log that tell of trouble
+TROUBLE = re.compile(r"Traceback|^\[(E|C) |\b(ERROR|CRITICAL)\b|Exception", re.MULTILINE)
+
+
+class Lab:
+    """`jupyter lab` on a free port; what it writes, and what it reads of its owner's, lies in a folder of its own."""
+
+    def __init__(self, place: Path, notebooks: Path, theme: str = "JupyterLab Light") -> None:
+        self.log = place / "server.log"
+        self.token = secrets.token_hex()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        homes = {
+            "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime",
+            "IPYTHONDIR": "ipython", "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        }  # fmt: skip
+        settings = place / "settings/@jupyterlab/apputils-extension"
+        settings.mkdir(parents=True)
+        (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
+        # nothing is asked of the world outside
+        (settings / "notification.jupyterlab-settings").write_text(
+            json.dumps({"fetchNews": "false", "checkForUpdates": False})
+        )
+        command = [
+            sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1", "--allow-root",
+            f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={notebooks}",
+            f"--IdentityProvider.token={self.token}", "--LabApp.extension_manager=readonly", "--LabApp.news_url=None",
+        ]  # fmt: skip
+        environment = {**os.environ, **{name: str(place / folder) for name, folder in homes.items()}}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
+        until = monotonic() + PATIENCE
+        while not self._answers():
+            assert self.process.poll() is None and monotonic() < until, self.log.read_text("utf-8")
+            sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}api").close()
+        except urllib.error.URLError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ends the server, and with it its kernels."""
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def end_kernels(self) -> None:
+        """Ends what runs, as a day later."""
+        for session in json.load(urllib.request.urlopen(self._api("sessions"))):
+            address = self._api(f"sessions/{session['id']}")
+            urllib.request.urlopen(urllib.request.Request(address, method="DELETE")).close()
+
+    def _api(self, path: str) -> str:
+        return f"{self.url}api/{path}?token={self.token}"
+
+    def troubles(self) -> list[str]:
+        """Lines of its log that tell of trouble."""
+        return [line for line in self.log.read_text("utf-8").splitlines() if TROUBLE.search(line)]
+
+
+@dataclass
+class Desk:
+    """A notebook in a tab of the browser.
+
+    Attributes:
+        allowed: what an error may say.
+        problems: errors of the page.
+        elsewhere: addresses of other hosts that it asked for.
+    """
+
+    lab: Lab
+    tab: Any
+    allowed: tuple[str, ...] = ()
+    problems: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tab.set_default_timeout(1000 * PATIENCE)
+        self.tab.on("pageerror", lambda error: self._complained(str(error)))
+        self.tab.on("console", lambda line: self._complained(line.text) if line.type == "error" else None)
+        self.tab.on("request", self._asked)
+
+    def _complained(self, words: str) -> None:
+        if not any(each in words for each in self.allowed):
+            self.problems.append(words)
+
+    def _asked(self, request: Any) -> None:
+        if request.url.startswith("http") and not request.url.startswith(self.lab.url):
+            self.elsewhere.append(request.url)
+
+    def open(self, name: str) -> Desk:
+        """Opens a notebook, and waits until its kernel is ready."""
+        self.tab.goto(f"{self.lab.url}lab/tree/{name}?token={self.lab.token}&reset")
+        self.tab.locator(".jp-Notebook").wait_for()
+        self.tab.get_by_text("| Idle").wait_for()
+        return self
+
+    def run_all(self, patience: float = PATIENCE) -> None:
+        """Run → Run All Cells, and waits until every cell has run."""
+        self.tab.get_by_role("menuitem", name="Run", exact=True).click()
+        self.tab.get_by_text("Run All Cells", exact=True).click()
+        cells = "[...document.querySelectorAll('.jp-Notebook .jp-CodeCell')]"
+        prompts = f"{cells}.map(cell => cell.querySelector('.jp-InputPrompt').textContent)"
+        done = f"{prompts}.every(text => /\\d/.test(text)) && {cells}.length > 0"
+        self.tab.wait_for_function(f"() => {done}", timeout=1000 * patience)
+
+    def errors(self) -> list[str]:
+        """What cells show of errors."""
+        return self.tab.locator(
+            ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']"
+        ).all_inner_texts()
+
+    def save(self) -> None:
+        """File → Save, and waits until the file is written."""
+        self.tab.keyboard.press("Control+s")
+        self.tab.locator(".jp-mod-dirty").wait_for(state="detached")
+
+    def widgets(self) -> list[Any]:
+        """The widgets of the notebook, from top to bottom."""
+        return self.tab.locator(".apviz-lesson").all()
+
+    def move(self, widget: Any) -> bool:
+        """Moves controls of a widget, one after another, until one of its figures changes; whether one did."""
+        from playwright.sync_api import TimeoutError as TooLate
+
+        widget.scroll_into_view_if_needed()
+        widget.locator(".js-plotly-plot .main-svg").first.wait_for()
+        asked = [widget.element_handle(), widget.evaluate(SHOWN)]
+        for handle in widget.locator(".noUi-handle").all():
+            handle.focus()
+            # at one of its ends a control moves one way only
+            for key in ("ArrowRight", "ArrowLeft"):
+                self.tab.keyboard.press(key)
+                with suppress(TooLate):
+                    self.tab.wait_for_function(
+                        f"([widget, before]) => ({SHOWN})(widget) !== before", arg=asked, timeout=3000
+                    )
+                    return True
+        return False
+
+
+#: everything that the figures of a widget show, as a text
+SHOWN = """widget => JSON.stringify(
+    [...widget.querySelectorAll(".js-plotly-plot")].map(each => [each.data, each.layout])
+)"""

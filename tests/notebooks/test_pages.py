@@ -1,0 +1,156 @@
+"""The pages of the notebooks, in a browser without a network."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
+
+import nbformat
+
+from apviz.widgets import ProjectionPlayer
+from apviz.widgets.lesson import STILL
+from notebooks.build.mathematics import mathml
+from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
+from tests.notebooks.making import made
+
+PLOTLY = "application/vnd.plotly.v1+json"
+TEXT = r"""## What you will be able to do
+- see $\|r\|_H^2$ fall;
+- follow *links*: [next](02-other.ipynb#a), [file](../README.md).
+
+$$ K = \begin{pmatrix} 1 & \rho \\ \rho & 1 \end{pmatrix}, \qquad \lambda_{\max} = 1 + \rho $$
+
+<details><summary>Answer</summary>
+
+It is $w_a * w_b$ and $u_a * u_b$, at `$HOME`.
+
+</details>
+"""
+
+
+def show(cell, data, metadata=None):
+    cell.execution_count = 1
+    cell.outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata or {}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pages of two notebooks: one with everything that a page can have, and an empty one."""
+    notebook = made(("text", TEXT), "widget", "figure", ("solution", "check(1, 1)"), "print(1)")
+    widget, figure, solution, printed = notebook.cells[2:]
+    show(widget, {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
+    player = ProjectionPlayer()
+    show(widget, {"text/html": player._words()}, {STILL: "1"})
+    for parts in (*player.still(), *player.still()):
+        show(
+            widget, {PLOTLY: parts, "text/html": "<script src='https://cdn.plot.ly/plotly.js'></script>"}, {STILL: "1"}
+        )
+    show(figure, {PLOTLY: {"data": [{"y": [1, 3, 2], "name": "</script><b>"}], "layout": {}}})
+    show(solution, {"text/markdown": "✓ **Right.** $a^2$"})
+    printed.outputs.append(nbformat.v4.new_output("stream", text="\x1b[31m1 < 2\x1b[0m"))
+    place = tmp_path_factory.mktemp("pages") / "html"
+    write_pages([("01-made", notebook), ("02-other", made(title="The other"))], place)
+    return place
+
+
+@pytest.fixture
+def visit(browser, folder):
+    """Opens a page; nothing may fail, and nothing may be asked for from anywhere but the folder."""
+    problems, asked = [], []
+    context = browser.new_context(viewport={"width": 1200, "height": 2400})
+
+    def come(name: str):
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto((folder / name).as_uri())
+        return tab
+
+    yield come
+    context.close()
+    assert problems == []
+    assert asked and not [url for url in asked if not url.startswith((folder.as_uri(), "data:", "blob:"))]
+
+
+def test_figures_are_drawn_and_those_of_a_widget_step_together(visit):
+    tab = visit("01-made.html")
+    tab.locator(".figure .main-svg").nth(2).wait_for()
+    tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 3")
+    first, second = tab.locator(".widget .figure").all()
+    title = "gd => gd.layout.title.text"
+    assert "step 0" in first.evaluate(title) and "without" in tab.locator(".widget").inner_text().lower()
+    first.evaluate("gd => Plotly.animate(gd, ['7'], {mode: 'immediate', frame: {duration: 0, redraw: true}})")
+    for each in (first, second):
+        tab.wait_for_function("gd => gd.layout.title.text.includes('step 7')", arg=each.element_handle())
+        assert each.locator(".slider-label").first.text_content() == "step j: 7"
+    second.locator(".updatemenu-button").first.click()
+    tab.wait_for_function("gd => gd.layout.title.text.includes('step 10')", arg=first.element_handle())
+
+
+def test_the_grip_of_the_slider_is_moved_by_hand(visit):
+    tab = visit("01-made.html")
+    tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 3")
+    chart = tab.locator(".widget .figure").first
+    rail = chart.locator(".slider-rail-touch-rect").bounding_box()
+    tab.mouse.click(rail["x"] + rail["width"] - 3, rail["y"] + rail["height"] / 2)
+    tab.wait_for_function("gd => gd.layout.title.text.includes('step 30')", arg=chart.element_handle())
+
+
+def test_formulas_are_mathml_and_solutions_and_answers_are_folded(visit):
+    tab = visit("01-made.html")
+    tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 3")
+    assert tab.locator("math").count() == 5 and tab.locator("math[display=block] mtd").count() == 4
+    assert "$" not in tab.locator("main").inner_text().replace("$HOME", "")
+    solution = tab.get_by_text("Solution", exact=True)
+    right = tab.get_by_text("Right.")
+    assert not right.is_visible()
+    solution.click()
+    assert right.is_visible()
+    tab.get_by_text("Answer", exact=True).click()
+    assert tab.locator("details code").first.inner_text() == "$HOME"
+
+
+def test_links_lead_from_page_to_page_and_the_first_lists_them(visit):
+    tab = visit("index.html")
+    assert tab.locator(".contents li li math").count() == 1
+    tab.get_by_text("Made by a test").click()
+    tab.get_by_role("link", name="next", exact=True).click()
+    assert tab.title() == "The other"
+    tab.get_by_text("← 01-made").first.click()
+    assert tab.get_by_role("link", name="file").get_attribute("href") == "../../README.md"
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(visit):
+    tab = visit("01-made.html")
+    tab.set_viewport_size({"width": 390, "height": 2400})
+    tab.reload()
+    tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 3")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_link_is_seen_from_the_folder_of_the_pages():
+    assert as_seen_from_pages("03-which.ipynb#proof") == "03-which.html#proof"
+    assert as_seen_from_pages("../apviz/rules.py") == "../../apviz/rules.py"
+    assert as_seen_from_pages("https://example.org/a.ipynb") == "https://example.org/a.ipynb"
+    assert as_seen_from_pages("#here") == "#here"
+
+
+def test_a_prime_stands_in_the_line():
+    assert "<msup>" not in mathml(r"\kappa' = k(x, x')", display=False)
+    assert "<msub><mrow>" in mathml(r"\lambda'_{\max}", display=False)
+    assert "<msup>" in mathml(r"x^2", display=False)
+
+
+def test_latex_that_cannot_become_mathml_gets_a_message():
+    with pytest.raises(ValueError, match=r"\\nosuch cannot become MathML"):
+        mathml(r"a + \nosuch{b}", display=False)
+    with pytest.raises(ValueError, match="this formula cannot become MathML"):
+        mathml(r"\left( a", display=False)
+    with pytest.raises(ValueError, match="nosuch"):
+        page(made(("text", r"$\nosuch$")), "here")
+
+
+def test_what_one_will_be_able_to_do_is_taken_from_its_section():
+    assert len(aims(made(("text", TEXT)))) == 2 and aims(made(("text", "nothing"))) == []
