@@ -128,10 +128,14 @@ class Desk:
         """Run → Run All Cells, and waits until every cell has run."""
         self.tab.get_by_role("menuitem", name="Run", exact=True).click()
         self.tab.get_by_text("Run All Cells", exact=True).click()
-        cells = "[...document.querySelectorAll('.jp-Notebook .jp-CodeCell')]"
-        prompts = f"{cells}.map(cell => cell.querySelector('.jp-InputPrompt').textContent)"
-        done = f"{prompts}.every(text => /\\d/.test(text)) && {cells}.length > 0"
-        self.tab.wait_for_function(f"() => {done}", timeout=1000 * patience)
+        # cells whose code is folded have no prompt: the kernel tells when they are done
+        prompts = "[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')].map(each => each.textContent)"
+        done = f"{prompts}.some(text => /\\d/.test(text)) && !{prompts}.some(text => text.includes('*'))"
+        words = "[...document.querySelectorAll('.jp-StatusBar-TextItem')].map(each => each.textContent)"
+        idle = f"{words}.some(text => text.endsWith('| Idle'))"
+        for _ in range(2):
+            self.tab.wait_for_function(f"() => {done} && {idle}", timeout=1000 * patience)
+            self.tab.wait_for_timeout(500)
 
     def errors(self) -> list[str]:
         """What cells show of errors."""

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("jupyterlab", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
+from tests.dashboard.browser.pointer import drag
 from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written
 
@@ -63,10 +64,12 @@ def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_st
     chart = widget.locator(".js-plotly-plot").first
     desk.tab.wait_for_function("gd => gd.layout.title.text.includes('step 1')", arg=chart.element_handle())
     # what one has zoomed into stays
-    zoom = "async gd => (await window.apvizPlotly).relayout(gd, {'xaxis.range': [0.2, 0.4]}) && undefined"
-    chart.evaluate(zoom)
-    assert desk.move(widget)
-    assert chart.evaluate("gd => gd._fullLayout.xaxis.range") == [0.2, 0.4]
+    seen = "gd => gd._fullLayout.xaxis.range"
+    whole = chart.evaluate(seen)
+    drag(chart, 0.2, 0.6)
+    desk.tab.wait_for_function("gd => gd._fullLayout.xaxis.range[0] > 0", arg=chart.element_handle())
+    part = chart.evaluate(seen)
+    assert desk.move(widget) and chart.evaluate(seen) == part != whole
     desk.save()
     desk.tab.context.close()
     lab.end_kernels()

@@ -27,7 +27,7 @@ def test_the_browser_is_sent_the_figure_as_it_is_and_nothing_where_it_did_not_ch
     chart = Chart(figure)
     sent: list[str] = []
     chart.observe(lambda change: sent.append(change["new"]), "parts")
-    chart.show(go.Figure(figure))
+    chart.show(figure)
     assert sent == []
     figure.layout.title.text = "after"
     chart.show(figure)
