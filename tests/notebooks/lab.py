@@ -128,6 +128,10 @@ class Desk:
         """Run → Run All Cells, and waits until every cell has run."""
         self.tab.get_by_role("menuitem", name="Run", exact=True).click()
         self.tab.get_by_text("Run All Cells", exact=True).click()
+        self.rest(patience)
+
+    def rest(self, patience: float = PATIENCE) -> None:
+        """Waits until no cell runs or waits, and the kernel is idle."""
         # cells whose code is folded have no prompt: the kernel tells when they are done
         prompts = "[...document.querySelectorAll('.jp-Notebook .jp-InputPrompt')].map(each => each.textContent)"
         done = f"{prompts}.some(text => /\\d/.test(text)) && !{prompts}.some(text => text.includes('*'))"

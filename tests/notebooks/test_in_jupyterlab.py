@@ -96,3 +96,4 @@ def test_every_notebook_runs_and_every_widget_in_it_moves(name, sit_down):
     assert bool(widgets) == ("widgets." in source)
     for number, widget in enumerate(widgets):
         assert desk.move(widget), f"nothing in widget {number} changes"
+    desk.rest()

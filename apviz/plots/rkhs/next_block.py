@@ -110,8 +110,10 @@ def _add_rules(
     if bet:
         chosen.append(("your bet", bet - 1, colors.ink, "star"))
     middle = float(np.mean(centres))
+    # a row of axes with no point at all has no scale in plotly.js while the legend is placed: paths of NaN
     figure.add_scatter(
-        x=[centres[block] for _, block, _, _ in chosen], y=[height[name] for name, _, _, _ in chosen],
+        x=[centres[block] for _, block, _, _ in chosen] or [None],
+        y=[height[name] for name, _, _, _ in chosen] or [None],
         mode="markers+text", showlegend=False, name="takes", cliponaxis=False,
         marker={"size": 13, "color": [each[2] for each in chosen], "symbol": [each[3] for each in chosen]},
         text=[f" {shares[block]:.1f}% " if revealed else " ? " for _, block, _, _ in chosen],
