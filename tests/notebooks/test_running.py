@@ -85,13 +85,15 @@ def test_a_quick_notebook_runs(name):
 
 
 @pytest.mark.slow
-def test_all_notebooks_run_in_less_than_two_minutes_each_and_their_pages_draw_every_figure(tmp_path, browser):
+def test_all_notebooks_run_in_less_than_two_minutes_each_and_their_pages_draw_every_figure(tmp_path, request):
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     done = ran(paths, timeout=300)
     for each in done.values():
         assert each.problems == () and each.seconds < 120, each.path.name
     write_pages([(path.stem, done[path.stem].notebook) for path in paths], tmp_path / "html")
     problems, asked = [], []
+    # only now: while a browser is driven from here, no other event loop runs
+    browser = request.getfixturevalue("browser")
     tab = browser.new_page(viewport={"width": 1200, "height": 900})
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)

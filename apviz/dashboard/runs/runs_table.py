@@ -23,7 +23,7 @@ _SCIENTIFIC = ("σ²", "residual", "κ", "κ′")
 
 
 #: what a browser takes at most to build a table
-BUILDING_SECONDS = 2.0
+BUILDING_SECONDS = 5.0
 
 
 class RunsTable:

@@ -111,9 +111,9 @@ def _add_rules(
         chosen.append(("your bet", bet - 1, colors.ink, "star"))
     middle = float(np.mean(centres))
     # a row of axes with no point at all has no scale in plotly.js while the legend is placed: paths of NaN
+    places: list[tuple[Any, Any]] = [(centres[block], height[name]) for name, block, _, _ in chosen] or [(None, None)]
     figure.add_scatter(
-        x=[centres[block] for _, block, _, _ in chosen] or [None],
-        y=[height[name] for name, _, _, _ in chosen] or [None],
+        x=[x for x, _ in places], y=[y for _, y in places],
         mode="markers+text", showlegend=False, name="takes", cliponaxis=False,
         marker={"size": 13, "color": [each[2] for each in chosen], "symbol": [each[3] for each in chosen]},
         text=[f" {shares[block]:.1f}% " if revealed else " ? " for _, block, _, _ in chosen],
