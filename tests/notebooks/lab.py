@@ -68,7 +68,7 @@ class Lab:
         """Ends the server, and with it its kernels."""
         self.process.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(15)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
