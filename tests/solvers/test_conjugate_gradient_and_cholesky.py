@@ -111,10 +111,24 @@ def test_the_residual_is_b_minus_kw_the_energy_is_h_and_the_error_never_rises(sy
 @given(system=systems)
 def test_in_float64_it_ends_within_n_iterations(system):
     p = problem(**{**system, "noise": 0.5})
-    # rounding undoes some of the conjugacy: in float64 the textbook's recurrence has 1e-8 left after n iterations where
-    # 80 bits have 1e-12
-    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-6, max_iterations=system["n"]))
-    assert solution.converged and p.residual(solution.weights) < 1.01e-6
+    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-8, max_iterations=system["n"]))
+    # rounding undoes some of the conjugacy, in the textbook's recurrence as in ours: it may have a little more left
+    assert p.residual(solution.weights) < max(1.01e-8, 2 * textbook_residual(p.K, p.B))
+
+
+def textbook_residual(K: np.ndarray, B: np.ndarray) -> float:
+    """Mean of ‖B − KW‖/‖B‖ after n iterations of Hestenes and Stiefel's recurrence in float64."""
+    left = []
+    for b in B.reshape(len(K), -1).T:
+        w, r, d = np.zeros_like(b), b.copy(), b.copy()
+        for _ in range(len(K)):
+            if np.linalg.norm(r) < 1e-15 * np.linalg.norm(b):
+                break
+            step = (r @ r) / (d @ K @ d)
+            w, after = w + step * d, r - step * (K @ d)
+            d, r = after + (after @ after) / (r @ r) * d, after
+        left.append(np.linalg.norm(b - K @ w) / np.linalg.norm(b))
+    return float(np.mean(left))
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 3])
