@@ -113,7 +113,9 @@ def test_in_float64_it_ends_within_n_iterations(system):
     p = problem(**{**system, "noise": 0.5})
     solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-8, max_iterations=system["n"]))
     # rounding undoes some of the conjugacy, in the textbook's recurrence as in ours: it may have a little more left
-    assert p.residual(solution.weights) < max(1.01e-8, 2 * textbook_residual(p.K, p.B))
+    left = textbook_residual(p.K, p.B)
+    assert solution.converged or left > 1e-8
+    assert p.residual(solution.weights) < max(1.01e-8, 2 * left)
 
 
 def textbook_residual(K: np.ndarray, B: np.ndarray) -> float:
