@@ -120,7 +120,7 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
         f"Ours at these n on {machines(rows)}; the paper's at the whole sets on a GPU (RTX A5000). "
         f"{scaling(rows)} {variances(rows)} {footnotes(body)}"
     )
-    if not any(row["method"] == SVGP for row in rows):
+    if not find_spec("gpytorch"):
         note += " SVGP needs GPyTorch: pip install 'apviz[gpytorch]'."
     return Table(f"Training, {KERNELS[kernel]}", ["data", "method", *headings(COLUMNS)], body, note.strip())
 
