@@ -21,6 +21,8 @@ from typing import Any
 PATIENCE = 60
 #: lines of the server's log that tell of trouble
 TROUBLE = re.compile(r"Traceback|^\[(E|C) |\b(ERROR|CRITICAL)\b|Exception", re.MULTILINE)
+#: where an entry of the log begins
+ENTRY = re.compile(r"^(?=\[[DIWEC] )", re.MULTILINE)
 
 
 class Lab:
@@ -83,8 +85,9 @@ class Lab:
         return f"{self.url}api/{path}?token={self.token}"
 
     def troubles(self) -> list[str]:
-        """Lines of its log that tell of trouble."""
-        return [line for line in self.log.read_text("utf-8").splitlines() if TROUBLE.search(line)]
+        """Entries of its log that tell of trouble, each whole: a line, and what follows up to the next one."""
+        entries = ENTRY.split(self.log.read_text("utf-8"))
+        return [entry for entry in entries if TROUBLE.search(entry)]
 
 
 @dataclass
