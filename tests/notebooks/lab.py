@@ -21,8 +21,12 @@ from typing import Any
 PATIENCE = 60
 #: lines of the server's log that tell of trouble
 TROUBLE = re.compile(r"Traceback|^\[(E|C) |\b(ERROR|CRITICAL)\b|Exception", re.MULTILINE)
-#: where an entry of the log begins
-ENTRY = re.compile(r"^(?=\[[DIWEC] )", re.MULTILINE)
+#: where an entry of the log begins: of the server's, of a kernel's, of asyncio's
+ENTRY = re.compile(r"^(?=\[[DIWEC] |\[IPKernelApp\]|(?:Task|Future) exception was never retrieved)", re.MULTILINE)
+#: what they write who still speak when their browser is closed or their kernel is ended
+GONE = re.compile(
+    r"^\S*(WebSocketClosedError|StreamClosedError|ZMQError: Socket operation on non-socket)", re.MULTILINE
+)
 
 
 class Lab:
@@ -85,9 +89,13 @@ class Lab:
         return f"{self.url}api/{path}?token={self.token}"
 
     def troubles(self) -> list[str]:
-        """Entries of its log that tell of trouble, each whole: a line, and what follows up to the next one."""
-        entries = ENTRY.split(self.log.read_text("utf-8"))
-        return [entry for entry in entries if TROUBLE.search(entry)]
+        """Entries of its log that tell of trouble."""
+        return troubles_in(self.log.read_text("utf-8"))
+
+
+def troubles_in(log: str) -> list[str]:
+    """Entries of a log that tell of trouble, each whole: a line, and what follows up to the next one."""
+    return [entry for entry in ENTRY.split(log) if TROUBLE.search(entry) and not GONE.search(entry)]
 
 
 @dataclass

@@ -71,6 +71,7 @@ def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_st
     part = chart.evaluate(seen)
     assert desk.move(widget) and chart.evaluate(seen) == part != whole
     desk.save()
+    desk.rest()
     desk.tab.context.close()
     lab.end_kernels()
 
