@@ -32,7 +32,7 @@ ShortBlock = Literal["alike", "end-of-epoch"]
 
 @dataclass(frozen=True)
 class GaussSouthwell:
-    """The block with the largest ‖R_I‖_F (paper, equation 6).
+    """The block with the largest ‖R_I‖_F (paper, equation 9).
 
     Args:
         short_block: `alike` treats a short last block as any other, as the paper does. `end-of-epoch` is the

@@ -40,10 +40,11 @@ class Recorder(Hook):
     Args:
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
-            None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries.
+            None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries. Its time
+            is not the solve's.
         spectrum_rows: of the subsample; fewer where solves are short and many, such as steps of a training.
         eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
-            for n up to 4,000. They take n³ time before the first update, which is not the solve's.
+            for n up to 4,000. They take n³ time before the first update, which is not the solve's either.
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
         snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
             such as `range(0, 60)`.
@@ -104,7 +105,8 @@ class Recorder(Hook):
 
     def on_start(self, run: Run) -> None:
         self._run, self._pending = run, list[Update]()
-        found = spectrum(run.system, run.factors or (), self.spectrum, rows=self.spectrum_rows)
+        with run.clock.pause():
+            found = spectrum(run.system, run.factors or (), self.spectrum, rows=self.spectrum_rows)
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
         self._open(record)
