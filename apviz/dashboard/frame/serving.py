@@ -58,7 +58,7 @@ def serve(
     limits = limits or Limits()
     folder, gate = RunsFolder(runs), Gate(limits.max_solves)
     first_runs(folder)
-    pn.extension("tabulator", "filedropper", notifications=True)
+    pn.extension("filedropper", notifications=True)
     options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
     atexit.register(gate.close)
     pn.serve(

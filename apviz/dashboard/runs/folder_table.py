@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import pandas as pd
-import panel as pn
 import panel_material_ui as pmui
-from bokeh.models.widgets.tables import NumberFormatter, ScientificFormatter
 
 from apviz.dashboard.runs.run_entry import RunEntry
+from apviz.dashboard.runs.table import Cell, Form, Table
 
-_FORMATS = {"n": "0,0", "epochs": "0,0", "work": "0,0.00", "seconds": "0,0.00"}
+_COLUMNS: dict[str, Form] = {
+    "name": "text", "ended": "text", "residual": "scientific", "work": "2 decimals", "seconds": "2 decimals",
+    "note": "text", "method": "text", "data": "text", "n": "integer", "epochs": "integer", "of": "text",
+    "begun (UTC)": "text",
+}  # fmt: skip
 #: runs in one chart
 MOST_RUNS = 12
 #: rows of a page of the table
@@ -32,17 +32,13 @@ class FolderTable:
     def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
         #: those in the table, in its order
         self.names: list[str] = []
-        self._choose, self._select = choose, select
+        self._choose = choose
         self._filling = False
-        self.table = pn.widgets.Tabulator(
-            pd.DataFrame(), show_index=False, disabled=True, selectable="checkbox", sizing_mode="stretch_width",
-            layout="fit_data_fill", theme="materialize", pagination="local", page_size=PAGE_ROWS,
-            formatters={name: NumberFormatter(format=form, nan_format="–") for name, form in _FORMATS.items()}
-            | {"residual": ScientificFormatter(precision=2, power_limit_low=0, nan_format="–")},
-            widths={"name": 300, "ended": 220, "note": 200, "method": 230},
-        )  # fmt: skip
-        self.table.on_click(lambda event: self._select(self.names[event.row]))
-        self.table.param.watch(self._ticked, "selection")
+        self.table = Table(
+            _COLUMNS, caption="Runs in the folder", can_tick=True, page_rows=PAGE_ROWS, sizing_mode="stretch_width"
+        )
+        self.table.on_click(select)
+        self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
         self._count = pmui.Typography("", variant="body2", margin=(0, 12))
         self.view = pmui.Paper(
             pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
@@ -56,39 +52,35 @@ class FolderTable:
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
         tick = f"Tick up to {MOST_RUNS} to see them together; click a row to look at that run in detail."
         self._count.object = f"{shown}. {tick}"
-        self._filling = True
-        try:
-            self.table.selection = []
-            self.table.value = pd.DataFrame([_row(entry, now) for entry in entries])
-            self.tick(chosen)
-        finally:
-            self._filling = False
+        self._fill(rows={entry.name: _row(entry, now) for entry in entries}, chosen=chosen)
 
     def tick(self, chosen: Sequence[str]) -> None:
         """Ticks these and no others."""
+        self._fill(chosen=chosen)
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.selected = name
+
+    def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:
+        ticked = [name for name in self.names if name in chosen]
         filling, self._filling = self._filling, True
         try:
-            self.table.selection = [place for place, name in enumerate(self.names) if name in chosen]
+            if rows is None:
+                self.table.ticked = ticked
+            else:
+                self.table.show(rows, ticked=ticked)
         finally:
             self._filling = filling
 
-    def _ticked(self, event: Any) -> None:
+    def _ticked(self, names: list[str]) -> None:
         if not self._filling:
-            self._choose([self.names[place] for place in event.new if place < len(self.names)])
+            self._choose([name for name in names if name in self.names])
 
 
-def _row(entry: RunEntry, now: float) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "ended": entry.ended(now),
-        "residual": entry.residual,
-        "work": entry.work,
-        "seconds": entry.seconds,
-        "note": entry.problem or entry.note,
-        "method": entry.method or "–",
-        "data": entry.dataset or "–",
-        "n": math.nan if entry.n is None else entry.n,
-        "epochs": math.nan if entry.epochs is None else entry.epochs,
-        "of": entry.kind or "–",
-        "begun (UTC)": entry.created[:16].replace("T", " ") or "–",
-    }
+def _row(entry: RunEntry, now: float) -> list[Cell]:
+    return [
+        entry.name, entry.ended(now), entry.residual, entry.work, entry.seconds, entry.problem or entry.note,
+        entry.method or None, entry.dataset or None, entry.n, entry.epochs, entry.kind or None,
+        entry.created[:16].replace("T", " ") or None,
+    ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     trace = apviz.open_trace(server.runs / f"{name}.zarr")
     assert trace.outcome == "stopped" and not trace.converged
     assert trace["epoch"].sizes["epoch"] > 1
-    someone.tab.locator(".tabulator-cell", has_text="stopped").wait_for()
+    someone.tab.get_by_role("cell", name="stopped").wait_for()
 
 
 def test_two_visitors_at_once_see_only_their_own_runs(visit):
@@ -91,7 +91,7 @@ def offer(visitor, folder, name: str, text: str):
 
 
 def test_a_file_of_ones_own_is_solved_and_bad_ones_are_refused_with_the_reason(visit, tmp_path):
-    someone = visit().go(n=40, rhs=2, methods="cg", max_epochs=5)
+    someone = visit().go(rhs=2, methods="cg", max_epochs=5)
     someone.tab.get_by_text("Your own data").click()
     offer(someone, tmp_path, "one.csv", "price\n1\n2\n")
     someone.says("one.csv has one column; a target and at least one input are needed")
@@ -107,7 +107,7 @@ def test_a_file_of_ones_own_is_solved_and_bad_ones_are_refused_with_the_reason(v
     refused.wait_for(state="hidden")
     someone.press("Use this file")
     someone.tab.wait_for_function("location.search.includes('dataset=mine.csv')")
-    someone.says("Your own file, for this session only. Target: price.")
+    someone.says("Your own file, for this session only: 48 rows to train on. Target: price.")
     someone.press("Run")
     assert all(name.startswith("mine") for name in finished(someone))
 

@@ -61,7 +61,7 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     drawn = page.together.cards["residuals"].chart
     assert "CG" in drawn.base and "not converged" in drawn.base
     assert "Adam step" in page.together.cards["training"].chart.base
-    assert len(page.together.table.table.value) == 2
+    assert len(page.together.table.table.rows) == 2
 
 
 def test_without_a_training_there_is_no_chart_of_trainings(page):
@@ -77,7 +77,7 @@ def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
     page.choose(page.table.names)
     assert len(page.choice.runs) == MOST_RUNS
     assert message(page) == f"{MOST_RUNS + 4} runs are too many for one chart; up to {MOST_RUNS} can be chosen"
-    assert len(page.table.table.selection) == MOST_RUNS
+    assert len(page.table.table.ticked) == MOST_RUNS
 
 
 def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):
@@ -95,7 +95,7 @@ def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, fo
 def test_the_filter_leaves_the_choice_as_it_is(page):
     page.choose(["cg", "cut"])
     page.choice.filter = "not converged"
-    assert page.table.names == ["cut"] and page.table.table.selection == [0]
+    assert page.table.names == ["cut"] and page.table.table.ticked == ["cut"]
     page.choose([])
     assert page.choice.runs == ["cg"]
 
@@ -154,7 +154,7 @@ def test_a_note_is_kept_and_shown(page, folder):
     page.select("cg")
     page.one.note.value = "for the lecture"
     page.keep_note()
-    assert "for the lecture" in page.table.table.value["note"].tolist()
+    assert [row[6] for row in page.table.table.rows if row[0] == "cg"] == ["for the lecture"]
     assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
 
 

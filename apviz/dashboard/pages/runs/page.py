@@ -193,6 +193,7 @@ class Runs(Page):
 
     def _show_selected(self) -> None:
         name = self.choice.selected
+        self.table.mark(name)
         entry = self.listing.entry(name)
         self.one.show(entry)
         if entry is None:

@@ -1,0 +1,221 @@
+// A table of runs. What it shows is in the model, and `draw` makes the elements say the same: a row keeps its elements
+// from one drawing to the next, so that focus, scroll position and a press that has begun outlive new rows.
+
+const MISSING = "–";
+const HOW = "With the keyboard: the arrow keys move between rows, Enter looks at a run, and a heading sorts.";
+
+const decimals = (digits) => {
+  const format = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return (value) => format.format(value);
+};
+const FORMS = {
+  text: (value) => value,
+  integer: decimals(0),
+  "2 decimals": decimals(2),
+  "4 decimals": decimals(4),
+  scientific: (value) => (Number.isFinite(value) ? value.toExponential(2) : decimals(0)(value)),
+};
+const inWords = new Intl.Collator("en", { numeric: true });
+
+function made(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// an element that is read out must not be touched without need
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// by value; what is missing comes last, whichever way; equal ones stay in the order given
+function inOrder(model) {
+  const place = model.columns.findIndex(([title]) => title === model.sorted_by) + 1;
+  if (!place) return model.rows;
+  const sign = model.descending ? -1 : 1;
+  const isMissing = (value) => value === null || value === "";
+  return [...model.rows].sort((one, other) => {
+    const [a, b] = [one[place], other[place]];
+    if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
+    return sign * (typeof a === "string" ? inWords.compare(a, b) : a < b ? -1 : Number(a > b));
+  });
+}
+
+export function render({ model }) {
+  const head = made("tr");
+  const body = made("tbody");
+  const table = made("table", { "aria-describedby": "how" }, made("caption", { class: "unseen" }, model.caption), made("thead", {}, head), body);
+  const count = made("span", { role: "status" });
+  const pager = made("nav", { class: "pager", "aria-label": `Pages of: ${model.caption}` });
+  const all = made("input", { type: "checkbox", "aria-label": "Tick all rows of all pages" });
+  const headings = new Map();
+  const rows = new Map();
+  // the row that the tab key comes to
+  let current = "";
+
+  function sort(title) {
+    const again = model.sorted_by === title;
+    const back = again && model.descending;
+    model.page = 0;
+    model.descending = again && !back;
+    model.sorted_by = back ? "" : title;
+  }
+
+  function tick(keys, on) {
+    model.ticked = model.rows.map(([key]) => key).filter((key) => (keys.includes(key) ? on : model.ticked.includes(key)));
+  }
+
+  function makeHead() {
+    headings.clear();
+    const cells = model.columns.map(([title, form]) => {
+      const button = made("button", { type: "button" }, title, made("span", { class: "arrow", "aria-hidden": "true" }));
+      button.addEventListener("click", () => sort(title));
+      const heading = made("th", { scope: "col", class: form === "text" ? "text" : "number" }, button);
+      headings.set(title, heading);
+      return heading;
+    });
+    if (model.can_tick) cells.unshift(made("td", { class: "tick" }, made("label", {}, all)));
+    head.replaceChildren(...cells);
+  }
+
+  function makeRow(key) {
+    const cells = model.columns.map(([, form], place) => {
+      if (!place) return made("th", { scope: "row", class: "text" }, made("button", { type: "button", class: "look" }));
+      return made("td", { class: form === "text" ? "text" : "number" });
+    });
+    const row = made("tr", {}, ...cells);
+    row.dataset.key = key;
+    if (model.can_tick) {
+      const box = made("input", { type: "checkbox", "aria-label": `Tick ${key}` });
+      box.addEventListener("change", () => tick([key], box.checked));
+      row.prepend(made("td", { class: "tick" }, made("label", {}, box)));
+    }
+    return row;
+  }
+
+  function fill(row, [key, ...values]) {
+    const cells = [...row.children].slice(model.can_tick ? 1 : 0);
+    model.columns.forEach(([, form], place) => {
+      const text = values[place] === null ? MISSING : FORMS[form](values[place]);
+      say(place ? cells[place] : cells[place].firstChild, text);
+    });
+    // of a cell that names the method and not the run
+    const look = row.querySelector(".look");
+    look.title = look.textContent === key ? "" : key;
+    if (key === model.selected) row.setAttribute("aria-current", "true");
+    else row.removeAttribute("aria-current");
+    const box = row.querySelector("input");
+    if (box) box.checked = model.ticked.includes(key);
+  }
+
+  const pages = () => Math.max(1, model.page_rows ? Math.ceil(model.rows.length / model.page_rows) : 1);
+  const pageNow = () => Math.min(model.page, pages() - 1);
+  const TURNS = {
+    First: () => 0,
+    Previous: () => pageNow() - 1,
+    Next: () => pageNow() + 1,
+    Last: () => pages() - 1,
+  };
+  for (const [name, target] of Object.entries(TURNS)) {
+    const button = made("button", { type: "button", "aria-label": `${name} page` }, name);
+    button.addEventListener("click", () => {
+      if (button.getAttribute("aria-disabled") !== "true") model.page = target();
+    });
+    pager.append(button);
+  }
+  pager.append(count);
+
+  function drawPager(first, shown) {
+    pager.hidden = pages() === 1;
+    say(count, `${first + 1}–${first + shown} of ${model.rows.length.toLocaleString("en-US")}`);
+    for (const button of pager.querySelectorAll("button")) {
+      // not disabled: it would lose the focus
+      const target = TURNS[button.textContent]();
+      button.setAttribute("aria-disabled", target === pageNow() || target < 0 || target >= pages());
+    }
+  }
+
+  function drawHead() {
+    for (const [title, heading] of headings) {
+      const way = title !== model.sorted_by ? "none" : model.descending ? "descending" : "ascending";
+      heading.setAttribute("aria-sort", way);
+      say(heading.querySelector(".arrow"), { none: "", ascending: " ▲", descending: " ▼" }[way]);
+    }
+    all.checked = model.rows.length > 0 && model.ticked.length === model.rows.length;
+    all.indeterminate = !all.checked && model.ticked.length > 0;
+  }
+
+  const control = (row, isBox) => row.querySelector(isBox ? "input" : ".look");
+
+  function setCurrent(key) {
+    current = key;
+    for (const row of body.children) {
+      for (const each of row.querySelectorAll("input, button")) each.tabIndex = row.dataset.key === key ? 0 : -1;
+    }
+  }
+
+  function drawRows(shown) {
+    const focused = body.getRootNode().activeElement;
+    const held = body.contains(focused) ? focused.closest("tr") : null;
+    const place = [...body.children].indexOf(held);
+    const keys = shown.map(([key]) => key);
+    body.querySelector(".none")?.parentNode.remove();
+    for (const [key, row] of rows) {
+      if (!keys.includes(key)) row.remove(), rows.delete(key);
+    }
+    shown.forEach((values, i) => {
+      const key = values[0];
+      if (!rows.has(key)) rows.set(key, makeRow(key));
+      const row = rows.get(key);
+      fill(row, values);
+      if (body.children[i] !== row) body.insertBefore(row, body.children[i] || null);
+    });
+    if (!shown.length) body.replaceChildren(made("tr", {}, made("td", { class: "none", colspan: head.children.length }, "No runs.")));
+    setCurrent([current, model.selected].find((key) => keys.includes(key)) ?? keys[0]);
+    // a row that was moved has lost the focus; of one that has gone the next in its place takes it
+    if (held && !body.contains(body.getRootNode().activeElement)) {
+      const row = rows.get(held.dataset.key) || body.children[Math.min(place, shown.length - 1)];
+      const next = row ? control(row, focused.tagName === "INPUT") : head.querySelector("button");
+      next.focus({ preventScroll: true });
+    }
+  }
+
+  function draw() {
+    const first = pageNow() * model.page_rows;
+    const shown = inOrder(model).slice(first, model.page_rows ? first + model.page_rows : undefined);
+    drawHead();
+    drawRows(shown);
+    drawPager(first, shown.length);
+  }
+
+  all.addEventListener("change", () => tick(model.rows.map(([key]) => key), all.checked));
+  body.addEventListener("click", ({ target }) => {
+    if (target.closest(".tick")) return;
+    const { key } = target.closest("tr").dataset;
+    if (key === undefined) return;
+    model.selected = key;
+    model.send_msg(key);
+  });
+  body.addEventListener("focusin", ({ target }) => setCurrent(target.closest("tr").dataset.key));
+  body.addEventListener("keydown", (event) => {
+    const place = [...body.children].indexOf(event.target.closest("tr"));
+    const last = body.children.length - 1;
+    const next = { ArrowUp: place - 1, ArrowDown: place + 1, Home: 0, End: last }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    control(body.children[Math.max(0, Math.min(next, last))], event.target.tagName === "INPUT").focus();
+  });
+
+  // what comes together is drawn together
+  let waiting = false;
+  const redraw = () => {
+    if (waiting) return;
+    waiting = true;
+    queueMicrotask(() => ((waiting = false), draw()));
+  };
+  for (const name of ["rows", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
+  makeHead();
+  draw();
+  return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll" }, table), pager);
+}

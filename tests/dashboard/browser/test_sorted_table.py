@@ -1,0 +1,304 @@
+"""The table of runs under a hand: sorting, keys, ticks, pages, and rows that come at any time."""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import panel as pn
+import pytest
+
+from apviz.dashboard.runs.table import Table
+from tests.dashboard.browser.server import PATIENCE
+
+COLUMNS = {"name": "text", "n": "integer", "residual": "scientific", "seconds": "2 decimals", "RMSE": "4 decimals"}
+
+
+def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
+    """Numbered; the more of the number, the smaller the residual, and the residual of every fifth is missing."""
+    return {
+        f"run {k}": [f"run {k}", 1000 * k, math.nan if k % 5 == 0 else 1 / k, k / 8, None if k == 1 else k]
+        for k in range(begin, begin + count)
+    }
+
+
+@dataclass
+class Shown:
+    """A table in a browser, with its server's side."""
+
+    table: Table
+    tab: Any
+    clicked: list[str] = field(default_factory=list)
+
+    def change(self, **params: Any) -> None:
+        """From the server."""
+        self.on_server(lambda: self.table.param.update(**params))
+
+    def show(self, rows: dict[str, list[Any]], **state: Any) -> None:
+        self.on_server(lambda: self.table.show(rows, **state))
+
+    def on_server(self, do: Any) -> None:
+        done = threading.Event()
+        (document,) = {model.document for model, _ in self.table._models.values()}
+        document.add_next_tick_callback(lambda: (do(), done.set()))
+        assert done.wait(PATIENCE)
+
+    def heading(self, title: str) -> Any:
+        return self.tab.get_by_role("columnheader", name=title, exact=True)
+
+    def sort(self, title: str) -> None:
+        self.heading(title).get_by_role("button").click()
+
+    def names(self) -> list[str]:
+        return self.tab.locator("tbody .look").all_inner_texts()
+
+    def until_names(self, *names: str) -> None:
+        """Waits until the rows begin so."""
+        self.tab.wait_for_function(
+            "names => { const all = [...window.table.querySelectorAll('tbody .look')].map(each => each.textContent);"
+            "return names.every((each, i) => all[i] === each); }",
+            arg=list(names),
+        )
+
+    def focused(self) -> str:
+        return str(
+            self.tab.evaluate("(at => at && (at.ariaLabel || at.innerText))(window.table.getRootNode().activeElement)")
+        )
+
+    def until_server(self, condition: Any) -> None:
+        """Waits for what a hand did to reach the server."""
+        for _ in range(10 * PATIENCE):
+            if condition():
+                return
+            self.tab.wait_for_timeout(100)
+        raise AssertionError("the server has not heard of it")
+
+
+@pytest.fixture
+def present(browser):
+    """Serves tables from this process, each in a tab of its own that must not meet an error."""
+    servers, tabs, problems = [], [], []
+
+    def serve(app: Any) -> Any:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        servers.append(pn.serve({"/": app}, port=port, show=False, threaded=True, verbose=False))
+        tab = browser.new_page(viewport={"width": 900, "height": 900})
+        tabs.append(tab)
+        tab.set_default_timeout(1000 * PATIENCE)
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        for _ in range(10 * PATIENCE):
+            with socket.socket() as trial:
+                if not trial.connect_ex(("127.0.0.1", port)):
+                    break
+            tab.wait_for_timeout(100)
+        tab.goto(f"http://127.0.0.1:{port}/")
+        return tab
+
+    def show(rows: dict[str, list[Any]], **params: Any) -> Shown:
+        made: list[Table] = []
+
+        def app() -> pn.Column:
+            made.append(Table(COLUMNS, sizing_mode="stretch_width", **params))
+            made[0].show(rows)
+            return pn.Column(made[0], sizing_mode="stretch_width")
+
+        tab = serve(app)
+        tab.get_by_role("table").wait_for()
+        shown = Shown(made[0], tab)
+        made[0].on_click(shown.clicked.append)
+        tab.get_by_role("table").evaluate("table => { window.table = table; }")
+        return shown
+
+    show.serve = serve
+    yield show
+    for tab in tabs:
+        tab.close()
+    for server in servers:
+        server.stop()
+    assert problems == []
+
+
+def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(present):
+    shown = present({"a": ["a", 1234567, 0.00123, 1234.5, math.nan], "b": ["b", None, math.inf, 2, 0.5]})
+    rows = shown.tab.locator("tbody tr")
+    assert rows.nth(0).locator("td").all_inner_texts() == ["1,234,567", "1.23e-3", "1,234.50", "–"]
+    assert rows.nth(1).locator("td").all_inner_texts() == ["–", "∞", "2.00", "0.5000"]
+    assert not shown.tab.get_by_role("checkbox").count() and shown.tab.locator("nav").is_hidden()
+
+
+def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_lets_go(present):
+    shown = present(some_rows(12))
+    given = shown.names()
+    shown.sort("residual")
+    shown.until_names("run 12", "run 11", "run 9")
+    assert shown.names()[-2:] == ["run 5", "run 10"]
+    assert shown.heading("residual").get_attribute("aria-sort") == "ascending"
+    shown.sort("residual")
+    shown.until_names("run 1", "run 2", "run 3", "run 4", "run 6")
+    assert shown.names()[-2:] == ["run 5", "run 10"]
+    assert shown.heading("residual").get_attribute("aria-sort") == "descending"
+    shown.sort("residual")
+    shown.until_names(*given)
+    assert shown.heading("residual").get_attribute("aria-sort") == "none"
+    # text as one counts: 2 before 10
+    shown.sort("name")
+    shown.sort("name")
+    shown.until_names("run 12", "run 11", "run 10", "run 9")
+    assert shown.heading("name").get_attribute("aria-sort") == "descending"
+
+
+def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tells_again(present):
+    shown = present(some_rows(4))
+    row = shown.tab.get_by_role("row").filter(has_text="run 3")
+    row.get_by_role("cell").nth(1).click()
+    row.and_(shown.tab.locator("[aria-current=true]")).wait_for()
+    shown.until_server(lambda: shown.clicked == ["run 3"])
+    assert shown.table.selected == "run 3"
+    row.get_by_role("cell").nth(1).click()
+    shown.until_server(lambda: shown.clicked == ["run 3", "run 3"])
+    shown.change(selected="run 2")
+    shown.tab.locator("[aria-current=true]", has_text="run 2").wait_for()
+    assert shown.tab.locator("[aria-current]").count() == 1
+
+
+def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present):
+    shown = present(some_rows(5))
+    shown.heading("RMSE").get_by_role("button").focus()
+    press = shown.tab.keyboard.press
+    press("Tab")
+    assert shown.focused() == "run 1"
+    for key, name in {"ArrowDown": "run 2", "End": "run 5", "ArrowUp": "run 4"}.items():
+        press(key)
+        assert shown.focused() == name
+    press("Enter")
+    shown.until_server(lambda: shown.clicked == ["run 4"])
+    press("ArrowUp")
+    press("Space")
+    shown.until_server(lambda: shown.clicked == ["run 4", "run 3"])
+    # one stop: the tab key goes on behind the table, and comes back to the same row
+    press("Shift+Tab")
+    assert shown.focused().startswith("RMSE")
+    press("Tab")
+    assert shown.focused() == "run 3"
+
+
+def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_at_them(present):
+    shown = present(some_rows(20), can_tick=True, page_rows=12)
+    shown.tab.get_by_label("Tick run 2", exact=True).check()
+    shown.until_server(lambda: shown.table.ticked == ["run 2"])
+    shown.tab.keyboard.press("ArrowUp")
+    assert shown.focused() == "Tick run 1"
+    shown.tab.keyboard.press("Space")
+    shown.until_server(lambda: shown.table.ticked == ["run 1", "run 2"])
+    everything = shown.tab.get_by_label("Tick all rows of all pages")
+    assert everything.evaluate("box => box.indeterminate")
+    everything.click()
+    shown.until_server(lambda: len(shown.table.ticked) == 20)
+    everything.uncheck()
+    shown.until_server(lambda: shown.table.ticked == [])
+    assert shown.clicked == [] and shown.table.selected == ""
+
+
+def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
+    shown = present(some_rows(3), can_tick=True)
+
+    def refuse(event: Any) -> None:
+        shown.table.ticked = event.new[:1]
+
+    shown.table.param.watch(refuse, "ticked")
+    shown.tab.get_by_label("Tick run 1").check()
+    shown.until_server(lambda: shown.table.ticked == ["run 1"])
+    shown.tab.get_by_label("Tick run 3").click()
+    shown.tab.wait_for_timeout(500)
+    assert shown.tab.get_by_label("Tick run 1").is_checked() and not shown.tab.get_by_label("Tick run 3").is_checked()
+
+
+def test_pages_are_turned_and_say_where_one_is(present):
+    shown = present(some_rows(40), page_rows=12)
+    where = shown.tab.get_by_role("status")
+    assert where.inner_text() == "1–12 of 40" and len(shown.names()) == 12
+    turn = lambda name: shown.tab.get_by_role("button", name=f"{name} page").click()  # noqa: E731
+    turn("Next")
+    shown.until_names("run 13")
+    turn("Last")
+    shown.until_names("run 37", "run 38", "run 39", "run 40")
+    assert where.inner_text() == "37–40 of 40" and len(shown.names()) == 4
+    # the button that leads nowhere now keeps the focus
+    assert shown.focused() == "Last page"
+    assert shown.tab.get_by_role("button", name="Next page").get_attribute("aria-disabled") == "true"
+    # fewer rows: what is left of the page
+    shown.show(some_rows(15))
+    shown.until_names("run 13", "run 14", "run 15")
+    assert where.inner_text() == "13–15 of 15"
+    # another order is looked at from its beginning
+    shown.sort("n")
+    shown.sort("n")
+    shown.until_names("run 15", "run 14")
+    assert where.inner_text() == "1–12 of 15"
+
+
+def test_new_rows_keep_order_page_focus_and_place(present):
+    shown = present(some_rows(60), page_rows=50)
+    shown.sort("n")
+    shown.sort("n")
+    shown.until_names("run 60")
+    row = shown.tab.get_by_role("button", name="run 30", exact=True)
+    row.focus()
+    kept = row.element_handle()
+    shown.tab.evaluate("window.scrollTo(0, 400)")
+    before = kept.bounding_box()
+    assert 0 < before["y"] < 900
+    # one more, and other numbers of all
+    rows = {name: [name, cells[1], 0.25, 7.0, 1.0] for name, cells in some_rows(61).items()}
+    shown.show(rows, selected="run 29")
+    shown.until_names("run 61", "run 60")
+    assert shown.focused() == "run 30" and kept.evaluate("old => old.isConnected")
+    # in sight where it was, although a row has come above it
+    assert kept.bounding_box() == pytest.approx(before, abs=1)
+    assert shown.tab.get_by_role("status").inner_text() == "1–50 of 61"
+    # a row goes: the one in its place has the focus
+    del rows["run 30"]
+    shown.show(rows)
+    shown.tab.wait_for_function("window.table.getRootNode().activeElement.textContent === 'run 29'")
+    shown.show({})
+    shown.tab.get_by_text("No runs.").wait_for()
+    assert shown.focused().startswith("name")
+    shown.show(some_rows(2))
+    shown.until_names("run 2", "run 1")
+
+
+def test_rows_that_come_while_the_browser_builds_the_table_are_all_there(present):
+    made = []
+
+    def app() -> pn.Column:
+        """Tables that change in every tick from the moment they are put on the page."""
+        page = pn.Column(pn.pane.Markdown("A page"), sizing_mode="stretch_width")
+
+        def add() -> None:
+            table = Table(COLUMNS, can_tick=True, sizing_mode="stretch_width")
+            made.append(table)
+            page.append(table)
+            for count in range(1, 21):
+                document.add_timeout_callback(
+                    lambda count=count: table.show(some_rows(count), selected="run 1"), 4 * count
+                )
+                table.show(some_rows(count))
+
+        document = pn.state.curdoc
+        pn.state.onload(lambda: [add() for _ in range(5)])
+        return page
+
+    tab = present.serve(app)
+    tab.wait_for_function(
+        "() => { const all = []; const walk = root => { for (const each of root.querySelectorAll('*')) {"
+        "if (each.localName === 'table') all.push(each.querySelectorAll('tbody tr').length);"
+        "if (each.shadowRoot) walk(each.shadowRoot); } }; walk(document);"
+        "return all.length === 5 && all.every(each => each === 20); }"
+    )
+    assert len(made) == 5
