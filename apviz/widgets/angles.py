@@ -25,6 +25,7 @@ from apviz.rkhs import (
     walk_on,
 )  # fmt: skip
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
 
 #: of a walk, each an update on either block
 SWEEPS: Final = 30
@@ -35,9 +36,9 @@ class Angles(Lesson):
 
     title = "Angles decide the speed"
     text = (
-        "Two blocks are projected onto in turn. After the first sweep none leaves more than cos²θ of ‖r‖_H, and in the "
-        "end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' spans, the "
-        "smallest that is not of what both hold. The closer to 90°, the faster."
+        "Two blocks are projected onto in turn. After the first sweep none leaves more than cos²θ of ‖r‖<sub>H</sub>, "
+        "and in the end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' "
+        "spans, the smallest that is not of what both hold. The closer to 90°, the faster."
     )
     scrub = "shared"
     beside = 2
@@ -74,11 +75,11 @@ class Angles(Lesson):
                 "is the next angle, Friedrichs': cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to those.",
             ),
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=2, min=-5, max=1.5, step=0.25),
+                log_slider("lengthscale", 0.03, 3),
                 "ℓ, in units of x: the longer, the more alike are functions of the two spans.",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-4, max=0),
+                log_slider("noise σ²", 1e-4, 1),
                 "σ², part of k as σ²δ: every point has a direction of its own, which opens the angles.",
             ),
             "points": Control(points, "Points a block owns: its span has as many dimensions, and with overlap more."),
@@ -92,7 +93,7 @@ class Angles(Lesson):
                     options=[("a smooth function", "smooth"), ("random numbers", "random"), ("the worst", "worst")],
                 ),
                 "Angles do not depend on b. The worst b has its g at right angles to the first span, "
-                "in the plane of u and v: then the error is c²ᵏ⁻¹‖g‖_H, no less.",
+                "in the plane of u and v: then the error is c²ᵏ⁻¹‖g‖<sub>H</sub>, no less.",
             ),
         }  # fmt: skip
 

@@ -13,6 +13,8 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
 from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, situation, walk
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
+from apviz.widgets.stepper import Stepper
 
 #: iterations of CG, and the work of alternating projection
 WORK = 24
@@ -50,15 +52,13 @@ class CGAgainstProjection(Lesson):
 
     def make_controls(self) -> dict[str, Control]:
         slow = {"continuous_update": False}
-        player = ipywidgets.Play(min=0, max=WORK, interval=700)
-        work = ipywidgets.IntSlider(description="work", min=0, max=WORK)
-        ipywidgets.jslink((player, "value"), (work, "value"))
+        stepper = Stepper("work", WORK, speed=1.5)
         return {
             "work": Control(
-                work,
+                stepper.slider,
                 "Kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks b/n "
                 "once; the first residual is b itself and costs nothing.",
-                ipywidgets.HBox([player, work]),
+                stepper,
             ),
             "plane": Control(
                 ipywidgets.Dropdown(description="plane", options=get_args(Plane)),
@@ -85,11 +85,11 @@ class CGAgainstProjection(Lesson):
                 "Margin a block also solves on, as a part of its own points; an update then costs (1 + overlap)·b/n.",
             ),
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=10, min=-1.5, max=0, **slow),
+                log_slider("lengthscale", 0.03, 1, **slow),
                 "ℓ of the Matérn-5/2 kernel: the longer, the faster λ<sub>i</sub> falls, and the larger κ = λmax/λmin.",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-4, max=0, **slow),
+                log_slider("noise σ²", 1e-4, 1, **slow),
                 "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².",
             ),
             "points": Control(

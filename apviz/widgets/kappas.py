@@ -16,6 +16,7 @@ from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_e
 from apviz.rkhs import Bounded, Span, bounded, largest_by_size
 from apviz.rkhs.span import Floats
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
 
 POINTS = 300
 SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -67,11 +68,11 @@ class Kappas(Lesson):
                 "Points in a block: λ′max = max over blocks of λmax(K[I, I]) ≤ b(1 + σ²).",
             ),
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=10, min=-1.5, max=0.7, **slow),
+                log_slider("lengthscale", 0.03, 5, **slow),
                 "ℓ of the Matérn-5/2 kernel: the longer, the more alike points are, and the larger λmax(K).",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-3, max=1, **slow),
+                log_slider("noise σ²", 1e-3, 10, **slow),
                 "σ² moves every eigenvalue: κ = λmax(K)/λmin(K), κ′ = λ′max/λmin(K), λmin(K) ≥ σ².",
             ),
         }  # fmt: skip

@@ -14,6 +14,7 @@ import ipywidgets
 import plotly.graph_objects as go
 import plotly.io
 from IPython.display import publish_display_data
+from traitlets import TraitError
 
 from apviz.plots.parts.style import ThemeName, theme_named
 from apviz.widgets.chart import Chart
@@ -59,7 +60,7 @@ class Lesson(ipywidgets.VBox):
         still_values: of controls on such a page, in place of the widget's own: nobody could reveal anything there.
 
     Raises:
-        ValueError: an unknown control or theme.
+        ValueError: an unknown control or theme; a value that a control cannot have.
     """
 
     title: ClassVar[str]
@@ -142,7 +143,14 @@ class Lesson(ipywidgets.VBox):
 
     def _apply(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            self.controls[name].widget.value = value
+            control = self.controls[name].widget
+            try:
+                control.value = value
+            except TraitError as error:
+                options = getattr(control, "options", ())
+                known = ", ".join(str(each[1] if isinstance(each, tuple) else each) for each in options)
+                why = f"it is one of {known}" if known else str(error)
+                raise ValueError(f"{name} of {type(self).__name__} cannot be {value!r}: {why}") from error
 
     def still(self) -> list[Parts]:
         """One figure for each of the widget's, as plotly's parts, with a slider over the values of `scrub`."""

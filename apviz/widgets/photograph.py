@@ -13,6 +13,8 @@ from apviz.rkhs.photograph import STRIDES
 from apviz.rkhs.photograph import Photograph as Solved
 from apviz.rkhs.photograph import photograph as solve_photograph
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
+from apviz.widgets.stepper import Stepper
 
 #: pictures that the step control goes through
 PICTURES = 41
@@ -47,17 +49,15 @@ class Photograph(Lesson):
 
     def make_controls(self) -> dict[str, Control]:
         self._solved: dict[tuple[Any, ...], dict[float, Solved]] = {}
-        player = ipywidgets.Play(min=0, max=PICTURES - 1, interval=700)
-        step = ipywidgets.IntSlider(description="picture", min=0, max=PICTURES - 1)
-        ipywidgets.jslink((player, "value"), (step, "value"))
+        stepper = Stepper("picture", PICTURES - 1, speed=1.5)
         self.status = ipywidgets.HTML()
         slow = {"continuous_update": False}
         return {
             "step": Control(
-                step,
+                stepper.slider,
                 "Pictures of the solve: the first one update apart, the later ones more, the last where it ended. "
                 "An update adds K[I, I]⁻¹r<sub>I</sub> to the weights of its block.",
-                ipywidgets.VBox([ipywidgets.HBox([player, step]), self.status]),
+                ipywidgets.VBox([stepper, self.status]),
             ),
             "overlap": Control(
                 ipywidgets.ToggleButtons(
@@ -81,7 +81,7 @@ class Photograph(Lesson):
                 "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
             ),
             "tol": Control(
-                ipywidgets.FloatLogSlider(description="tolerance", base=10, min=-4, max=-1, step=0.5, **slow),
+                log_slider("tolerance", 1e-4, 0.1, **slow),
                 "The solve ends once ‖r‖/‖b‖, computed afresh, is below it, or after 100 epochs.",
             ),
             "pixels": Control(

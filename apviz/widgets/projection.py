@@ -16,6 +16,8 @@ from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, Walk, step_geometry, walk_on
 from apviz.rkhs.walk import Rule
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
+from apviz.widgets.stepper import Stepper
 
 #: updates of a walk
 STEPS: Final = 20
@@ -51,18 +53,14 @@ class Projection(Lesson):
             "noise": 0.1,
         },
         "nearly parallel: slow": {"lengthscale": 2.0, "noise": 0.1, "b1": 0.4, "b2": 1.0, "b3": 0.2},
-        "nearly at right angles: one sweep": {"lengthscale": 0.0625, "blocks": "{1} {2} {3}", "step": 3},
+        "nearly at right angles: one sweep": {"lengthscale": 0.06, "blocks": "{1} {2} {3}", "step": 3},
         "noise opens the angles": {"lengthscale": 2.0, "noise": 1.0, "b1": 0.8, "b2": 2.0, "b3": 1.4},
         "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},
     }  # fmt: skip
 
     def make_controls(self) -> dict[str, Control]:
-        player = ipywidgets.Play(min=0, max=STEPS, interval=1000)
-        step = ipywidgets.IntSlider(description="step j", min=0, max=STEPS)
-        ipywidgets.jslink((player, "value"), (step, "value"))
-        self.player = player
-        speed = ipywidgets.FloatLogSlider(description="speed", base=2, min=-1, max=3, value=1)
-        speed.observe(lambda change: setattr(player, "interval", round(1000 / change["new"])), "value")
+        stepper = Stepper("step j", STEPS)
+        self.player = stepper.player
         place, datum = {"min": 0.0, "max": 1.0, "step": 0.01}, {"min": -2.0, "max": 2.0, "step": 0.1}
         points = {
             f"x{i}": Control(
@@ -80,8 +78,7 @@ class Projection(Lesson):
         }
         return {
             "step": Control(
-                step, "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.",
-                ipywidgets.HBox([player, step]),
+                stepper.slider, "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.", stepper
             ),
             "picture": Control(
                 ipywidgets.Dropdown(
@@ -91,27 +88,28 @@ class Projection(Lesson):
             ),
             **points,
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=2, min=-5, max=1.5, step=0.25),
+                log_slider("lengthscale", 0.03, 3),
                 "ℓ, in units of x: a long one makes kernel functions nearly parallel.",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-3, max=0),
+                log_slider("noise σ²", 1e-3, 1),
                 "σ², part of k as σ²δ: a direction of its own for every point, so it opens the angles.",
             ),
             "blocks": Control(
                 ipywidgets.Dropdown(description="blocks", options=list(BLOCKS)),
-                "Which points share a block: one spans a line, two a plane; proj f = f(X_I)ᵀ K[I, I]⁻¹ k(X_I, ·).",
+                "Which points share a block: one spans a line, two a plane; "
+                "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(description="rule", options=list(get_args(Rule))),
-                "Which block next: gauss-southwell takes the one with the largest ‖r_I‖.",
+                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
             ),
             **data,
             "kernel": Control(
                 ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
                 "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
             ),
-            "speed": Control(speed, "Updates a second while it plays."),
+            "speed": Control(stepper.speed_slider(), "Updates a second while it plays."),
         }  # fmt: skip
 
     @property

@@ -13,6 +13,8 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import walk_step
 from apviz.rkhs import Span, Walk, walk
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
+from apviz.widgets.stepper import Stepper
 
 #: updates of a walk
 STEPS = 30
@@ -27,7 +29,7 @@ class ProjectionPlayer(Lesson):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "gauss-southwell": {
             "points": 16, "block_size": 4, "rule": "gauss-southwell", "lengthscale": 0.15, "noise": 0.01,
-            "overlap": 0.0, "step": 0,
+            "overlap": 0.0, "step": 0, "speed": 1.0,
         },
         "one point at a time": {"block_size": 1},
         "cyclic, long lengthscale": {"rule": "cyclic", "lengthscale": 0.4},
@@ -36,40 +38,36 @@ class ProjectionPlayer(Lesson):
 
     def make_controls(self) -> dict[str, Control]:
         slow = {"continuous_update": False}
-        player = ipywidgets.Play(min=0, max=STEPS, interval=700)
-        step = ipywidgets.IntSlider(description="step j", min=0, max=STEPS)
-        ipywidgets.jslink((player, "value"), (step, "value"))
-        self.player = player
-        speed = ipywidgets.FloatLogSlider(description="speed", base=2, min=-1, max=3, value=1)
-        speed.observe(lambda change: setattr(player, "interval", round(700 / change["new"])), "value")
+        stepper = Stepper("step j", STEPS)
+        self.player = stepper.player
         return {
             "step": Control(
-                step, "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X_I) K[I, I]⁻¹ r_I.", ipywidgets.HBox([player, step])
+                stepper.slider, "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", stepper
             ),
-            "speed": Control(speed, "Updates a second of the player below."),
+            "speed": Control(stepper.speed_slider(), "Updates a second while it plays."),
             "points": Control(
                 ipywidgets.IntSlider(description="points n", min=8, max=40, **slow), "How many data: K is n × n."
             ),
             "block_size": Control(
                 ipywidgets.IntSlider(description="block b", min=1, max=20, **slow),
-                "Points a block owns; one update solves with K[I, I], b × b.",
+                "Points a block owns, the last block what is left; one update solves with K[I, I], b × b.",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(
                     description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]
                 ),
-                "Which block next: gauss-southwell takes the one with the largest ‖r_I‖.",
+                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
             ),
             "overlap": Control(
                 ipywidgets.FloatSlider(description="overlap", min=0, max=1, step=0.25, **slow),
-                "Margin a block also solves on, as a part of its own points.",
+                "Margin a block also solves on, as a part of its own points; an update then costs (1 + overlap)·b/n.",
             ),
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=10, min=-1.5, max=0, **slow),
-                "ℓ of the Matérn-5/2 kernel: how far points influence one another.",
+                log_slider("lengthscale", 0.03, 1, **slow),
+                "How far points influence one another: Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-4, max=0, **slow),
+                log_slider("noise σ²", 1e-4, 1, **slow),
                 "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².",
             ),
         }  # fmt: skip
@@ -84,8 +82,8 @@ class ProjectionPlayer(Lesson):
         key = (n, *(self.value(name) for name in ("block_size", "rule", "overlap", "lengthscale", "noise")))
         if getattr(self, "_walked", (None,))[0] != key:
             span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
-            blocks = -(-n // min(n, self.value("block_size")))
-            found = walk(span, b, blocks=blocks, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS)
+            size = min(n, self.value("block_size"))
+            found = walk(span, b, block_size=size, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS)
             self._walked = (key, found)
         return self._walked[1]
 

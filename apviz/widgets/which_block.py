@@ -12,6 +12,8 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import next_block, race_of_rules
 from apviz.rkhs import RULES, Race, Span, race, situation
 from apviz.widgets.lesson import Control, Lesson
+from apviz.widgets.log_slider import log_slider
+from apviz.widgets.stepper import Stepper
 
 POINTS = 36
 #: updates of every rule
@@ -42,24 +44,26 @@ class WhichBlock(Lesson):
 
     def make_controls(self) -> dict[str, Control]:
         slow = {"continuous_update": False}
+        stepper = Stepper("updates", STEPS)
         rules = list(RULES)
         return {
             "step": Control(
-                ipywidgets.IntSlider(description="updates", min=0, max=STEPS),
-                "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X_I) K[I, I]⁻¹ r_I.",
+                stepper.slider,
+                "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.",
+                stepper,
             ),
             "bet_rule": Control(
                 ipywidgets.Dropdown(description="bet: rule", options=[NONE, *rules]),
-                f"Your bet: the rule with the smallest ‖r‖_H = √(rᵀK⁻¹r) after {STEPS} updates.",
+                f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
             ),
             "bet_block": Control(
                 ipywidgets.BoundedIntText(description="bet: block", min=0, max=POINTS),
-                "Your bet: the block that gauss-southwell takes next, argmax ‖r_I‖; 0 for none.",
+                "Your bet: the block that gauss-southwell takes next, argmax ‖r<sub>I</sub>‖; 0 for none.",
             ),
             "reveal": Control(
                 ipywidgets.ToggleButton(description="reveal", icon="eye"),
                 "Shows the four curves, and what each block would remove now: "
-                "½‖P_I r‖²_H = ½ r_Iᵀ K[I, I]⁻¹ r_I.",
+                "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(description="stand in", options=rules),
@@ -74,11 +78,11 @@ class WhichBlock(Lesson):
                 f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.",
             ),
             "lengthscale": Control(
-                ipywidgets.FloatLogSlider(description="lengthscale", base=10, min=-2, max=0, **slow),
-                "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere.",
+                log_slider("lengthscale", 0.01, 1, **slow),
+                "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere, r −= K[:, I] u.",
             ),
             "noise": Control(
-                ipywidgets.FloatLogSlider(description="noise σ²", base=10, min=-3, max=0, **slow),
+                log_slider("noise σ²", 1e-3, 1, **slow),
                 "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee "
                 "‖r‖²/(2mλ′max) of Theorem 1 is close.",
             ),

@@ -68,7 +68,7 @@ def title(notebook: NotebookNode) -> str:
 def aims(notebook: NotebookNode) -> list[str]:
     """The entries of "What you will be able to do", as HTML."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    section = re.split(r"\n(?:#|\*\*)", text.partition("What you will be able to do")[2])[0]
+    section = text.partition("What you will be able to do")[2].partition("\n#")[0]
     return [_html(each)[3:-5] for each in re.findall(r"^[-*] (.+)$", section, re.MULTILINE)]
 
 

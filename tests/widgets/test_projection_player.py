@@ -31,6 +31,20 @@ def test_the_residual_is_zero_on_the_block_that_is_lit():
     assert lit.sum() == 4 and np.abs(np.asarray(residual.y)[lit]).max() < 1e-10
 
 
+@pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 1]), (4, [4] * 4), (20, [16])])
+def test_a_block_owns_as_many_points_as_the_control_says_and_the_last_what_is_left(size, sizes):
+    player = ProjectionPlayer(points=16, block_size=size)
+    assert [len(block) for block in player.walk.blocks] == sizes
+
+
+def test_the_speed_is_that_of_the_player_and_goes_back_at_a_reset():
+    player = ProjectionPlayer()
+    player.controls["speed"].widget.value = 4.0
+    assert player.player.interval == 250
+    player.reset()
+    assert player.player.interval == 1000
+
+
 def test_a_preset_sets_the_controls_and_reset_goes_back():
     player = ProjectionPlayer()
     player.choose("with a margin")

@@ -76,4 +76,4 @@ def angle_fan(span: Span, angles: Floats, shared: int, *, theme: ThemeName = "li
     notes.append(
         "shared points have angle 0 and do not count" if shared else "no points are shared: every angle counts"
     )
-    return finish(figure, [], colors, "Principal angles between the two spans", "angle_fan", notes)
+    return finish(figure, [], colors, "Principal angles of the two spans", "angle_fan", notes)

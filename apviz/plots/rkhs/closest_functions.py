@@ -85,4 +85,4 @@ def closest_functions(
         f"{len(blocks.first)} and {len(blocks.second)} points, {shared} in both · thin: their k(xᵢ, ·)",
         f"u, v meet at {np.degrees(angle):.1f}° (with σ²δ, which is not drawn)",
     ]
-    return finish(figure, [], colors, "What the two spans have most in common", "closest_functions", notes)
+    return finish(figure, [], colors, "Where the two spans are closest", "closest_functions", notes)

@@ -146,7 +146,7 @@ def _said(rule: Rule, number: int, found: Choices, bet: int, revealed: bool) -> 
 
 def _hidden(revealed: bool, colors: Theme) -> dict[str, Any]:
     return {
-        "text": "what would each block remove?", "xref": "x domain", "yref": "y2 domain", "x": 0.5, "y": 0.5,
+        "text": "what would each remove?", "xref": "x domain", "yref": "y2 domain", "x": 0.5, "y": 0.5,
         "showarrow": False, "visible": not revealed, "font": {"size": 18, "color": colors.muted},
     }  # fmt: skip
 

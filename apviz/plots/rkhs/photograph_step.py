@@ -41,7 +41,7 @@ def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light
     )  # fmt: skip
     key = "outline: block · shade: margin" if marks[1].mode == "lines" else "dots: block · faint dots: margin"
     notes = [f"{safe(trace.label)} — {outcome(trace)}", key, step(trace, update)[1]]
-    finish(figure, [trace], colors, "What one block after another takes away", "photograph_step", notes)
+    finish(figure, [trace], colors, "What each block takes away", "photograph_step", notes)
     shared: dict[str, Any] = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False}
     figure.update_layout(
         xaxis={"domain": [0, _LEFT]},

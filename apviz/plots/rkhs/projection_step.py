@@ -94,7 +94,7 @@ def step_colors(theme: ThemeName) -> tuple[str, str, str]:
 def _title(geometry: StepGeometry) -> str:
     if geometry.number == 0:
         return "Before the first projection: r⁽⁰⁾ = g"
-    return f"Step {geometry.number}: project onto the span of {block_words([geometry.block])}"
+    return f"Step {geometry.number}: onto the span of {block_words([geometry.block])}"
 
 
 def _notes(geometry: StepGeometry) -> list[str]:

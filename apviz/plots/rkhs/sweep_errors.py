@@ -49,7 +49,7 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
     figure.update_layout(
         height=HEIGHT,
         xaxis={
-            "title": {"text": "sweeps k, each one update per block"}, "range": [-0.5, shown + 0.5], "tickformat": ",d",
+            "title": {"text": "sweeps k of an update per block"}, "range": [-0.5, shown + 0.5], "tickformat": ",d",
         },
         yaxis={
             "title": {"text": "‖r‖_H ÷ ‖g‖_H"}, "type": "log", "exponentformat": "power",
@@ -61,4 +61,4 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
     if sweeps.measured_at:
         measured = f"measured {sweeps.measured:.4g} in sweep {sweeps.measured_at}"
     notes = [system_words(walk.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
-    return finish(figure, [], colors, "Error per sweep: measured and predicted", "sweep_errors", notes)
+    return finish(figure, [], colors, "Error per sweep, and its bound", "sweep_errors", notes)

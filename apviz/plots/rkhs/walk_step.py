@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.span_words import system_words
 from apviz.plots.parts.style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 #: places of a curve
 PLACES = 300
+HEIGHT = 600
 
 
 def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figure:
@@ -71,10 +73,13 @@ def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
     figure.update_yaxes(range=_wider(-largest, largest), title_text="residual", zeroline=True, row=2, col=1)
     figure.update_xaxes(title_text="x", row=2, col=1)
     figure.update_xaxes(range=[grid[0], grid[-1]])
+    figure.update_layout(height=HEIGHT)
     chosen = "before the first update" if number == 0 else f"block {step.block + 1} of {len(walk.blocks)}"
     error = walk.span.norm(step.weights - walk.goal)
     notes = [f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"]
-    return finish(figure, [], colors, f"{walk.label}, step by step", "walk_step", notes)
+    return finish(
+        figure, [], colors, "One update after another", "walk_step", [walk.label, system_words(walk.span), *notes]
+    )
 
 
 def _grid(x: np.ndarray) -> np.ndarray:
