@@ -11,8 +11,9 @@ from plotly.subplots import make_subplots
 
 from apviz.plots.batch_sizes import require_block_sizes
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
-from apviz.plots.parts.sweep_curves import add_curves, log_ticks, ring
+from apviz.plots.parts.sweep_curves import add_curves, ring
 from apviz.tracing.sweep import factor_bytes, fastest, of_one_system
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
         notes.append(f"no band is known for {', '.join(without)}")
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
-    title = "Squared error in the K-norm, and its bound"
+    title = "Squared K-norm error, and its bound"
     return curves.finish(several, title, f"k_norm_error/{x}", notes)
 
 

@@ -12,8 +12,9 @@ from plotly.subplots import make_subplots
 from apviz.plots.parts.captions import run_names, safe
 from apviz.plots.parts.curves import positive
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
-from apviz.plots.training import entry_of, log_ticks, notes_of
+from apviz.plots.training import entry_of, notes_of
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -105,5 +106,5 @@ def _axis(figure: go.Figure, trace: Trace, row: int) -> None:
     lengthscale = trace["step"]["lengthscale"]
     units = lengthscale.attrs.get("units", "input unit")
     figure.update_yaxes(
-        type="log", title_text=f"lengthscale ({units})", row=row, col=1, **log_ticks(positive(lengthscale.values))
+        type="log", title_text=f"lengthscale ({units})", row=row, col=1, **log_ticks(lengthscale.values)
     )

@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
-from apviz.plots.parts.sweep_curves import add_curves, log_ticks
+from apviz.plots.parts.sweep_curves import add_curves
 from apviz.tracing.sweep import conjugate_gradient_bounds, sweep_table
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.parts.block_marks import INK, BlockMarks
+from apviz.plots.parts.block_marks import BlockMarks
 from apviz.plots.parts.captions import outcome, safe
 from apviz.plots.parts.layout import finish
 from apviz.plots.parts.pixels import places
+from apviz.plots.parts.point_marks import PointMarks
 from apviz.plots.parts.residual_colors import NO_ROW, add_color_bar, coded, marker_size, picture
 from apviz.plots.parts.snapshots import drawable, require_snapshots, step
 from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, theme_named
@@ -25,7 +26,6 @@ Floats = NDArray[np.float64]
 #: rows drawn as points, so that a browser draws several updates a second: a point takes it 0.1 ms; pixels are all drawn
 DRAWN_ROWS: Final = 2_000
 
-_HALO: Final = "rgba(17,17,17,0.28)"
 #: pixels between the picture and its colour bar, where a line says which update it is
 _GAP: Final = 34
 
@@ -34,9 +34,8 @@ class ResidualMap:
     """The residual of the first right-hand side, one update at a time, with one colour scale for all of them.
 
     Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
-    are, more by their first two principal axes in lengthscales: there the rows of the update's block are ringed and
-    those of its margin have a grey halo, and of more than `DRAWN_ROWS` rows so many are drawn, the same part of
-    every block, which the figure says.
+    are, more by their first two principal axes in lengthscales, with blocks as in `apviz.plots.parts.point_marks`; of
+    more than `DRAWN_ROWS` rows so many are drawn, the same part of every block, which the figure says.
 
     Attributes:
         updates: the numbers that can be drawn.
@@ -73,7 +72,7 @@ class ResidualMap:
             first = picture(self._x, self._y, self._scale.codes[place], self._scale, self._owner(), on_grid=True)
             data, key = [first, *self._pixels.marks(block)], self._pixels.key
         else:
-            data, key = self._points(place, block), self._key()
+            data, key = self._scatter(place, block), self._points.key
         figure = go.Figure(data)
         add_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
         figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(words)])
@@ -92,18 +91,16 @@ class ResidualMap:
         block, words = step(self._trace, update)
         layout = {"annotations": [{"text": words}]}
         if self._shape is not None:
-            data = [go.Heatmap(z=self._scale.codes[place]), *self._pixels.marks(block)]
+            marks = [go.Scatter(x=mark.x, y=mark.y) for mark in self._pixels.marks(block)]
+            data = [go.Heatmap(z=self._scale.codes[place]), *marks]
             return go.Frame(data=data, traces=list(range(len(data))), layout=layout)
-        halo, rings = self._marked(block)
-        codes = self._scale.codes[place][self._rows]
-        points = go.Scatter(marker={"color": codes})
         height = self._heights(place)
-        if height is None:
-            x, y = self._x, self._y
-        else:
+        y = self._y if height is None else height
+        points = go.Scatter(marker={"color": self._scale.codes[place][self._rows]})
+        if height is not None:
             points.y = height
-            x, y = self._x, height
-        data = [go.Scatter(x=x[halo], y=y[halo]), points, go.Scatter(x=x[rings], y=y[rings])]
+        under, over = (mark(block, self._x, y) for mark in (self._points.under, self._points.over))
+        data = [go.Scatter(x=under.x, y=under.y), points, go.Scatter(x=over.x, y=over.y)]
         return go.Frame(data=data, traces=[0, 1, 2], layout=layout)
 
     # --- rows as points -------------------------------------------------------------------------------------------
@@ -118,57 +115,36 @@ class ResidualMap:
             self._rows = np.sort(order[np.linspace(0, n - 1, DRAWN_ROWS).round().astype(int)])
             self._notes.append(f"{DRAWN_ROWS:,} of {n:,} rows drawn, evenly from all blocks")
         self._axes: tuple[str, str]
+        plane, height = coordinates, None
         if d == 1:
-            self._x, self._y = coordinates[self._rows, 0].astype(np.float32), None
-            self._axes = "input", "residual r"
+            self._axes, height = ("input", "residual r"), self._top()
         elif d == 2:
-            self._x, self._y = coordinates[self._rows].astype(np.float32).T
             self._axes = "first input", "second input"
         else:
-            plane = self._trace.plane()
-            self._x, self._y = plane["position"].values[self._rows].astype(np.float32).T
-            first, second = (f"{share:.0%}" for share in plane["share"].values)
+            found = self._trace.plane()
+            plane = found["position"].values
+            first, second = (f"{share:.0%}" for share in found["share"].values)
             self._axes = f"first principal axis of x/ℓ ({first} of variance)", f"second principal axis ({second})"
+        self._x, *rest = plane[self._rows].astype(np.float32).T
+        self._y = rest[0] if rest else None
+        self._points = PointMarks(self._trace, plane, self._rows, marker_size(len(self._x)), height)
 
-    def _points(self, place: int, block: int) -> list[go.Scatter]:
-        """The margin's halo, the rows, the rings of the block."""
+    def _scatter(self, place: int, block: int) -> list[go.Scatter]:
+        """The margin, the rows, the block."""
         height = self._heights(place)
         y = self._y if height is None else height
         owner = self._owner()
-        size = marker_size(len(self._x))
         hover = f"{self._axes[0].partition(' (')[0]} %{{x:.4g}}" + ("" if height is not None else ", %{y:.4g}")
         codes = self._scale.codes[place][self._rows]
         drawn = None if owner is None else owner[self._rows]
         rows = picture(self._x, y, codes, self._scale, drawn, on_grid=False, place=hover)
-        halo, rings = self._marked(block)
-        quiet = {"mode": "markers", "hoverinfo": "skip", "cliponaxis": False}
-        grey = {"size": size + 6, "color": _HALO}
-        # thin where there are many, or a block would be one black spot
-        ring = {"size": size + 3, "symbol": "circle-open", "color": INK, "line": {"width": 1.5 if size > 6 else 1}}
-        return [
-            go.Scatter(x=self._x[halo], y=y[halo], marker=grey, **quiet),
-            rows,
-            go.Scatter(x=self._x[rings], y=y[rings], marker=ring, **quiet),
-        ]
-
-    def _marked(self, block: int) -> tuple[Any, Any]:
-        """Which of the drawn rows are in the margin of a block, and which it owns."""
-        owner, n = self._owner(), self._trace.attrs["n"]
-        if owner is None:
-            return np.zeros(len(self._x), bool), np.zeros(len(self._x), bool)
-        pairs = self._trace["rows"]["membership"].values
-        owned, solved = owner == block, np.zeros(n, bool)
-        solved[pairs[pairs[:, 1] == block, 0]] = True
-        return (solved & ~owned)[self._rows], owned[self._rows]
+        return [self._points.under(block, self._x, y), rows, self._points.over(block, self._x, y)]
 
     def _heights(self, place: int) -> Floats | None:
         """The residual itself as y, for one input."""
         if self._y is not None:
             return None
         return self._scale.codes[place][self._rows] * np.float32(10.0**-self._scale.power)  # type: ignore[no-any-return]
-
-    def _key(self) -> str:
-        return "rings: block · grey halo: margin" if self._owner() is not None else ""
 
     # --- what both share ------------------------------------------------------------------------------------------
 
@@ -190,17 +166,21 @@ class ResidualMap:
             "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": self._theme.ink},
         }  # fmt: skip
 
+    def _top(self) -> float:
+        """Where the y axis ends, for one input."""
+        return 1.05 * self._scale.limit
+
     def _add_axes(self, figure: go.Figure) -> None:
         if self._shape is not None:
             add_input_axes(figure, self._shape)
             figure.update_yaxes(constraintoward="top")
-            figure.update_layout(margin={"l": 16, "r": 16, "b": 16})
+            # as high as its place is wide, which the page knows
+            figure.update_layout(margin={"l": 16, "r": 16, "b": 16}, height=None)
             return
         figure.update_xaxes(title_text=self._axes[0], showgrid=False)
         figure.update_yaxes(title_text=self._axes[1], showgrid=False)
         if self._y is None:
-            limit = 1.05 * self._scale.limit
-            figure.update_yaxes(range=(-limit, limit), zeroline=True, zerolinecolor=self._theme.muted)
+            figure.update_yaxes(range=(-self._top(), self._top()), zeroline=True, zerolinecolor=self._theme.muted)
 
 
 def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:

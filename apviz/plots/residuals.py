@@ -48,5 +48,5 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         )
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
-    title = "Residual of each run, and its tolerance"
+    title = "Residual of each run, and tolerance"
     return curves.finish(several, title, f"residuals/{x}")

@@ -59,7 +59,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.finished and trace.sufficient_epoch() is not None for trace in several):
         notes.append(f"star: {SAYS}")
-    title = "Test error (above) and residual (below)"
+    title = "Test error above, residual below"
     return curves.finish(several, title, f"test_rmse/{x}", notes)
 
 

@@ -14,6 +14,7 @@ from plotly.subplots import make_subplots
 from apviz.plots.parts.captions import CAPTION_WIDTH, run_names, safe
 from apviz.plots.parts.curves import positive
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
@@ -105,16 +106,8 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
     if panel == "epochs":
         figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6, row=row, col=1)
         return
-    drawn = np.concatenate([positive(trace["step"][panel].values) for trace in traces])
+    drawn = np.concatenate([trace["step"][panel].values for trace in traces])
     figure.update_yaxes(type="log", row=row, col=1, **log_ticks(drawn))
-
-
-def log_ticks(drawn: np.ndarray) -> dict[str, Any]:
-    """Labels of a log axis: plotly's own within a decade, at 1, 2 and 5 over a few, else at powers of ten."""
-    span = np.log10(np.nanmax(drawn) / np.nanmin(drawn))
-    if span < 1:
-        return {}
-    return {"exponentformat": "power", "dtick": "D2" if span < 2.2 else math.ceil(span / 8)}
 
 
 def entry_of(name: str, trace: Trace) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots.parts.captions import legend_entry, run_names
 from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.style import ThemeName, method_color, theme_named
+from apviz.plots.parts.log_ticks import log_ticks
+from apviz.plots.parts.style import TEXT_SIZE, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
+
+
+#: how far below its name a box lies, where names are 1 apart
+_BELOW: Final = 0.5
 
 
 def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
@@ -29,11 +34,14 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     if not several:
         raise ValueError("no trace has two updates, so there is no time between updates to draw")
     figure = go.Figure()
-    for trace, name in zip(several, run_names(several), strict=True):
-        low, q1, median, q3, high = (float(q) for q in np.quantile(_durations(trace), [0, 0.25, 0.5, 0.75, 1]))
+    quantiles = np.array([np.quantile(_durations(trace), [0, 0.25, 0.5, 0.75, 1]) for trace in several])
+    names = run_names(several)
+    for place, (trace, name) in enumerate(zip(several, names, strict=True)):
+        low, q1, median, q3, high = quantiles[place].tolist()
         color, entry = method_color(trace.label, theme), legend_entry(name, trace)
         figure.add_box(
-            y=[name],
+            y=[place + _BELOW],
+            width=0.36,
             q1=[q1],
             median=[median],
             q3=[q3],
@@ -47,8 +55,13 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             fillcolor="rgba(0,0,0,0)",
             hoverinfo="x+name",
         )
-    figure.update_xaxes(title_text="time per update (s)", type="log", exponentformat="power")
-    figure.update_yaxes(autorange="reversed")
+    figure.update_xaxes(title_text="time per update (s)", type="log", **log_ticks(quantiles))
+    # a name beside its box would leave no room for the boxes on a phone, and one on the axis would hide its ticks
+    figure.update_yaxes(range=(len(names) - 0.2, -0.5), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
+    for place, name in enumerate(names):
+        figure.add_annotation(
+            text=name, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False, font={"size": TEXT_SIZE}
+        )
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs have fewer than two updates and are left out"] if left_out else []
     return finish(figure, several, colors, "Time of one update, or of one iteration of CG", "update_times", notes)

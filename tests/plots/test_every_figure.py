@@ -93,7 +93,15 @@ def test_legend_and_colour_bar_leave_the_width_to_the_chart(plot, traces):
 def test_every_line_of_the_title_fits_a_phone(plot, traces):
     lines = [line.partition(">")[2].partition("<")[0] for line in plot(traces).layout.title.text.split("<br>")]
     assert all(len(line) <= 52 for line in lines)
-    assert len(lines[0]) <= 43
+    assert len(lines[0]) <= 36
+
+
+def test_every_row_of_axes_is_150_pixels_high_with_each_entry_of_the_legend_on_a_line_of_its_own(plot, traces):
+    figure = plot(traces)
+    rows = len({axis.domain for axis in figure.select_yaxes()})
+    entries = [each.name for each in figure.data if each.name and each.showlegend is not False]
+    legend = 20 * sum(1 + entry.count("<br>") for entry in entries)
+    assert figure.layout.height >= figure.layout.margin.t + 150 * rows + 50 + legend
 
 
 def test_dashes_are_kept_for_bounds(plot, traces):

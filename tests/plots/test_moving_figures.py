@@ -102,6 +102,39 @@ def test_the_rings_are_the_rows_of_the_block_and_the_halo_is_its_margin(traces):
     assert all(len(plots.residual_map(traces["cg"], 2).data[k].x) == 0 for k in (0, 2))
 
 
+@pytest.mark.parametrize("name", ["line", "plane"])
+def test_blocks_that_lie_together_are_outlined_and_what_they_solve_on_beside_is_shaded(traces, name):
+    trace = traces[name]
+    x, owner, pairs = (trace["rows"][key].values for key in ("coordinates", "owner", "membership"))
+    figure = plots.residual_map(trace, 3)
+    shade, _, outline = figure.data[:3]
+    assert "outline: block · shade: margin" in figure.layout.title.text
+    assert shade.fill == "toself" and outline.mode == shade.mode == "lines"
+    block = int(trace["update"]["block"][2])
+    solved = pairs[pairs[:, 1] == block, 0]
+    angles = np.linspace(0, 2 * np.pi, 60)
+    directions = np.stack([np.cos(angles), np.sin(angles)])[: x.shape[1]]
+    for mark, rows in ((outline, x[owner == block]), (shade, x[solved])):
+        corners = np.stack([mark.x, mark.y], 1)[: None if mark is outline else len(mark.x) - len(outline.x) - 1]
+        reached = (corners[:, : x.shape[1]] @ directions).max(axis=0)
+        np.testing.assert_allclose(reached, (rows @ directions).max(axis=0), rtol=1e-5, atol=1e-6)
+    # the other way round: a hole
+    np.testing.assert_array_equal(shade.x[-len(outline.x) :], outline.x[::-1])
+    assert all(len(plots.residual_map(trace, 0).data[k].x) < 2 for k in (0, 2))
+
+
+def test_without_a_margin_nothing_is_shaded():
+    trace = solved(inputs(200, 2), apviz.AlternatingProjection(40, "cyclic", "kd-tree", max_epochs=1))
+    figure = plots.residual_map(trace, 2)
+    assert np.isnan(figure.data[0].x).all() and "margin" not in figure.layout.title.text
+
+
+def test_blocks_that_lie_everywhere_are_ringed_not_outlined(traces):
+    trace = solved(inputs(200, 2), apviz.AlternatingProjection(40, "cyclic", "shuffled", max_epochs=1))
+    assert "rings: block" in plots.residual_map(trace, 2).layout.title.text
+    assert "rings: block · grey halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
+
+
 def test_one_input_is_drawn_against_the_residual_two_as_they_are_more_by_principal_axes(traces):
     line = plots.residual_map(traces["line"], 2)
     np.testing.assert_allclose(line.data[1].y, traces["line"]["snapshot"]["residual"][2], atol=1e-3)

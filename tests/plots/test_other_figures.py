@@ -75,3 +75,15 @@ def test_a_run_without_checks_is_an_error_that_names_the_setting(runs):
 def test_figures_with_two_panels_switch_the_title_of_the_lower_axis(runs):
     for button in plots.test_rmse(runs["ap"]).layout.updatemenus[0].buttons:
         assert "xaxis2.title.text" in button.args[1]
+
+
+def test_a_box_is_of_the_times_between_updates_and_its_name_stands_above_it_in_the_chart(runs):
+    figure = plots.update_times([runs["ap"], runs["cg"]])
+    for place, (box, run) in enumerate(zip(figure.data, (runs["ap"], runs["cg"]), strict=True)):
+        times = np.diff(run["update"]["seconds"].values)
+        np.testing.assert_allclose(box.median[0], np.median(times))
+        np.testing.assert_allclose((box.lowerfence[0], box.upperfence[0]), (times.min(), times.max()))
+        name = figure.layout.annotations[place]
+        assert name.text == run.label and name.xref == "paper" and name.x == 0
+        assert place == name.y < box.y[0] - box.width / 2 < place + 1
+    assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1] and not figure.layout.yaxis.showticklabels

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
 
-#: characters of a caption line and a title line that fit a phone, 390 px wide
+#: characters of a caption line and a title line that fit a phone, 390 px wide, between the margins of a page
 CAPTION_WIDTH: Final = 52
-TITLE_WIDTH: Final = 43
+TITLE_WIDTH: Final = 36
 
 
 def statement(traces: Sequence[Trace]) -> list[str]:

@@ -198,9 +198,11 @@ class Curves:
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
         """The figure, with `notes` and those of the curves."""
         grid = self.grid
+        entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
         around = frame(
-            traces, self.theme, title, uirevision, [*notes, *self.notes], buttons="updatemenus" in grid.layout
-        )
+            traces, self.theme, title, uirevision, [*notes, *self.notes], buttons="updatemenus" in grid.layout,
+            rows=grid.rows, entries=entries,
+        )  # fmt: skip
         return go.Figure(grid.data, grid.layout | around)
 
     def _tolerance_line(self, tol: float, row: int) -> None:

@@ -21,6 +21,10 @@ BUTTONS: Final = 44
 COLOR_BAR: Final = 60
 AXIS: Final = 64
 LEGEND: Final = 32
+#: of the axes, and of each row of them more; of a line of the legend
+_AXES: Final = 100
+_ROW: Final = 200
+_ENTRY: Final = 23
 
 
 def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
@@ -46,15 +50,26 @@ def frame(
     notes: Sequence[str] = (),
     *,
     buttons: bool = False,
+    rows: int = 1,
+    entries: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked."""
+    """The layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked.
+
+    Args:
+        rows: of panels.
+        entries: of the legend, for each of which a phone needs a line.
+    """
     heading = wrapped([title], TITLE_WIDTH)
     caption = wrapped(statement(traces)) + [line for note in notes for line in wrapped([note])]
     large = f'<span style="font-size:{TITLE_SIZE}px">'
     small = f'<span style="font-size:{CAPTION_SIZE}px;color:{theme.muted}">'
     lines = [*(f"{large}{line}</span>" for line in heading), *(f"{small}{line}</span>" for line in caption)]
+    top = ABOVE + round(LINE * len(lines)) + BUTTONS * buttons
+    below = AXIS + _ENTRY * sum(1 + entry.count("<br>") for entry in entries)
     return {
         "template": template(theme),
+        # JupyterLab gives a figure that does not ask for more 360 pixels
+        "height": top + _AXES + _ROW * rows + below,
         "title": {
             "text": "<br>".join(lines),
             "font": {"size": LINE / 1.3},
@@ -66,7 +81,7 @@ def frame(
             "yanchor": "top",
             "pad": {"t": 22, "l": 16},
         },
-        "margin": {"t": ABOVE + round(LINE * len(lines)) + BUTTONS * buttons, "l": 16, "r": 16, "b": 16},
+        "margin": {"t": top, "l": 16, "r": 16, "b": 16},
         "legend": {
             "orientation": "h",
             "x": 0,
@@ -92,12 +107,18 @@ def finish(
     notes: Sequence[str] = (),
 ) -> go.Figure:
     """Puts the frame around a figure."""
-    figure.update_layout(frame(traces, theme, title, uirevision, notes))
-    bar = figure.layout.coloraxis.colorbar
+    rows = len({axis.domain for axis in figure.select_yaxes()})
+    entries = [each.name for each in figure.data if each.name and each.showlegend is not False]
+    around = frame(traces, theme, title, uirevision, notes, rows=max(rows, 1), entries=entries)
+    own, bar = figure.layout.height, figure.layout.coloraxis.colorbar
+    figure.update_layout(around | {"height": own or around["height"]})
     if bar.thickness:
         # what stands around these charts has a known size; room made by plotly would come on top of it
         has_legend = any(each.showlegend for each in figure.data)
         bottom = AXIS + (LEGEND if has_legend else 0)
-        top = figure.layout.margin.t + COLOR_BAR + bar.ypad
+        room = COLOR_BAR + bar.ypad
+        top = figure.layout.margin.t + room
         figure.update_layout(margin={"t": top, "b": bottom, "l": 70, "r": 20, "autoexpand": False})
+        if not own:
+            figure.layout.height += room
     return figure

@@ -20,6 +20,8 @@ def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
     return go.Figure(plain)
 
 
+#: distances in pixels of what stands beside axes
+_GAPS: Final = {"xpad", "ypad", "xshift", "yshift"}
 _SIZES: Final = {"size", "width", "thickness", "ticklen", "standoff", "t", "l", "r", "b"}
 _PLACES: Final = {"font", "tickfont", "titlefont", "line", "marker", "colorbar", "margin", "pad", "title", "hoverlabel"}
 _PIXELS: Final = re.compile(r"font-size:([\d.]+)px")
@@ -34,7 +36,7 @@ def _scaled(value: Any, factor: float, place: str = "") -> Any:
 
 
 def _scaled_entry(key: str, value: Any, factor: float, place: str) -> Any:
-    if key in ("height",) and isinstance(value, int | float):
+    if key in {"height", *_GAPS} and isinstance(value, int | float):
         return value * factor
     if key in _SIZES and place in _PLACES and isinstance(value, int | float):
         return value * factor

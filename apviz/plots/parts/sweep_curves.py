@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from apviz.plots.parts.captions import CAPTION_WIDTH, outcome, run_names, safe
 from apviz.plots.parts.curves import positive
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import (
     CONVERGED_SIZE,
     NOT_CONVERGED,
@@ -25,8 +26,6 @@ from apviz.tracing.sweep import Over, method_of, series, sweep_table
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: powers of ten that an axis spans where labels change from linear to 1, 2, 5, and to powers of ten
-_OCTAVE, _DECADES = math.log10(2), 1.9
 #: what a run needs to have converged for
 TO_TOLERANCE: Final = ("epochs", "work", "seconds")
 
@@ -85,17 +84,6 @@ def ring(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], them
 def log_axis(figure: go.Figure, values: Any, title: str, row: int) -> None:
     """A log y axis, its labels as of `log_ticks`."""
     figure.update_yaxes(type="log", title_text=title, row=row, col=1, **log_ticks(values))
-
-
-def log_ticks(values: Any) -> dict[str, Any]:
-    """Labels of a log axis: numbers in full at 1, 2 and 5 over few decades, else powers of ten."""
-    drawn = positive(values)
-    drawn = drawn[np.isfinite(drawn)]
-    span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
-    if span > _DECADES:
-        return {"dtick": math.ceil(span / 5), "exponentformat": "power"}
-    # over less than an octave there may be no 1, 2 or 5, and plotly finds other places
-    return {"tickformat": "~g"} | ({"dtick": "D2"} if span > _OCTAVE else {"nticks": 5})
 
 
 def _add(
