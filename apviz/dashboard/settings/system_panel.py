@@ -8,6 +8,7 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import datasets
+from apviz.dashboard.plain_text import plain
 from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice
 from apviz.dashboard.settings.upload import upload_panel
 
@@ -69,7 +70,8 @@ def card_words(system: SystemChoice) -> str:
     name = system.dataset
     upload = system.uploads.get(name)
     if upload is not None:
-        return f"Your own file, for this session only. Target: {upload.target}."
+        target = plain(str(upload.target))
+        return f"Your own file, for this session only: {upload.rows:,} rows to train on. Target: {target}."
     card = datasets.card(name)
     return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"
 

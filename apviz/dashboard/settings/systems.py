@@ -12,6 +12,7 @@ import torch
 from apviz import datasets
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.uploaded_file import without_folder
 from apviz.datasets import Dataset
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
@@ -25,10 +26,11 @@ FIRST_N = 1_712
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a visitor brought: where it lies for this session, and what to predict."""
+    """A file that a visitor brought: where it lies for this session, what to predict, and the rows to train on."""
 
     path: Path
     target: str | int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,11 @@ class SystemSpec:
         """
         dtype = DTYPES[self.dtype]
         if self.upload is not None:
-            return datasets.load_table(self.upload.path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
+            path = self.upload.path
+            try:
+                return datasets.load_table(path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
+            except ValueError as error:
+                raise ValueError(without_folder(error, path)) from error
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
     def check(self, limits: Limits) -> None:
@@ -138,8 +144,9 @@ class SystemChoice(param.Parameterized):
 
     def _fit_n(self) -> None:
         """A smaller data set has fewer rows to train on."""
-        if self.dataset in datasets.registry:
-            self.n = min(self.n, datasets.train_size(datasets.card(self.dataset).n))
+        upload = self.uploads.get(self.dataset)
+        rows = datasets.train_size(datasets.card(self.dataset).n) if upload is None else upload.rows
+        self.n = min(self.n, rows)
 
     def spec(self) -> SystemSpec:
         """The settings as they are now.

@@ -1,53 +1,17 @@
-"""A file of one's own: checked and parsed as data, kept for the session."""
+"""Drop a file of one's own, choose its target, use it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.plain_text import plain
 from apviz.dashboard.settings.systems import SystemChoice, Upload
-from apviz.datasets.tables import SUFFIXES, read_table
-
-
-def receive(folder: Path, name: str, content: bytes | str) -> tuple[Path, list[str]]:
-    """Writes an uploaded file into the session's folder; returns its path and the names of its columns.
-
-    Raises:
-        ValueError: another kind of file, an empty one, or one that is no table.
-    """
-    plain = Path(name).name
-    if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
-        raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
-    path = folder / plain
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    try:
-        if plain.lower().endswith((".parquet", ".pq")):
-            import pyarrow.parquet
-
-            columns = list(pyarrow.parquet.read_schema(path).names)
-        else:
-            columns = list(pd.read_csv(path, nrows=50).columns)
-    except Exception as error:
-        path.unlink()
-        raise ValueError(f"{plain} cannot be read as a table: {error}") from error
-    if len(columns) < 2:
-        path.unlink()
-        raise ValueError(f"{plain} has one column; a target and at least one input are needed, separated by commas")
-    return path, [str(column) for column in columns]
-
-
-def check(path: Path, target: str) -> None:
-    """Reads the whole table.
-
-    Raises:
-        ValueError: columns that are not numbers; the message names them.
-    """
-    read_table(path, target)
+from apviz.dashboard.settings.uploaded_file import check, receive
 
 
 def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
@@ -67,9 +31,9 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
         drop.value.clear()
         for name, content in files.items():
             try:
-                received["path"], columns = receive(folder, name, content)
-            except ValueError as error:
-                note.param.update(object=str(error), visible=True)
+                received["path"], columns = receive(folder, name, content, limits)
+            except (ValueError, OSError) as error:
+                note.param.update(object=plain(str(error)), visible=True)
                 return
             target.param.update(options=columns, value=columns[-1], visible=True)
             use.visible = True
@@ -77,13 +41,15 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
     def use_it(event: Any) -> None:
         path: Path = received["path"]
         try:
-            check(path, target.value)
-        except ValueError as error:
-            note.param.update(object=str(error).replace(f"{path.parent}/", ""), visible=True)
+            rows = check(path, target.value)
+        except (ValueError, OSError) as error:
+            note.param.update(object=plain(str(error)), visible=True)
             return
-        system.uploads[path.name] = Upload(path, target.value)
+        system.uploads[path.name] = Upload(path, target.value, rows)
         system.offer_datasets()
         system.dataset = path.name
+        # the same name may now be another file, or another target
+        system.param.trigger("dataset")
         note.visible = False
 
     drop.param.watch(arrived, "value")
