@@ -11,12 +11,15 @@ import panel_material_ui as pmui
 import plotly.graph_objects as go
 
 from apviz.dashboard.charts.chart import Chart
+from apviz.dashboard.charts.plain_table import plain_table
 from apviz.dashboard.plain_text import plain
 from apviz.plots.parts.captions import outcome
 from apviz.plots.parts.lecture import enlarged
 from apviz.plots.parts.style import ThemeName
 from apviz.tracing import Trace
 
+#: a figure of more panels than this is as high as it asks for
+OWN_PANELS = 2
 #: rows of a table in a page; the download has all
 SHOWN_ROWS = 500
 
@@ -107,6 +110,9 @@ class ChartCard:
 
     def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         figure = self._draw(traces, theme)
+        if len({axis.domain for axis in figure.select_yaxes()}) <= OWN_PANELS:
+            # the height that it has is for a figure that stands alone
+            figure.update_layout(height=None)
         return enlarged(figure) if self._lecture else figure
 
     def _fill_details(self) -> None:
@@ -119,8 +125,7 @@ class ChartCard:
         words = [pmui.Typography(plain(self.words()), variant="body2")]
         if len(table) > SHOWN_ROWS:
             words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
-        column[:] = [*words, pn.pane.DataFrame(table.head(SHOWN_ROWS), index=False, max_height=320,
-                                               sizing_mode="stretch_width", escape=True)]  # fmt: skip
+        column[:] = [*words, plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)]
 
     def _write_csv(self) -> io.StringIO:
         text = io.StringIO()

@@ -45,7 +45,7 @@ def serve(
         no_auth: let everybody in who can reach the address.
 
     Raises:
-        ValueError: an address that others can reach without a word about who may; an unknown data set.
+        ValueError: an address that others can reach without a word about who may; IPv6's own; an unknown data set.
     """
     local = _is_local(address)
     if not local and not (basic_auth or no_auth):
@@ -53,6 +53,9 @@ def serve(
             f"{address} can be reached by others: choose a password with --basic-auth PASSWORD (or a JSON file of "
             "users), or let everybody in with --no-auth"
         )
+    if local and ":" in address:
+        # Bokeh's list of hosts takes no IPv6
+        raise ValueError(f"{address} cannot be served to this machine alone; take 127.0.0.1, which can")
     if dataset is not None:
         datasets.card(dataset)
     limits = limits or Limits()
@@ -64,7 +67,7 @@ def serve(
     pn.serve(
         {"/": lambda: Session(limits, gate, folder, dataset=dataset, lecture=lecture).view()},
         port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
-        websocket_origin=_origins(local, port), static_dirs={"plotly": str(plotly_folder())},
+        websocket_origin=_origins(local, address, port), static_dirs={"plotly": str(plotly_folder())},
         check_unused_sessions=1000 * SESSION_SECONDS, unused_session_lifetime=1000 * SESSION_SECONDS,
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
@@ -79,5 +82,6 @@ def _is_local(address: str) -> bool:
         return False
 
 
-def _origins(local: bool, port: int) -> list[str]:
-    return [f"{name}:{port}" for name in ("127.0.0.1", "localhost")] if local else ["*"]
+def _origins(local: bool, address: str, port: int) -> list[str]:
+    """Pages of which hosts may talk to the server."""
+    return [f"{name}:{port}" for name in {"127.0.0.1", "localhost", address}] if local else ["*"]

@@ -22,6 +22,8 @@ from apviz.plots.parts.style import FONT
 
 #: milliseconds between two looks at what the jobs have done
 TICK = 120
+#: pixels of type on a desk; and on a projector, where what is written in it becomes 1.4 times as large, as in charts
+TYPE_SIZE, LECTURE_TYPE_SIZE = 14, 16.6
 #: Panel's page, and the script that the charts wait for
 _HTML = """{% extends "base.html" %}
 {% block postamble %}<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{ super() }}{% endblock %}
@@ -52,8 +54,8 @@ class Session:
         self._screen.param.watch(lambda event: self._close_settings_on_phones(), "pixels")
         self._template = pmui.Page(
             title="apviz", main=[self._screen, self._problem_note(), self._tabs], sidebar=[pn.Column()],
-            sidebar_width=340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
-            theme_config=_theme(self.shared), template=_HTML,
+            sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
+            busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
         # it would follow whether any session of this server is busy, and every change costs a walk over the whole page
         with edit_readonly(self._template):
@@ -149,6 +151,13 @@ class Session:
 
 def _theme(shared: Shared) -> dict[str, Any]:
     # the type of the charts; Roboto, the default, would come in eleven files
-    typography = {"fontFamily": FONT, "fontSize": 19 if shared.lecture else 14}
+    typography: dict[str, Any] = {"fontFamily": FONT, "fontSize": TYPE_SIZE}
+    if shared.lecture:
+        # its headings do not grow with the rest
+        typography |= {"fontSize": LECTURE_TYPE_SIZE, "h6": {"fontSize": "1.35rem"}}
     blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
-    return {"palette": {"primary": {"main": blue}}, "typography": typography}
+    # one paragraph beside its icon, not below it
+    message = {"styleOverrides": {"message": {"& p": {"margin": 0}}}}
+    return {
+        "palette": {"primary": {"main": blue}}, "typography": typography, "components": {"MuiAlert": message},
+    }  # fmt: skip

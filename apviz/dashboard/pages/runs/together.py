@@ -10,6 +10,7 @@ import panel_material_ui as pmui
 
 from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard, steps_table
+from apviz.dashboard.charts.plain_table import plain_table
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.runs.view import RunsView
 from apviz.dashboard.runs.kinds import has_steps, is_solve, solves_of
@@ -77,6 +78,4 @@ class Together:
             self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
             return
         table = pd.DataFrame.from_dict(rows, orient="index", columns=list(traces))
-        self.settings[:] = [
-            pn.pane.DataFrame(table, max_height=480, sizing_mode="stretch_width", escape=True, margin=(0, 12, 8, 12))
-        ]
+        self.settings[:] = [plain_table(table, max_height=480, margin=(0, 12, 8, 12))]

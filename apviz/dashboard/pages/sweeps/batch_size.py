@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard
-from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
 from apviz.dashboard.settings.method_panel import numbers_field
 from apviz.dashboard.settings.sweeps import BatchSizeSweep
-from apviz.dashboard.settings.system_panel import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
 from apviz.tracing import Trace
@@ -34,13 +31,10 @@ class BatchSize(SweepPage):
         super().__init__(shared, "Sweep b", "Choose data and a rule, then Sweep b: one run for every batch size.")
         self.sweep = BatchSizeSweep()
         self.models = [self.sweep, self.choice]
-        self._everything: pn.Column | None = None
 
-    def sidebar(self) -> list[Viewable]:
+    def _settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
         return [
-            *system_panel(self.shared.system, self.shared.folder),
-            pmui.Typography("Sweep", variant="h6"),
             numbers_field(self.sweep, "sizes", may_be_empty=True),
             pmui.Select.from_param(s.rule, **wide),
             pmui.Select.from_param(s.partition, **wide),
@@ -49,17 +43,8 @@ class BatchSize(SweepPage):
             pmui.IntInput.from_param(s.max_epochs, **wide),
         ]
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            beside = pn.Column(self._cards["residuals"].view, self._diagnosis.view, styles=HALF)
-            self._cards["sweep"].view.styles = HALF
-            self._everything = pn.Column(
-                self._bar.view,
-                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
-                self._table.view,
-                sizing_mode="stretch_width",
-            )
-        return self._everything
+    def _beside(self) -> list[Viewable]:
+        return [self._cards["residuals"].view]
 
     def _make_cards(self) -> dict[str, ChartCard]:
         limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard, steps_table
-from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
 from apviz.dashboard.runs.trainings import Trainings
 from apviz.dashboard.settings.method_panel import method_panel
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.sweeps import NoiseSweep
-from apviz.dashboard.settings.system_panel import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training_choice import TrainingChoice
 from apviz.solvers import Solver
@@ -39,33 +36,21 @@ class Conditioning(SweepPage):
         self.trainings.offer(self._here)
         self.models = [self.sweep, self.methods, self.trainings, self.choice]
         self.trainings.param.watch(lambda event: self._draw_training(), ["trainings"])
-        self._everything: pn.Column | None = None
 
-    def sidebar(self) -> list[Viewable]:
+    def _settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
         return [
-            *system_panel(self.shared.system, self.shared.folder),
-            pmui.Typography("Sweep", variant="h6"),
             pmui.FloatInput.from_param(s.below, step=1, **wide),
             pmui.FloatInput.from_param(s.above, step=1, **wide),
             pmui.IntInput.from_param(s.per_decade, **wide),
             *method_panel(self.methods),
         ]
 
-    def main(self) -> Viewable:
-        if self._everything is None:
-            choose = pmui.MultiChoice.from_param(
-                self.trainings.param.trainings, label="Trainings to show", sizing_mode="stretch_width", margin=(8, 12)
-            )
-            beside = pn.Column(self._cards["training"].view, choose, self._diagnosis.view, styles=HALF)
-            self._cards["sweep"].view.styles = HALF
-            self._everything = pn.Column(
-                self._bar.view,
-                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
-                self._table.view,
-                sizing_mode="stretch_width",
-            )
-        return self._everything
+    def _beside(self) -> list[Viewable]:
+        choose = pmui.MultiChoice.from_param(
+            self.trainings.param.trainings, label="Trainings to show", sizing_mode="stretch_width", margin=(8, 12)
+        )
+        return [self._cards["training"].view, choose]
 
     def open(self) -> None:
         self.trainings.offer(self._here)

@@ -5,16 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar
 
+import panel as pn
+import panel_material_ui as pmui
 import param
+from panel.viewable import Viewable
 
 from apviz.dashboard.charts.chart_card import ChartCard
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.pages.solving_page import SolvingPage
 from apviz.dashboard.runs.kinds import is_solve
 from apviz.dashboard.runs.newest_sweep import newest_sweep
 from apviz.dashboard.runs.runs_table import RunsTable
+from apviz.dashboard.settings.system_panel import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
 from apviz.tracing import Trace
@@ -48,8 +53,36 @@ class SweepPage(SolvingPage):
         self._diagnosis = DiagnosisCard(self.rerun)
         self._cards: dict[str, ChartCard] = self._make_cards()
         self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._changed(), ["runs"])
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
+
+    def sidebar(self) -> list[Viewable]:
+        return [
+            *system_panel(self.shared.system, self.shared.folder),
+            pmui.Typography("Sweep", variant="h6"),
+            *self._settings(),
+        ]
+
+    def main(self) -> Viewable:
+        if self._everything is None:
+            self._cards["sweep"].view.styles = HALF
+            beside = pn.Column(*self._beside(), self._diagnosis.view, styles=HALF)
+            self._everything = pn.Column(
+                self._bar.view,
+                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
+                self._table.view,
+                sizing_mode="stretch_width",
+            )
+        return self._everything
+
+    @abstractmethod
+    def _settings(self) -> list[Viewable]:
+        """What is swept, and by which methods."""
+
+    @abstractmethod
+    def _beside(self) -> list[Viewable]:
+        """What stands beside the sweep, above the diagnosis."""
 
     @abstractmethod
     def _make_cards(self) -> dict[str, ChartCard]:

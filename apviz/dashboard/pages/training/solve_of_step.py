@@ -11,6 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.charts.plain_table import plain_table
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.diagnosis import Diagnosis
 from apviz.tracing import Trace, TrainingTrace
@@ -30,7 +31,7 @@ class SolveOfStep:
     def __init__(self, look_at: Callable[[int | None], None], again: Callable[[Mapping[str, Any]], None]) -> None:
         wide = {"sizing_mode": "stretch_width"}
         self._look_at, self._step = look_at, 0
-        self.number = pmui.IntInput(label="Step", value=None, start=1, width=130, margin=(4, 12))
+        self.number = pmui.IntInput(label="Step", value=None, start=1, width=160, margin=(4, 12))
         self.number.param.watch(lambda event: self._typed(event.new), "value")
         self._latest = pmui.Button(label="The last step", variant="text", icon="last_page")
         self._latest.on_click(lambda event: look_at(None))
@@ -124,6 +125,4 @@ def _numbers_of(trace: TrainingTrace, step: int) -> Viewable:
         if math.isfinite(float(row[name])):
             values[symbol] = f"{float(row[name]):.3g}"
     frame = pd.DataFrame({"": list(values), " ": list(values.values())})
-    return pn.pane.DataFrame(
-        frame, index=False, header=False, escape=True, text_align="start", sizing_mode="stretch_width"
-    )
+    return plain_table(frame, index=False, header=False, text_align="start")
