@@ -11,9 +11,9 @@ from apviz.plots.parts.captions import outcome
 from apviz.tracing import Trace
 
 _COLUMNS: dict[str, Form] = {
-    "method": "text", "block size": "integer", "σ²": "scientific", "epochs or its": "integer", "work": "2 decimals",
-    "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific", "how it ended": "text",
-    "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
+    "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
+    "work": "2 decimals", "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific",
+    "how it ended": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
     if left_out and options.dataset is None:
         note += f" Not computed: {', '.join(left_out)}, not on this machine or left to the full size."
     headings = ["method", *(f"σ² after step {step}" for step in after)]
-    headings += [*(f"epochs or its, step {step}" for step in solves), "all steps", "not converged", "time"]
+    headings += [*(f"epochs or iterations, step {step}" for step in solves), "all steps", "not converged", "time"]
     return Table(f"{own[0]['data']}: {count} Adam steps", headings, [*body, *theirs], note)
 
 

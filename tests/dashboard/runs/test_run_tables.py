@@ -44,7 +44,7 @@ def test_the_table_of_solves_says_how_each_ended(folder):
     assert [row[0] for row in shown.table.rows] == ["cg", "ap", "cut"] and shown.table.selected == "ap"
     cg, cut = cells(shown.table, "cg"), cells(shown.table, "cut")
     assert cg["method"] == "CG" and cg["block size"] is None and cg["how it ended"] == "converged"
-    assert cut["block size"] == 10 and "not converged" in cut["how it ended"] and cut["epochs or its"] == 2
+    assert cut["block size"] == 10 and "not converged" in cut["how it ended"] and cut["epochs (CG: iterations)"] == 2
     assert cut["residual"] == float(traces["cut"]["epoch"]["residual"][-1])
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")
