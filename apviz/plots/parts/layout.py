@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,8 @@ LEGEND: Final = 32
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
+#: the norm in H or by K as it is written in a line whose letters are counted, and as plotly draws it
+_NORM, _SUBSCRIPT = re.compile("‖(²?)_([HK])"), r"‖\1<sub>\2</sub>"
 
 
 def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
@@ -63,7 +66,8 @@ def frame(
     caption = wrapped(statement(traces)) + [line for note in notes for line in wrapped([note])]
     large = f'<span style="font-size:{TITLE_SIZE}px">'
     small = f'<span style="font-size:{CAPTION_SIZE}px;color:{theme.muted}">'
-    lines = [*(f"{large}{line}</span>" for line in heading), *(f"{small}{line}</span>" for line in caption)]
+    lines = [f"{large}{_NORM.sub(_SUBSCRIPT, line)}</span>" for line in heading]
+    lines += [f"{small}{_NORM.sub(_SUBSCRIPT, line)}</span>" for line in caption]
     top = ABOVE + round(LINE * len(lines)) + BUTTONS * buttons
     below = AXIS + _ENTRY * sum(1 + entry.count("<br>") for entry in entries)
     return {

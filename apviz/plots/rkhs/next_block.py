@@ -68,7 +68,7 @@ def next_block(
         x=centres if revealed else [], y=shares if revealed else [], width=0.8 * widths if revealed else [],
         showlegend=False, name="would remove", marker={"color": fill if revealed else [], "line": {"width": 0}},
         customdata=np.column_stack([np.arange(1, len(blocks) + 1), found.norms, found.offers]) if revealed else [],
-        hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²_H<br>"
+        hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²<sub>H</sub><br>"
         "‖r_I‖ = %{customdata[1]:.4g}<extra></extra>",
         row=2, col=1,
     )  # fmt: skip
@@ -77,7 +77,8 @@ def next_block(
         x=[0.5, n + 0.5], y=[floor, floor] if revealed else [None, None], mode="lines",
         name="guaranteed to gauss-southwell (Theorem 1)", showlegend=True,
         line={"color": colors.ink, "width": 2, "dash": BOUND_DASH},
-        hovertemplate=f"guaranteed: {found.guaranteed:.4g}, %{{y:.3g}} % of ½‖r‖²_H<extra></extra>", row=2, col=1,
+        hovertemplate=f"guaranteed: {found.guaranteed:.4g}, %{{y:.3g}} % of ½‖r‖²<sub>H</sub><extra></extra>",
+        row=2, col=1,
     )  # fmt: skip
     _add_rules(figure, race, found, centres, shares, bet, revealed, colors)
     figure.update_yaxes(title_text="residual", range=_about_zero(race), zeroline=True, row=1, col=1)

@@ -40,14 +40,14 @@ def race_of_rules(
         figure.add_scatter(
             x=updates, y=errors if revealed else [None] * len(updates), mode="lines", name=rule, showlegend=True,
             legendgroup=rule, line={"color": colors_of[rule], "width": 3},
-            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖_H left<extra></extra>",
+            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
         )  # fmt: skip
     for rule, errors in race.errors.items():
         figure.add_scatter(
             x=[number] if revealed else [], y=[errors[number]] if revealed else [], mode="markers", name=rule,
             showlegend=False, legendgroup=rule,
             marker={"color": colors_of[rule], "size": 12, "line": {"color": colors.paper, "width": 2}},
-            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖_H left<extra></extra>",
+            hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
         )  # fmt: skip
     ticks = [step * 10.0**-power for power in range(17) for step in ((1, 5, 2) if power < 4 else (1,))]
     lowest = min(float(errors.min()) for errors in race.errors.values())

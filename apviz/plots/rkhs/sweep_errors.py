@@ -38,7 +38,7 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
         hovertemplate="sweep %{x}: at most %{y:.4g}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=numbers, y=errors, mode="lines+markers", name="measured ‖r‖_H", line={"color": ours, "width": 2.5},
+        x=numbers, y=errors, mode="lines+markers", name="measured ‖r‖<sub>H</sub>", line={"color": ours, "width": 2.5},
         marker={"color": ours, "size": 7}, customdata=np.nan_to_num(ratios, nan=-1.0),
         hovertemplate="sweep %{x}: %{y:.4g}, %{customdata:.4g} of the one before<extra></extra>",
     )  # fmt: skip
@@ -52,7 +52,7 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
             "title": {"text": "sweeps k of an update per block"}, "range": [-0.5, shown + 0.5], "tickformat": ",d",
         },
         yaxis={
-            "title": {"text": "‖r‖_H ÷ ‖g‖_H"}, "type": "log", "exponentformat": "power",
+            "title": {"text": "‖r‖<sub>H</sub> ÷ ‖g‖<sub>H</sub>"}, "type": "log", "exponentformat": "power",
             "dtick": 1 if span > 1.2 else "D1",
             "range": [np.log10(low) - 0.08 * span, 0.08 * span],
         },

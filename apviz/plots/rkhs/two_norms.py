@@ -34,7 +34,7 @@ def two_norms(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
     # a list of sizes would make them translucent, with an outline
     plain, drawn = {"opacity": 1.0, "line": {"width": 0}}, []
     for norms, name, color, symbol in (
-        (walk.errors(), "‖r‖_H = ‖W−W*‖_K", ours, "circle"),
+        (walk.errors(), "‖r‖<sub>H</sub> = ‖W−W*‖<sub>K</sub>", ours, "circle"),
         (walk.residual_norms(), "Euclidean ‖r‖", euclidean, "diamond"),
     ):
         relative = norms / (norms[0] or 1.0)

@@ -114,7 +114,8 @@ def test_rises_of_the_euclidean_norm_are_marked_and_the_other_never_rises():
     euclidean = np.array([np.linalg.norm(step.residual) for step in found.steps])
     rises = np.flatnonzero(np.diff(euclidean) > 0) + 1
     assert len(rises) and list(figure.data[2].x) == list(rises)
-    assert f"‖r‖_H rose never, Euclidean ‖r‖ {len(rises)} times" in figure.layout.title.text.replace("<br>", " ")
+    said = f"‖r‖<sub>H</sub> rose never, Euclidean ‖r‖ {len(rises)} times"
+    assert said in figure.layout.title.text.replace("<br>", " ")
     assert (np.diff(np.asarray(figure.data[0].y)) < 0).all()
 
 
