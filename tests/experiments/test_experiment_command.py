@@ -84,11 +84,13 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
 
 
 def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path):
+    # a solve of a second or more, so that it is there to be interrupted
+    options = ("--n", "2000", *OPTIONS[2:])
     process = subprocess.Popen(
-        [sys.executable, "-m", "apviz.cli", "experiment", "rules", *OPTIONS, "--out", str(tmp_path / "out")],
+        [sys.executable, "-m", "apviz.cli", "experiment", "rules", *options, "--out", str(tmp_path / "out")],
         env={**os.environ, "COLUMNS": "150"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    folder = tmp_path / "out/rules-n200-china-cpu"
+    folder = tmp_path / "out/rules-n2000-china-cpu"
     deadline = time.monotonic() + 120
     while not (folder / "china-cyclic-seed0.zarr").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -99,7 +101,7 @@ def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path
     assert re.search(r"^ gauss-southwell +\S", printed, re.MULTILINE) and "cyclic  " not in printed
     first = folder / "china-gauss-southwell-seed0.json"
     before = first.stat().st_mtime_ns
-    done = invoke("rules", *OPTIONS, folder=tmp_path)
+    done = invoke("rules", *options, folder=tmp_path)
     assert done.exit_code == 0, done.stderr
     assert first.stat().st_mtime_ns == before
     assert all(re.search(rf"^ {rule} +\S", done.stdout, re.MULTILINE) for rule in ("cyclic", "random"))
