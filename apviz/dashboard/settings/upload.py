@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,18 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             target.param.update(options=columns, value=columns[-1], visible=True)
             use.visible = True
 
-    def use_it(event: Any) -> None:
-        path: Path = received["path"]
+    async def use_it(event: Any) -> None:
+        path, column = Path(received["path"]), str(target.value)
+        use.loading = True
         try:
-            rows = check(path, target.value)
+            # a large table takes seconds, in which other visitors go on
+            rows = await asyncio.to_thread(check, path, column)
         except (ValueError, OSError) as error:
             note.param.update(object=plain(str(error)), visible=True)
             return
-        system.uploads[path.name] = Upload(path, target.value, rows)
+        finally:
+            use.loading = False
+        system.uploads[path.name] = Upload(path, column, rows)
         system.offer_datasets()
         system.dataset = path.name
         # the same name may now be another file, or another target
