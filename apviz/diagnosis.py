@@ -39,7 +39,7 @@ LITTLE_NOISE = 1e-3
 
 
 class Limit(Enum):
-    """What limited a run, and how a person would say it."""
+    """What limited a run or a training, and how a person would say it."""
 
     NOTHING = "nothing: it converged quickly"
     INTERRUPTED = "it was interrupted"
@@ -48,6 +48,10 @@ class Limit(Enum):
     NOISE = "noise floor: σ² is so small that K is close to singular"
     BLOCKS = "blocks fighting: an update undoes what the others did"
     CONDITIONING = "ill-conditioning: κ is large for this method"
+    # of trainings, see apviz.gp.diagnosis
+    SETTLED = "nothing limited this training: σ² has settled"
+    FLOOR = "noise floor: σ² would be smaller if it were let"
+    STEPS = "too few steps: σ² still moves"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import panel_material_ui as pmui
 
 from apviz.dashboard.plain_text import plain
 from apviz.diagnosis import Diagnosis, Limit, diagnose
-from apviz.tracing import Trace
+from apviz.gp.diagnosis import diagnose_training
+from apviz.tracing import Trace, TrainingTrace
 
 
 class DiagnosisCard:
-    """The diagnosis of one trace by the rules of `apviz.diagnosis`.
+    """The diagnosis of one trace, by the rules of `apviz.diagnosis` or, of a training, of `apviz.gp.diagnosis`.
 
     Args:
         rerun: called with the trace and its diagnosis when the button is pressed.
@@ -45,7 +46,7 @@ class DiagnosisCard:
             which: of several it is, such as "the slowest run".
         """
         self._trace = trace
-        self._diagnosis = found = None if trace is None else diagnose(trace)
+        self._diagnosis = found = None if trace is None else _found(trace)
         self.view.visible = found is not None
         if trace is None or found is None:
             return
@@ -60,6 +61,10 @@ class DiagnosisCard:
     def _press(self) -> None:
         if self._trace is not None and self._diagnosis is not None:
             self._rerun(self._trace, self._diagnosis)
+
+
+def _found(trace: Trace) -> Diagnosis | None:
+    return diagnose_training(trace) if isinstance(trace, TrainingTrace) else diagnose(trace)
 
 
 def _capitalised(text: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import param
 
@@ -80,3 +82,11 @@ def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) 
         dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
     )
     return spec, settings
+
+
+def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
+    """The settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
+    values = dict(change)
+    if "solver" in values:
+        values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()
+    return replace(settings, **values)

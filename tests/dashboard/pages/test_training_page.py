@@ -161,3 +161,29 @@ def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
     assert "The solves of 3 of the 3 steps did not converge" in opened.which.state.object
     assert opened.which.state.severity == "warning" and '"symbol":"x"' in opened._cards["steps"].chart.base
     assert "NOT CONVERGED" in str(opened.step.numbers[0].object)
+
+
+def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, tmp_path):
+    finished(job_in(tmp_path))
+    opened = page(tmp_path)
+    card = opened.which.diagnosis
+    assert card.view.visible and card._limit.object == "Too few steps: σ² still moves"
+    assert card._button.label == "Run again with steps = 6"
+    card._press()
+    assert not card.view.visible
+    tick(opened, lambda: not opened.job.is_active)
+    assert opened._steps() == 6 and len(Trainings(tmp_path).names()) == 1
+    assert card.view.visible and card._button.label == "Run again with steps = 12"
+
+
+def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlapping_blocks(page, tmp_path):
+    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2))
+    with pytest.warns(UserWarning, match="not converged"):
+        finished(job_in(tmp_path, cut))
+    opened = page(tmp_path)
+    old, card = opened.choice.training, opened.which.diagnosis
+    assert card._button.label == "Run again with solver = overlap"
+    card._press()
+    tick(opened, lambda: not opened.job.is_active)
+    assert opened.choice.training != old and opened.trace.converged and opened._steps() == 3
+    assert "pa-tree" in opened.trace.label

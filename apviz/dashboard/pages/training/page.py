@@ -57,7 +57,7 @@ class Training(Page):
         )  # fmt: skip
         self.starting = Starting(shared, self.trainings, self.plan, self._bar.refuse)
         self._solves = Solves()
-        self.which = WhichTraining(self.select, self.go_on)
+        self.which = WhichTraining(self.select, self.go_on, self.change)
         self.step = SolveOfStep(self.look_at, self.solve_again)
         self._cards = training_cards(lecture=shared.lecture)
         for name in OF_ALL_STEPS:
@@ -85,6 +85,7 @@ class Training(Page):
                 self._bar.view,
                 self.which.view,
                 pn.FlexBox(*(self._cards[name].view for name in OF_ALL_STEPS), sizing_mode="stretch_width"),
+                self.which.diagnosis.view,
                 self.step.head,
                 pn.FlexBox(self._cards["solve"].view, self.step.about, sizing_mode="stretch_width"),
                 sizing_mode="stretch_width",
@@ -142,6 +143,14 @@ class Training(Page):
     def go_on(self) -> None:
         """More steps of the training that is shown."""
         if self.trace is not None and self.starting.longer(self.choice.training, self.trace):
+            self._show_job()
+
+    def change(self, change: Mapping[str, Any]) -> None:
+        """What the diagnosis proposes: more steps of the training that is shown, or a new one with another setting."""
+        if "steps" in change:
+            self.plan.steps = min(change["steps"], self.plan.param.steps.bounds[1])
+            self.go_on()
+        elif self.trace is not None and self.starting.changed(self.trace, change):
             self._show_job()
 
     def solve_again(self, change: Mapping[str, Any]) -> None:

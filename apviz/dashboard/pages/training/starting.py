@@ -10,7 +10,7 @@ from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob, is_written_here
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.runs.trainings import Trainings
-from apviz.dashboard.settings.training_plan import TrainingPlan, recorded
+from apviz.dashboard.settings.training_plan import TrainingPlan, changed, recorded
 from apviz.gp.recorded import can_go_on
 from apviz.tracing import TrainingTrace
 
@@ -47,6 +47,16 @@ class Starting:
             spec, settings = recorded(trace, shared.find_upload)
             settings = replace(settings, steps=self._goal(trace))
             return TrainingJob(shared.gate, shared.limits, self._trainings, spec, settings, name)
+
+        return self._start(make)
+
+    def changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
+        """A new training like a recorded one, with a setting changed; whether it was started."""
+        shared = self._shared
+
+        def make() -> TrainingJob:
+            spec, settings = recorded(trace, shared.find_upload)
+            return TrainingJob(shared.gate, shared.limits, self._trainings, spec, changed(settings, change))
 
         return self._start(make)
 

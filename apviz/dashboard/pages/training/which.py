@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
+from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.tracing import TrainingTrace
 
 NO_TRAINING = "none yet"
@@ -25,14 +27,17 @@ Stop keeps the steps that are done, and the training can go on from there."""
 
 
 class WhichTraining:
-    """A list, a button, and the state in words.
+    """A list, a button, the state in words, and what limited the training.
 
     Args:
         select: called with the name of the training that is chosen in the list.
         go_on: called when the training is to go on.
+        change: called with the settings to change when it is to be tried with another.
     """
 
-    def __init__(self, select: Callable[[str], None], go_on: Callable[[], None]) -> None:
+    def __init__(
+        self, select: Callable[[str], None], go_on: Callable[[], None], change: Callable[[Mapping[str, Any]], None]
+    ) -> None:
         wide = {"sizing_mode": "stretch_width"}
         self.list = pmui.Select(
             label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
@@ -45,6 +50,7 @@ class WhichTraining:
         )  # fmt: skip
         self.go_on.on_click(lambda event: go_on())
         self.state = pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
+        self.diagnosis = DiagnosisCard(lambda trace, diagnosis: change(diagnosis.change))
         self.nothing = pmui.Paper(
             pmui.Typography("No training is here yet", variant="h6", margin=(8, 12, 0, 12)),
             pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)),
@@ -64,6 +70,7 @@ class WhichTraining:
         self.state.visible, self.nothing.visible = trace is not None, trace is None and not running
         if trace is not None:
             self.state.param.update(object=state_words(trace, running), severity=_severity(trace))
+        self.diagnosis.show(None if running else trace, "the whole training")
         self.go_on.param.update(disabled=goal is None, label="Go on" if goal is None else f"Go on to step {goal}")
 
 
