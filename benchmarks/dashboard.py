@@ -113,9 +113,10 @@ def run_once(page: Page, timeout: float = 600) -> tuple[int, float]:
     before, started = drawn(page), time.perf_counter()
     page.get_by_role("button", name="Run", exact=True).click()
     said = page.get_by_text("runs recorded")
-    said.wait_for(state="detached", timeout=5_000)
+    # by then it says what runs, or has run: a short run is over before words that come four times a second have changed
+    time.sleep(1)
     # waiting in the browser would look through the whole page at every frame
-    while not said.count():
+    while not (said.count() and drawn(page) > before):
         time.sleep(0.5)
         if time.perf_counter() - started > timeout:
             raise TimeoutError(f"the solve did not end within {timeout:g} s")
