@@ -16,7 +16,7 @@ from apviz import datasets
 from apviz.datasets import Hyperparameters
 
 OUTPUT = Path(__file__).parent.parent / "apviz" / "datasets" / "hyperparameters.json"
-ROWS, STEPS, RATE, NOISE_FLOOR = 1_200, 150, 0.1, 1e-4
+ROWS, STEPS, RATE, NOISE_FLOOR = 2_000, 150, 0.1, 1e-4
 FITTED = {
     "china": 13_696,
     "china-profile": None,

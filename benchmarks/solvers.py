@@ -169,11 +169,14 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str]) 
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"cells": {}}
     automatic, _ = apviz.Automatic().resolve(system)
-    kept |= {
+    about = {
         "dataset": dataset, "n": system.n, "d": system.d, "right-hand sides": rhs, "kernel": system.kernel.name,
         "noise": system.noise, "outputscale": system.kernel.outputscale, "lengthscale": system.kernel.lengthscale,
-        "hyperparameters": hyperparameters.provenance, "auto": automatic.name,
+        "hyperparameters": hyperparameters.provenance,
     }  # fmt: skip
+    if any(kept.get(key) != value for key, value in json.loads(json.dumps(about)).items()):
+        kept["cells"] = {}  # of another system
+    kept |= about | {"auto": automatic.name}
     path.write_text(json.dumps(kept, indent=1) + "\n")
     for method in [*methods(system), GPYTORCH]:
         if method in kept["cells"] or (wanted and not any(word in method for word in wanted)):
