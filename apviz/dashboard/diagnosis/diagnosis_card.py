@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import panel_material_ui as pmui
 
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
 from apviz.diagnosis import Diagnosis, Limit, diagnose
 from apviz.gp.diagnosis import diagnose_training
@@ -28,11 +29,11 @@ class DiagnosisCard:
         self._rerun, self._can_rerun = rerun, can_rerun
         self._trace: Trace | None = None
         self._diagnosis: Diagnosis | None = None
-        self._of = pmui.Typography("", variant="overline", margin=(4, 12, 0, 12))
-        self._limit = pmui.Typography("", variant="h6", margin=(0, 12))
-        self._evidence = pmui.Typography("", variant="body1", margin=(0, 12, 6, 12))
-        self._advice = pmui.Typography("", variant="body1", margin=(0, 12, 8, 12))
-        self._button = pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12))
+        self._of = one_way(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
+        self._limit = one_way(pmui.Typography("", variant="h6", margin=(0, 12)))
+        self._evidence = one_way(pmui.Typography("", variant="body1", margin=(0, 12, 6, 12)))
+        self._advice = one_way(pmui.Typography("", variant="body1", margin=(0, 12, 8, 12)))
+        self._button = one_way(pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12)))
         self._button.on_click(lambda event: self._press())
         self.view = pmui.Paper(
             self._of, self._limit, self._evidence, self._advice, self._button,

@@ -9,6 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from apviz.dashboard.jobs.job import Job
+from apviz.dashboard.one_way import one_way
 
 #: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
 _PAUSE = 0.25
@@ -33,18 +34,15 @@ class JobBar:
     ) -> None:
         self._shown: tuple[str, str] | None = None
         self._state, self._stopping, self._next = "", False, 0.0
-        self._run = pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow")
-        self._stop = pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
+        self._run = one_way(pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow"))
+        self._stop = one_way(pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True))
         self._run.on_click(lambda event: run())
         self._stop.on_click(lambda event: stop())
-        self._progress = pmui.LinearProgress(value=0, variant="determinate", visible=False, sizing_mode="stretch_width")
-        self._text = pmui.Alert(
-            object=hint, severity="info", variant="outlined",
-            sizing_mode="stretch_width", margin=(0, 8),
-        )  # fmt: skip
+        wide = {"sizing_mode": "stretch_width"}
+        self._progress = one_way(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
+        self._text = one_way(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
         self.view = pn.Column(
-            pn.Row(self._run, self._stop, sizing_mode="stretch_width"), self._progress, self._text,
-            sizing_mode="stretch_width",
+            pn.Row(self._run, self._stop, **wide), self._progress, self._text, **wide
         )  # fmt: skip
 
     def refuse(self, message: str) -> None:

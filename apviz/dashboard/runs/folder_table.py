@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import panel_material_ui as pmui
 
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.runs.run_entry import RunEntry
 from apviz.dashboard.runs.table import Cell, Form, Table
 
@@ -39,7 +40,7 @@ class FolderTable:
         )
         self.table.on_click(select)
         self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
-        self._count = pmui.Typography("", variant="body2", margin=(0, 12))
+        self._count = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
         self.view = pmui.Paper(
             pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
             sizing_mode="stretch_width", margin=8, elevation=1,

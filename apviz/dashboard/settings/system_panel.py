@@ -8,6 +8,7 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import datasets
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice
 from apviz.dashboard.settings.upload import upload_panel
@@ -17,7 +18,7 @@ def data_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
     """Widgets of the data alone; a file of one's own lies in `folder`."""
     p = system.param
     wide = {"sizing_mode": "stretch_width"}
-    card = pmui.Typography("", variant="body2")
+    card = one_way(pmui.Typography("", variant="body2"))
 
     def describe(*events: object) -> None:
         card.object = card_words(system)
@@ -43,7 +44,7 @@ def system_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
         pmui.FloatInput.from_param(p.outputscale, format="0.[000000]", **wide),
         pmui.FloatInput.from_param(p.noise, format="0.[00000000]", **wide),
     ]
-    about = pmui.Typography("", variant="body2")
+    about = one_way(pmui.Typography("", variant="body2"))
 
     def describe(*events: object) -> None:
         about.object = hyperparameter_words(system)

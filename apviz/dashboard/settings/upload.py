@@ -10,6 +10,7 @@ import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.settings.systems import SystemChoice, Upload
 from apviz.dashboard.settings.uploaded_file import check, receive
@@ -23,7 +24,7 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
     )
     target = pmui.Select(label="Column to predict", options=[], visible=False, sizing_mode="stretch_width")
     use = pmui.Button(label="Use this file", variant="outlined", visible=False)
-    note = pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width")
+    note = one_way(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
 
     def arrived(event: Any) -> None:
         note.visible = target.visible = use.visible = False

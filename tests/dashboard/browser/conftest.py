@@ -13,6 +13,7 @@ from apviz import comparison
 from tests.dashboard.browser.server import PATIENCE, Server
 
 pytest.importorskip("panel")
+playwright = pytest.importorskip("playwright.sync_api")
 
 
 @dataclass
@@ -63,7 +64,11 @@ class Visitor:
 
     def says(self, words: str) -> None:
         """Waits until the page says so."""
-        self.tab.get_by_text(words).first.wait_for()
+        try:
+            self.tab.get_by_text(words).first.wait_for()
+        except playwright.TimeoutError as error:
+            notes = [note.inner_text() for note in self.tab.locator("[role=alert]").all()]
+            raise AssertionError(f"it does not say {words!r}, but {notes}; at {self.tab.url}") from error
 
     def until(self, condition: str, chart: Any) -> None:
         """Waits for a condition on a `chart`, in JavaScript."""

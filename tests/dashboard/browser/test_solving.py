@@ -65,6 +65,29 @@ def test_two_visitors_at_once_see_only_their_own_runs(visit):
     assert "dataset=china" in first.tab.url and "dataset=diabetes" in second.tab.url
 
 
+#: what Panel's React components do of their own accord where two changes come within one rendering
+SENDS_BACK_AN_OLDER_TEXT = """() => {
+  for (const each of Bokeh.documents[0]._all_models.values()) {
+    const shown = each.data?.attributes;
+    if (each.class_name === "Alert" && shown.object.includes("runs recorded")) {
+      each.data.setv({ object: "Running: of a moment ago", severity: "info" });
+      return true;
+    }
+  }
+  return false;
+}"""
+
+
+def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
+    someone = visit().go(**SMALL)
+    someone.press("Run")
+    finished(someone)
+    assert someone.tab.evaluate(SENDS_BACK_AN_OLDER_TEXT)
+    someone.says("Done: 1 of 1 runs recorded")
+    someone.tab.get_by_text("of a moment ago").wait_for(state="hidden")
+    assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
+
+
 def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
     visitors = [visit().go(**ENDLESS) for _ in range(3)]
     for visitor in visitors[:2]:

@@ -14,6 +14,7 @@ from apviz.dashboard.charts.chart_card import ChartCard
 from apviz.dashboard.charts.moment import Moment, at_epoch, at_update
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.compare import moments
 from apviz.dashboard.pages.compare.figures import GROWING, OF_ONE_RUN, compare_cards
@@ -53,7 +54,7 @@ class Compare(SolvingPage):
         self._turn = 0
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._moment = pmui.Typography("", variant="body2", margin=(4, 12), visible=False)
+        self._moment = one_way(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
         self._cards = compare_cards(lambda: self.choice.x, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")

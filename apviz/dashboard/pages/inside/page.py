@@ -14,6 +14,7 @@ from apviz.dashboard.charts.film_card import FilmCard
 from apviz.dashboard.charts.player_bar import FASTEST, PlayerBar
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.inside.figures import function_card, has_blocks, has_function, map_card, timeline_card
 from apviz.dashboard.pages.shared import Shared
@@ -59,7 +60,7 @@ class Inside(SolvingPage):
         self._films = [self._map, self._function]
         self._timeline = timeline_card(lecture=shared.lecture)
         self._timeline.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
-        self._hint = pmui.Typography("", variant="body2", margin=(0, 12), visible=False)
+        self._hint = one_way(pmui.Typography("", variant="body2", margin=(0, 12), visible=False))
         self._diagnosis = DiagnosisCard(self.rerun)
         self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._changed(), ["run"])

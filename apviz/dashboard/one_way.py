@@ -1,0 +1,28 @@
+"""Components that say what the server says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from panel.reactive import Reactive
+
+Component = TypeVar("Component", bound=Reactive)
+
+
+def one_way(component: Component, heard: Collection[str] = ()) -> Component:
+    """A component of which the browser may change only what is `heard`; anything else is sent to it again.
+
+    Panel's React components send back what they were sent. Of two changes within one rendering, as at the end of a
+    short solve, the older one comes back, and would stay, in the browser and here. Presses of a button are events, not
+    values: they are always heard.
+    """
+    hear = component._process_events
+
+    def answer(events: dict[str, Any]) -> None:
+        hear({name: value for name, value in events.items() if name in heard})
+        if again := [name for name in events if name not in heard]:
+            component.param.trigger(*again)
+
+    setattr(component, "_process_events", answer)  # noqa: B010 (a method, to a type checker)
+    return component
