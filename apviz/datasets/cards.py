@@ -123,8 +123,7 @@ def _prepared(
         doi=doi,
         files=(f"{name}/data.csv.gz", f"{name}.csv.gz", f"{name}.csv"),
         how_to_get=(
-            "No official archive holds exactly this prepared table. A collection with files of the same "
-            "names and "
+            "No official archive holds exactly this prepared table. A collection with files of the same names and "
             "layout is https://github.com/treforevans/uci_datasets; its content is checked by n and d only."
         ),
         hyperparameters=_fitted().get(name),
@@ -143,11 +142,11 @@ def _paper_cards() -> tuple[Card, ...]:
             "sgemm_product.csv",
             title="SGEMM GPU kernel performance",
             target="log of the mean of the four run times (log ms)",
-            citation="Paredes, E. G. and Ballester-Ripoll, R. (2017). SGEMM GPU kernel performance. "
-            "UCI Machine Learning Repository.",
+            citation="Paredes, E. G. and Ballester-Ripoll, R. (2017). SGEMM GPU kernel performance. UCI Machine "
+            "Learning Repository.",
             doi="10.24432/C5MK70",
-            documented="14 tuning parameters, four run times. The data set's own notes advise the "
-            "logarithm of the times.",
+            documented="14 tuning parameters, four run times. The data set's own notes advise the logarithm of the "
+            "times.",
             reading="None open: n, d and the target agree with the paper's table and the authors' code.",
         ),
         _uci(
@@ -161,9 +160,8 @@ def _paper_cards() -> tuple[Card, ...]:
             target="PM2.5 (µg/m³)",
             citation="Chen, S. (2017). Beijing Multi-Site Air Quality. UCI Machine Learning Repository.",
             doi="10.24432/C5RK5G",
-            documented="Rows with a missing value, and the columns No, PM10, year and day, are dropped; "
-            "wind direction "
-            "and station become integer labels in sorted order, as in the authors' code.",
+            documented="Rows with a missing value, and the columns No, PM10, year and day, are dropped; wind "
+            "direction and station become integer labels in sorted order, as in the authors' code.",
             reading="Stations are concatenated in the order of the archive, which fixes what a seed selects.",
         ),
         _uci(
@@ -177,8 +175,8 @@ def _paper_cards() -> tuple[Card, ...]:
             target="altitude (m)",
             citation="Kaul, M. (2013). 3D Road Network (North Jutland, Denmark). UCI Machine Learning Repository.",
             documented="Comma-separated OSM id, longitude, latitude, altitude; d = 3 in the paper's table.",
-            reading="d = 3 means that the OSM id is an input, first in the file's order; the paper used a "
-            "prepared copy.",
+            reading="d = 3 means that the OSM id is an input, first in the file's order; the paper used a prepared "
+            "copy.",
         ),
         _uci(
             203,
@@ -193,8 +191,7 @@ def _paper_cards() -> tuple[Card, ...]:
             citation="Bertin-Mahieux, T. (2011). Year Prediction MSD. UCI Machine Learning Repository.",
             doi="10.24432/C50K61",
             documented="Comma-separated: the year, then 90 timbre features.",
-            reading="Year untransformed, rows in file order. The random split of the paper is used, not "
-            "the split by "
+            reading="Year untransformed, rows in file order. The random split of the paper is used, not the split by "
             "artist that the donor recommends; the paper used a prepared copy.",
         ),
         _uci(
@@ -207,13 +204,12 @@ def _paper_cards() -> tuple[Card, ...]:
             "Twitter.data",
             title="Buzz in social media (Twitter)",
             target="log(1 + mean number of active discussions)",
-            citation="Kawala, F., Douzal, A., Gaussier, E. and Diemert, E. (2013). Buzz in social media. "
-            "UCI Machine Learning Repository.",
+            citation="Kawala, F., Douzal, A., Gaussier, E. and Diemert, E. (2013). Buzz in social media. UCI Machine "
+            "Learning Repository.",
             doi="10.24432/C56G6V",
-            documented="Twitter.data: 77 features (11 quantities at 7 times), then the target, "
-            "comma-separated, no header.",
-            reading="The logarithm of the target is our reading (it is common for this heavy-tailed "
-            "count); the paper "
+            documented="Twitter.data: 77 features (11 quantities at 7 times), then the target, comma-separated, no "
+            "header.",
+            reading="The logarithm of the target is our reading (it is common for this heavy-tailed count); the paper "
             "used a prepared copy whose recipe is not published.",
         ),
         _uci(
@@ -227,16 +223,13 @@ def _paper_cards() -> tuple[Card, ...]:
             d_raw=12,
             title="Individual household electric power consumption",
             target="log of global active power (log kW)",
-            citation="Hebrail, G. and Berard, A. (2006). Individual Household Electric Power Consumption. "
-            "UCI Machine Learning Repository.",
+            citation="Hebrail, G. and Berard, A. (2006). Individual Household Electric Power Consumption. UCI Machine "
+            "Learning Repository.",
             doi="10.24432/C58K54",
-            documented="Semicolon-separated; date dd/mm/yyyy, time hh:mm:ss, seven quantities; missing "
-            "values as '?' or "
-            "empty. Rows with one are dropped: 2,049,280 remain, as in the paper.",
-            reading="Inputs: day, month, year, hour, minute, second (constant, so dropped), reactive "
-            "power, voltage, "
-            "intensity, three sub-meterings: 11 as in the paper. The order and the log target are our "
-            "reading; the "
+            documented="Semicolon-separated; date dd/mm/yyyy, time hh:mm:ss, seven quantities; missing values as '?' "
+            "or empty. Rows with one are dropped: 2,049,280 remain, as in the paper.",
+            reading="Inputs: day, month, year, hour, minute, second (constant, so dropped), reactive power, voltage, "
+            "intensity, three sub-meterings: 11 as in the paper. The order and the log target are our reading; the "
             "published lengthscales, whose only short one (0.06) falls on intensity, agree with both.",
         ),
         _uci(
@@ -248,15 +241,13 @@ def _paper_cards() -> tuple[Card, ...]:
             "ethylene_methane.txt",
             title="Gas sensor array under dynamic gas mixtures (methane)",
             target="methane concentration (ppm)",
-            citation="Fonollosa, J. (2015). Gas sensor array under dynamic gas mixtures. "
-            "UCI Machine Learning Repository.",
+            citation="Fonollosa, J. (2015). Gas sensor array under dynamic gas mixtures. UCI Machine Learning "
+            "Repository.",
             doi="10.24432/C5WP4C",
-            documented="ethylene_methane.txt: one header line, then time, methane, ethylene and 16 "
-            "sensors, separated by "
-            "white space. The authors' code predicts methane from the sensors; the paper says 17 inputs.",
-            reading="The 17th input is time, as the description in the authors' code suggests, although "
-            "that code uses "
-            "the 16 sensors only.",
+            documented="ethylene_methane.txt: one header line, then time, methane, ethylene and 16 sensors, separated "
+            "by white space. The authors' code predicts methane from the sensors; the paper says 17 inputs.",
+            reading="The 17th input is time, as the description in the authors' code suggests, although that code "
+            "uses the 16 sensors only.",
         ),
     )
 
@@ -275,10 +266,9 @@ def _prepared_cards() -> tuple[Card, ...]:
             page=f"{UCI}/dataset/275/bike+sharing+dataset",
             doi="10.24432/C5W894",
             documented=centred,
-            reading="The target is the centred logarithm of the count. The last two inputs add up to the "
-            "count (casual "
-            "and registered riders), so it can be predicted almost without noise; inputs 0 and 1 recur as "
-            "4 and 5.",
+            reading="The target is the centred logarithm of the count. The last two inputs add up to the count "
+            "(casual and registered riders), so it can be predicted almost without noise; inputs 0 and 1 recur as 4 "
+            "and 5.",
         ),
         _prepared(
             "protein",
@@ -287,8 +277,8 @@ def _prepared_cards() -> tuple[Card, ...]:
             title="Physicochemical properties of protein tertiary structure",
             target="last column: log(1 + RMSD), centred",
             licence=CC_BY_4,
-            citation="Rana, P. (2013). Physicochemical Properties of Protein Tertiary Structure. "
-            "UCI Machine Learning Repository.",
+            citation="Rana, P. (2013). Physicochemical Properties of Protein Tertiary Structure. UCI Machine Learning "
+            "Repository.",
             page=f"{UCI}/dataset/265/physicochemical+properties+of+protein+tertiary+structure",
             doi="10.24432/C5QW3H",
             documented=centred,
@@ -301,12 +291,10 @@ def _prepared_cards() -> tuple[Card, ...]:
             title="kin40k: kinematics of a robot arm",
             target="last column: distance of the arm's end from a point, as prepared",
             licence="not stated",
-            citation="Schwaighofer, A. and Tresp, V. (2002). Transductive and inductive methods for "
-            "approximate "
+            citation="Schwaighofer, A. and Tresp, V. (2002). Transductive and inductive methods for approximate "
             "Gaussian process regression. NIPS 15.",
             page="https://github.com/treforevans/uci_datasets",
-            documented="Simulated, not a UCI set: a larger draw from the kin family of the DELVE archive "
-            "(forward "
+            documented="Simulated, not a UCI set: a larger draw from the kin family of the DELVE archive (forward "
             "kinematics of an eight-link arm). " + centred,
             reading="None beyond the column order.",
         ),
@@ -318,12 +306,11 @@ def _prepared_cards() -> tuple[Card, ...]:
             title="KEGG metabolic reaction network (undirected)",
             target="last column, as prepared",
             licence=CC_BY_4,
-            citation="Naeem, M. and Asghar, S. (2011). KEGG Metabolic Reaction Network (Undirected). "
-            "UCI Machine Learning Repository.",
+            citation="Naeem, M. and Asghar, S. (2011). KEGG Metabolic Reaction Network (Undirected). UCI Machine "
+            "Learning Repository.",
             page=f"{UCI}/dataset/221/kegg+metabolic+reaction+network+undirected",
             documented=centred,
-            reading="27 inputs, one of them constant, so 26 after preprocessing. How missing values of "
-            "the original "
+            reading="27 inputs, one of them constant, so 26 after preprocessing. How missing values of the original "
             "were filled is not stated.",
         ),
     )
@@ -341,8 +328,8 @@ def _bundled_cards() -> tuple[Card, ...]:
             licence="CC BY 2.0",
             citation="Photograph by danielbuechele, distributed with scikit-learn as china.jpg.",
             page="https://www.flickr.com/photos/danielbuechele/6061409035/",
-            documented="427 × 640 pixels; inputs are row and column. Luminance is 0.299 R + 0.587 G + "
-            "0.114 B (ITU-R BT.601).",
+            documented="427 × 640 pixels; inputs are row and column. Luminance is 0.299 R + 0.587 G + 0.114 B (ITU-R "
+            "BT.601).",
             reading="With n given, pixels are first thinned on a regular grid, so that a subset is still a picture.",
             how_to_get="It comes with scikit-learn (and needs Pillow to be read): nothing to fetch.",
             hyperparameters=_fitted().get("china"),
@@ -370,9 +357,8 @@ def _bundled_cards() -> tuple[Card, ...]:
             d_raw=10,
             target="disease progression after one year",
             licence="not stated; distributed with scikit-learn (BSD 3-Clause)",
-            citation="Efron, B., Hastie, T., Johnstone, I. and Tibshirani, R. (2004). Least angle "
-            "regression. "
-            "Annals of Statistics 32(2).",
+            citation="Efron, B., Hastie, T., Johnstone, I. and Tibshirani, R. (2004). Least angle regression. Annals "
+            "of Statistics 32(2).",
             page="https://www4.stat.ncsu.edu/~boos/var.select/diabetes.html",
             documented="Ten baseline variables of 442 patients.",
             reading="None open.",
