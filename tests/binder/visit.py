@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import struct
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from time import monotonic, sleep
 from typing import Any
 
 import psutil
@@ -19,6 +17,7 @@ import requests
 import websocket
 
 from tests.binder.image import Image
+from tests.ports import free_port, wait_until
 
 BASE = "/user/someone/"
 #: seconds that anything may take
@@ -36,9 +35,7 @@ class Visit:
     """
 
     def __init__(self, image: Image, command: Sequence[str] = ("jupyter", "lab")) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.image, self.token, self.peak = image, secrets.token_hex(), 0
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}{BASE}"
@@ -50,10 +47,7 @@ class Visit:
         self.process = image.start([*command, *settings, *root], self.log)
         self._over = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
-        until = monotonic() + PATIENCE
-        while not self._answers():
-            assert self.process.poll() is None and monotonic() < until, self.said()
-            sleep(0.2)
+        wait_until(self._answers, self.process, self.said, PATIENCE)
 
     def said(self) -> str:
         """What its processes wrote."""

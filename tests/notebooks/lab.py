@@ -6,16 +6,15 @@ import json
 import os
 import re
 import secrets
-import socket
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
+
+from tests.ports import free_port, opens, wait_until
 
 #: seconds that anything but running a notebook may take
 PATIENCE = 60
@@ -35,9 +34,7 @@ class Lab:
     def __init__(self, place: Path, notebooks: Path, theme: str = "JupyterLab Light") -> None:
         self.log = place / "server.log"
         self.token = secrets.token_hex()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         homes = {
             "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime",
@@ -58,17 +55,7 @@ class Lab:
         environment = {**os.environ, **{name: str(place / folder) for name, folder in homes.items()}}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
-        until = monotonic() + PATIENCE
-        while not self._answers():
-            assert self.process.poll() is None and monotonic() < until, self.log.read_text("utf-8")
-            sleep(0.1)
-
-    def _answers(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.url}api").close()
-        except urllib.error.URLError:
-            return False
-        return True
+        wait_until(lambda: opens(f"{self.url}api"), self.process, lambda: self.log.read_text("utf-8"), PATIENCE)
 
     def stop(self) -> None:
         """Ends the server, and with it its kernels."""

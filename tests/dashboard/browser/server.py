@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlencode
+
+from tests.ports import free_port, opens, wait_until
 
 #: seconds that anything may take; a busy machine is slow
 PATIENCE = 60
@@ -29,26 +27,15 @@ class Server:
 
     def __init__(self, runs: Path, *options: str) -> None:
         self.runs, self.options = runs, options
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
         self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options])
-        until = monotonic() + PATIENCE
-        while not self._answers():
-            assert self.process.poll() is None and monotonic() < until, "the dashboard did not start"
-            sleep(0.1)
-
-    def _answers(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.url}plotly/plotly.min.js").close()
-        except urllib.error.URLError:
-            return False
-        return True
+        script = f"{self.url}plotly/plotly.min.js"
+        wait_until(lambda: opens(script), self.process, lambda: "the dashboard did not start", PATIENCE)
 
     def kill(self) -> None:
         """As a crash would: nothing is tidied up."""

@@ -13,6 +13,7 @@ import pytest
 
 from apviz.dashboard.runs.table import Table
 from tests.dashboard.browser.server import PATIENCE
+from tests.ports import free_port
 
 COLUMNS = {"name": "text", "n": "integer", "residual": "scientific", "seconds": "2 decimals", "RMSE": "4 decimals"}
 
@@ -83,9 +84,7 @@ def present(browser):
     servers, tabs, problems = [], [], []
 
     def serve(app: Any) -> Any:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         servers.append(pn.serve({"/": app}, port=port, show=False, threaded=True, verbose=False))
         tab = browser.new_page(viewport={"width": 900, "height": 900})
         tabs.append(tab)
