@@ -92,7 +92,7 @@ def may_import(path: str, name: str) -> bool:
     room, inside = path.split("/", 1) if "/" in path else ("", path)
     other = parts[2] if parts[2:] else ""
     if other != "pages" or room != "pages":
-        return other in ("limits", "plain_text", *DASHBOARD[room]) or (other == room and room != "")
+        return other in ("limits", "one_way", "plain_text", *DASHBOARD[room]) or (other == room and room != "")
     page = inside.split("/")[0].removesuffix(".py")
     return page == "__init__" or parts[3:4] in [[each] for each in (page, *COMMON)]
 

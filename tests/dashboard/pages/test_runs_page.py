@@ -49,6 +49,11 @@ def message(page):
     return page.changes.message.object if page.changes.message.visible else ""
 
 
+def press(page, label):
+    (button,) = page.main().select(lambda each: getattr(each, "label", "") == label)
+    button.clicks += 1
+
+
 def settings(page):
     return page.together.settings[0].object
 
@@ -62,6 +67,13 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     assert "CG" in drawn.base and "not converged" in drawn.base
     assert "Adam step" in page.together.cards["training"].chart.base
     assert len(page.together.table.table.rows) == 2
+
+
+def test_a_run_that_is_looked_at_is_marked_in_both_tables(page):
+    page.choose(["cg", "cut"])
+    settle(page)
+    page.select("cut")
+    assert page.table.table.selected == page.together.table.table.selected == "cut"
 
 
 def test_without_a_training_there_is_no_chart_of_trainings(page):
@@ -87,7 +99,7 @@ def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, fo
     assert page.choice.runs == ["cg"] and "one, two has a comma in its name" in message(page)
     page.select("one, two")
     page.one.name.value = "one two"
-    page.rename()
+    press(page, "Rename")
     page.choose(["one two", "cg"])
     assert page.choice.runs == ["cg", "one two"]
 
@@ -125,7 +137,8 @@ def test_a_broken_trace_is_named_with_the_reason_and_can_be_deleted(page, folder
     settle(page)
     assert set(page.chosen) == {"cg"}
     page.choose(["ap"])
-    page.delete()
+    settle(page)
+    press(page, "Delete 1 chosen")
     assert not page.listing.broken.visible and "ap" not in page.table.names
 
 
@@ -141,10 +154,10 @@ def test_renaming_follows_the_run_wherever_it_is_shown(page):
     page.select("cg")
     settle(page)
     page.one.name.value = "ap"
-    page.rename()
+    press(page, "Rename")
     assert message(page) == "there is a run ap already; choose another name"
     page.one.name.value = "better"
-    page.rename()
+    press(page, "Rename")
     settle(page)
     assert page.choice.runs == ["better", "ap"] and page.choice.selected == "better"
     assert set(page.chosen) == {"better", "ap"}
@@ -153,7 +166,7 @@ def test_renaming_follows_the_run_wherever_it_is_shown(page):
 def test_a_note_is_kept_and_shown(page, folder):
     page.select("cg")
     page.one.note.value = "for the lecture"
-    page.keep_note()
+    press(page, "Keep note")
     assert [row[6] for row in page.table.table.rows if row[0] == "cg"] == ["for the lecture"]
     assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
 
@@ -255,10 +268,10 @@ def test_the_view_is_in_the_address_and_comes_back_from_it(page):
 def test_a_solve_that_is_looked_at_has_a_diagnosis_and_a_training_none(page):
     page.select("cut")
     settle(page)
-    assert page.diagnosis.view.visible
+    assert page.one.diagnosis.view.visible
     page.select("fit")
     settle(page)
-    assert not page.diagnosis.view.visible
+    assert not page.one.diagnosis.view.visible
 
 
 def test_running_again_and_comparing_happen_on_the_page_compare(page):

@@ -58,13 +58,13 @@ def tick(page, until=lambda: False, seconds=60):
 def test_an_empty_folder_shows_what_to_do_and_no_chart(page, tmp_path):
     opened = page(tmp_path / "empty")
     tick(opened, seconds=0.1)
-    assert opened.choice.training == "" and not any(card.view.visible for card in opened._cards.values())
+    assert opened.choice.training == "" and not any(card.view.visible for card in opened.charts.cards.values())
     assert opened.which.nothing.visible and "**Start a training**" in opened.which.nothing[1].object
 
 
 def test_the_newest_training_is_shown_and_its_steps_are_drawn(page, trained):
     opened = page(trained)
-    tick(opened, lambda: bool(opened._cards["lengthscales"].chart.base))
+    tick(opened, lambda: bool(opened.charts.cards["lengthscales"].chart.base))
     assert opened.choice.training == Trainings(trained).names()[0] and opened.choice.step is None
     assert "3 Adam steps, finished" in opened.which.state.object and "has not settled" in opened.which.state.object
     assert "Step 3, the last so far" in opened.step.title.object
@@ -75,27 +75,28 @@ def test_a_pasted_address_opens_the_same_step(page, trained):
     first = page(trained, training=name, step=2)
     second = page(trained)
     assert address.apply(address.to_query(first.models), second.models) == []
-    assert (second.choice.training, second._step_now()) == (name, 2)
-    assert [card.chart.moment for card in second._cards.values()] == [[2.0], [2.0], []]
+    assert (second.choice.training, second.watched.step) == (name, 2)
+    assert [card.chart.moment for card in second.charts.cards.values()] == [[2.0], [2.0], []]
 
 
 def test_a_training_that_is_gone_is_a_message(page, trained):
     opened = page(trained, training="gone")
-    assert "there is no training 'gone'" in opened._bar._text.object and opened.trace is None
+    assert "there is no training 'gone'" in opened._bar._text.object and opened.watched.trace is None
+    assert not opened.which.nothing.visible
 
 
 def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_kept(page, trained):
     opened = page(trained)
-    opened._clicked({"x": 2, "values": [2, 0.6, 3, 0.1]})
+    opened.charts.cards["steps"].chart.clicked = {"x": 2, "values": [2, 0.6, 3, 0.1]}
     assert opened.choice.step == 2 and opened.step.again.visible
     assert "was not kept" in opened.step.text.object and not opened.step.diagnosis.view.visible
     opened.solve_again({})
-    tick(opened, lambda: not opened.job.is_active and bool(opened._solves_now()))
-    assert opened.step.diagnosis.view.visible and opened._cards["solve"].view.visible
+    tick(opened, lambda: not opened.job.is_active and bool(opened.solves.kept))
+    assert opened.step.diagnosis.view.visible and opened.charts.cards["solve"].view.visible
     assert not opened.step.again.visible
-    opened._clicked({"x": 3})
+    opened.charts.cards["lengthscales"].chart.clicked = {"x": 3}
     tick(opened, seconds=0.1)
-    assert not opened._cards["solve"].view.visible
+    assert not opened.charts.cards["solve"].view.visible
 
 
 def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path):
@@ -103,16 +104,16 @@ def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path)
     opened.plan.param.update(block_size=50, probes=2, steps=60)
     opened.start()
     assert opened.choice.training == opened.job.name and not opened.which.nothing.visible
-    tick(opened, lambda: opened._steps() >= 2)
+    tick(opened, lambda: opened.watched.steps >= 2)
     opened.start()
     assert "a training is running; stop it first" in opened._bar._text.object
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
-    done = opened._steps()
+    done = opened.watched.steps
     assert 2 <= done < 60 and opened.which.go_on.label == "Go on to step 60" and not opened.which.go_on.disabled
-    assert len(opened._solves_now()) == 1
+    assert len(opened.solves.kept) == 1
     opened.go_on()
-    tick(opened, lambda: opened._steps() > done)
+    tick(opened, lambda: opened.watched.steps > done)
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
     assert Trainings(tmp_path).names() == [opened.choice.training]
@@ -127,11 +128,11 @@ def test_a_training_of_another_process_is_read_again_when_it_changes(page, tmp_p
             tick(opened, seconds=0.05)
             if not opened.choice.training:
                 opened.select("elsewhere")
-            seen.append(opened._steps())
+            seen.append(opened.watched.steps)
 
     path = tmp_path / "elsewhere.zarr"
     apviz.Training(data.train_x, data.train_y, SETTINGS, path=path, dataset="china").run([Watch()])
-    tick(opened, lambda: opened.trace.finished)
+    tick(opened, lambda: opened.watched.trace.finished)
     assert seen == [1, 2, 3] and opened.which.go_on.disabled is False and opened.which.go_on.label == "Go on to step 50"
 
 
@@ -142,6 +143,27 @@ def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
     assert opened.choice.training == "" and Trainings(tmp_path).names() == []
+
+
+def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp_path):
+    for _ in range(2):
+        finished(job_in(tmp_path))
+    older = Trainings(tmp_path).names()[1]
+    opened = page(tmp_path, training=older)
+    opened.plan.steps = 6
+    gate = opened.shared.gate
+    with gate.passage(object()), gate.passage(object()):
+        opened.go_on()
+        opened.stop()
+        tick(opened, lambda: not opened.job.is_active)
+    assert opened.choice.training == older and opened.which.go_on.label == "Go on to step 6"
+
+
+def test_a_step_beyond_the_last_is_the_last_however_often_it_is_asked_for(page, trained):
+    opened = page(trained)
+    for _ in range(2):
+        opened.step.number.value = 99
+        assert opened.choice.step == opened.step.number.value == 3
 
 
 def test_more_noise_is_not_offered_for_one_solve(page, trained):
@@ -157,9 +179,9 @@ def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
     with pytest.warns(UserWarning, match="not converged"):
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)
-    tick(opened, lambda: bool(opened._cards["steps"].chart.base))
+    tick(opened, lambda: bool(opened.charts.cards["steps"].chart.base))
     assert "The solves of 3 of the 3 steps did not converge" in opened.which.state.object
-    assert opened.which.state.severity == "warning" and '"symbol":"x"' in opened._cards["steps"].chart.base
+    assert opened.which.state.severity == "warning" and '"symbol":"x"' in opened.charts.cards["steps"].chart.base
     assert "NOT CONVERGED" in str(opened.step.numbers[0].object)
 
 
@@ -172,7 +194,7 @@ def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, 
     card._press()
     assert not card.view.visible
     tick(opened, lambda: not opened.job.is_active)
-    assert opened._steps() == 6 and len(Trainings(tmp_path).names()) == 1
+    assert opened.watched.steps == 6 and len(Trainings(tmp_path).names()) == 1
     assert card.view.visible and card._button.label == "Run again with steps = 12"
 
 
@@ -185,5 +207,5 @@ def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlappin
     assert card._button.label == "Run again with solver = overlap"
     card._press()
     tick(opened, lambda: not opened.job.is_active)
-    assert opened.choice.training != old and opened.trace.converged and opened._steps() == 3
-    assert "pa-tree" in opened.trace.label
+    assert opened.choice.training != old and opened.watched.trace.converged and opened.watched.steps == 3
+    assert "pa-tree" in opened.watched.trace.label

@@ -9,6 +9,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.runs.button import button
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.runs.runs_folder import RunsFolder
@@ -25,8 +26,8 @@ class Changes:
     def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
         self._runs, self._undone = runs, undone
         self._undoable: list[Deleted] = []
-        self.message = pmui.Alert(
-            object="", severity="info", visible=False, closeable=False, margin=(0, 8), sizing_mode="stretch_width"
+        self.message = one_way(
+            pmui.Alert(object="", severity="info", visible=False, margin=(0, 8), sizing_mode="stretch_width")
         )
         self.undo_button = button("Undo", "undo", self.undo, visible=False)
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")

@@ -18,7 +18,7 @@ class Files:
 
     Args:
         chosen: the names of the runs to write.
-        refuse: says what went wrong.
+        say: says what came of it.
         taken_in: called with the names of runs that were imported.
     """
 
@@ -26,10 +26,10 @@ class Files:
         self,
         shared: Shared,
         chosen: Callable[[], list[str]],
-        refuse: Callable[[str], None],
+        say: Callable[..., None],
         taken_in: Callable[[list[str]], None],
     ) -> None:
-        self._shared, self._chosen, self._refuse, self._taken_in = shared, chosen, refuse, taken_in
+        self._shared, self._chosen, self._say, self._taken_in = shared, chosen, say, taken_in
         self.job: FileJob | None = None
         self.format = pmui.Select(label="As", options=FORMATS, value=".zarr.zip", width=240, size="small")
         self.button = button("Download", "download", self.export)
@@ -47,7 +47,7 @@ class Files:
         self.job = None
         job.deliver()
         if job.state == "failed":
-            self._refuse(job.message)
+            self._say(job.message, bad=True)
         self.button.loading = False
 
     def export(self) -> None:
@@ -75,12 +75,16 @@ class Files:
                 found += runs.take_in(name, data)
             return found
 
-        self._start(take_in, self._taken_in)
+        self._start(take_in, self._imported)
         self.drop.value = {}
+
+    def _imported(self, names: list[str]) -> None:
+        self._say(f"Imported: {', '.join(names)}")
+        self._taken_in(names)
 
     def _start(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
         if self.job is not None:
-            self._refuse("a file is being made or read; wait for it")
+            self._say("a file is being made or read; wait for it", bad=True)
             return
         self.job = FileJob(do, then)
         self.button.loading = True

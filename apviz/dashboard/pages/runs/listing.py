@@ -6,6 +6,7 @@ import time
 
 import panel_material_ui as pmui
 
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.runs.run_entry import RunEntry
 from apviz.dashboard.runs.runs_folder import RunsFolder
@@ -22,8 +23,9 @@ class Listing:
         self._runs = runs
         self.entries: list[RunEntry] = []
         self._seen: list[tuple[RunEntry, str]] = []
-        self.broken = pmui.Alert(
-            object="", severity="warning", variant="outlined", visible=False, margin=8, sizing_mode="stretch_width"
+        wide = {"sizing_mode": "stretch_width"}
+        self.broken = one_way(
+            pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
         )
 
     def look(self) -> bool:

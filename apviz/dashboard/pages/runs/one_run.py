@@ -1,4 +1,4 @@
-"""One run in detail: its name and a note on it, to be changed, and how it ended."""
+"""One run in detail: its name and a note on it, to be changed, how it ended, and what limited it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,55 @@ from collections.abc import Callable
 import panel as pn
 import panel_material_ui as pmui
 
+from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
+from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.runs.button import button
 from apviz.dashboard.plain_text import plain
+from apviz.dashboard.runs.kinds import is_solve
 from apviz.dashboard.runs.notes import MOST_NOTE
 from apviz.dashboard.runs.run_entry import RunEntry
+from apviz.diagnosis import Diagnosis
+from apviz.tracing import Trace
 
 
 class OneRun:
     """The run that is looked at.
 
     Args:
-        rename, keep_note: what the buttons do; the fields are `name` and `note`.
+        rename, keep_note: called with the name, or the note, in the field.
+        rerun: called with the trace and its diagnosis when what that proposes is to be tried.
     """
 
-    def __init__(self, rename: Callable[[], None], keep_note: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rename: Callable[[str], None],
+        keep_note: Callable[[str], None],
+        rerun: Callable[[Trace, Diagnosis], None],
+    ) -> None:
         wide = {"sizing_mode": "stretch_width"}
         self._in_fields = ""
         self.name = pmui.TextInput(label="Name", **wide)
         self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MOST_NOTE, **wide)
-        self._detail = pmui.Typography("", variant="body2", margin=(0, 12))
-        self.view = pmui.Paper(
+        self._detail = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self.diagnosis = DiagnosisCard(rerun)
+        self._paper = pmui.Paper(
             pmui.Typography("The run looked at", variant="h6", margin=(8, 12, 0, 12)), self._detail,
-            pn.Row(self.name, button("Rename", "edit", rename), **wide),
-            pn.Row(self.note, button("Keep note", "save", keep_note), **wide),
+            pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
+            pn.Row(self.note, button("Keep note", "save", lambda: keep_note(self.note.value)), **wide),
             margin=8, elevation=1, visible=False, **wide,
         )  # fmt: skip
+        self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
 
-    def show(self, entry: RunEntry | None) -> None:
-        """Nothing for none."""
-        self.view.visible = entry is not None
+    def show(self, entry: RunEntry | None, trace: Trace | None) -> None:
+        """Nothing for none.
+
+        Args:
+            trace: None while it is not open.
+        """
+        self._paper.visible = entry is not None
+        # a sentence on what limited it needs a solve, and one that says what it was to reach
+        solve = entry is not None and trace is not None and is_solve(trace) and "tol" in trace.attrs
+        self.diagnosis.show(trace if solve else None)
         if entry is None:
             return
         # a text that is being typed stays

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 from panel.viewable import Viewable
 
-from apviz.dashboard.charts.chart_card import ChartCard
-from apviz.dashboard.charts.moment import find
-from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.pages.base import Page
-from apviz.dashboard.pages.runs.button import button
 from apviz.dashboard.pages.runs.changes import Changes
+from apviz.dashboard.pages.runs.choosing import chosen_of
+from apviz.dashboard.pages.runs.chosen_bar import ChosenBar
 from apviz.dashboard.pages.runs.deleted import DeletedRuns
 from apviz.dashboard.pages.runs.files import Files
 from apviz.dashboard.pages.runs.listing import Listing
 from apviz.dashboard.pages.runs.one_run import OneRun
 from apviz.dashboard.pages.runs.opening import Opening
+from apviz.dashboard.pages.runs.panel import runs_panel
 from apviz.dashboard.pages.runs.together import Together
 from apviz.dashboard.pages.runs.view import RunsView
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.runs.folder_table import MOST_RUNS, FolderTable
-from apviz.dashboard.runs.kinds import is_solve, solves_of
-from apviz.dashboard.runs.trash import TRASH_DAYS
+from apviz.dashboard.runs.kinds import solves_of
 from apviz.diagnosis import Diagnosis
 from apviz.tracing import Trace
 
@@ -44,10 +42,16 @@ class Runs(Page):
         super().__init__(shared)
         self.choice = RunsView()
         self.models = [self.choice]
-        self.listing, self.opening = Listing(shared.runs), Opening(shared.runs)
+        self.listing = Listing(shared.runs)
+        self.opening = Opening(shared.runs, self.listing)
         self._next_look = 0.0
-        self._make_widgets()
-        self.together.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self.changes = Changes(shared.runs, self.choose_also)
+        self.table = FolderTable(self.choose, self.select)
+        self.files = Files(shared, lambda: self.choice.runs, self.changes.say, self.choose_also)
+        self.bar = ChosenBar(self.files, self.compare, lambda: self.choose([]), self.delete)
+        self.one = OneRun(self.rename, self.keep_note, self.rerun)
+        self.together = Together(self.choice, self.select, lecture=shared.lecture)
+        self.deleted = DeletedRuns(self.bring_back)
         self._everything: pn.Column | None = None
         watch = self.choice.param.watch
         watch(lambda event: self._fill_table(), ["filter"])
@@ -57,50 +61,14 @@ class Runs(Page):
 
     # --- what is on it --------------------------------------------------------------------------------------------
 
-    def _make_widgets(self) -> None:
-        self.table = FolderTable(self.choose, self.select)
-        self.changes = Changes(self.shared.runs, self.choose_also)
-        self._delete = button("Delete", "delete", self.delete, color="error")
-        self._compare = button("Open on page Compare", "open_in_new", self.compare)
-        self._clear = button("Choose none", "clear", lambda: self.choose([]))
-        self.files = Files(
-            self.shared,
-            lambda: list(self.choice.runs),
-            lambda message: self.changes.say(message, bad=True),
-            self._taken_in,
-        )
-        self.one = OneRun(self.rename, self.keep_note)
-        self.diagnosis = DiagnosisCard(self.rerun)
-        self.together = Together(self.choice, self.select, lecture=self.shared.lecture)
-        self.deleted = DeletedRuns(self.bring_back)
-
     def sidebar(self) -> list[Viewable]:
-        c, limits = self.choice.param, self.shared.limits
-        return [
-            pmui.Typography("Find", variant="h6"),
-            pmui.TextInput.from_param(c.filter, label="Filter", sizing_mode="stretch_width"),
-            pmui.Typography("Words of name, method, data set, how it ended, or note.", variant="body2"),
-            pmui.Typography("Import", variant="h6"),
-            pmui.Typography(
-                f"Traces as .zarr.zip, up to {limits.max_upload_mb} MB; read as data only, and never over another run.",
-                variant="body2",
-            ),
-            self.files.drop,
-            pmui.Typography("Deleted", variant="h6"),
-            pmui.Typography(f"Deleted runs are kept for {TRASH_DAYS} days.", variant="body2"),
-            self.deleted.list,
-            self.deleted.button,
-        ]
+        return runs_panel(self.choice, self.files, self.deleted, self.shared.limits.max_upload_mb)
 
     def main(self) -> Viewable:
         if self._everything is None:
             self._everything = pn.Column(
-                self.changes.view, self.listing.broken, self.table.view,
-                pn.FlexBox(
-                    self.files.format, self.files.button, self.files.download, self._compare, self._clear,
-                    self._delete, align_items="center", sizing_mode="stretch_width",
-                ),
-                self.one.view, self.diagnosis.view, self.together.view, sizing_mode="stretch_width",
+                self.changes.view, self.listing.broken, self.table.view, self.bar.view, self.one.view,
+                self.together.view, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
@@ -119,7 +87,7 @@ class Runs(Page):
         if time.monotonic() > self._next_look:
             self.look()
         if not self.opening.is_done:
-            self.opening.open_next(self.listing.changed)
+            self.opening.open_next()
             if self.opening.is_done:
                 self._show()
         self.draw_next()
@@ -129,7 +97,7 @@ class Runs(Page):
         self._next_look = time.monotonic() + LOOK
         if self.listing.look():
             self._fill_table()
-            if self.opening.is_stale(self.listing.changed):
+            if self.opening.is_stale:
                 self._choose_changed()
         self.deleted.show(self.shared.runs.deleted())
 
@@ -147,18 +115,9 @@ class Runs(Page):
 
     def choose(self, ticked: Sequence[str]) -> None:
         """These, of the runs that the table shows, and those that were chosen and are filtered out now."""
-        kept = [name for name in self.choice.runs if name in ticked or name not in self.table.names]
-        chosen = [*kept, *(name for name in ticked if name not in kept)]
-        with_comma = [name for name in chosen if "," in name]
-        if with_comma:
-            problem = "has a comma in its name, which separates runs in the address: click its row and give it another"
-            self.changes.say(f"{with_comma[0]} {problem} name first", bad=True)
-            chosen = [name for name in chosen if name not in with_comma]
-        if len(chosen) > MOST_RUNS:
-            self.changes.say(
-                f"{len(chosen)} runs are too many for one chart; up to {MOST_RUNS} can be chosen", bad=True
-            )
-            chosen = chosen[:MOST_RUNS]
+        chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
+        if problem:
+            self._refuse(problem)
         self.choice.runs = chosen
         self.table.tick(chosen)
 
@@ -166,78 +125,60 @@ class Runs(Page):
         """Looks at one run in detail."""
         self.choice.selected = name
 
-    def _clicked(self, point: dict[str, Any]) -> None:
-        """A point of the curves, whose second number is its work."""
-        values, solves = point.get("values", []), solves_of(self.chosen)
-        hit = find(list(solves.values()), values[1]) if len(values) > 2 else None
-        if hit is not None:
-            self.select(next(name for name, trace in solves.items() if trace is hit[0]))
-
     def _choose_changed(self) -> None:
         self.table.tick(self.choice.runs)
-        wanted = [*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])]
-        # those that cannot be read are named above the table, and can be deleted
-        self.opening.want([name for name in wanted if self.listing.can_be_read(name)], self.listing.changed)
+        self.opening.want([*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])])
         if self.opening.is_done:
             self._show()
 
     def _show(self) -> None:
         if self.opening.problems:
-            self.changes.say("; ".join(self.opening.problems.values()), bad=True)
+            self._refuse("; ".join(self.opening.problems.values()))
         self.together.show(self.chosen, self.choice.selected)
-        for each in (self._compare, self._clear, self._delete, self.files.button):
-            each.disabled = not self.choice.runs
-        self._delete.label = f"Delete {len(self.choice.runs)} chosen" if self.choice.runs else "Delete"
+        self.bar.show(self.choice.runs)
         self._show_selected()
         self._draw_all()
 
     def _show_selected(self) -> None:
         name = self.choice.selected
         self.table.mark(name)
+        self.together.mark(name)
         entry = self.listing.entry(name)
-        self.one.show(entry)
-        if entry is None:
-            self.diagnosis.show(None)
-            return
-        if not entry.problem:
+        if entry is not None:
             self.opening.want_also(name)
-        trace = self.opening.traces.get(name)
-        solve = trace is not None and is_solve(trace) and "tol" in trace.attrs
-        self.diagnosis.show(trace if solve else None)
+        self.one.show(entry, self.opening.traces.get(name))
 
     def _draw_all(self) -> None:
         for card in self.together.cards.values():
             if card.view.visible:
-                self.draw_later(card, lambda card=card: self._draw(card))  # type: ignore[misc]
-
-    def _draw(self, card: ChartCard) -> None:
-        card.show(list(self.chosen.values()), self.shared.theme)
+                self.draw_later(card, partial(card.show, list(self.chosen.values()), self.shared.theme))
 
     # --- what is done with runs -----------------------------------------------------------------------------------
 
-    def rename(self) -> None:
-        """Gives the run that is looked at the name in the field."""
+    def rename(self, new_name: str) -> None:
+        """Gives the run that is looked at another name."""
         old = self.choice.selected
-        new = self.changes.rename(old, self.one.name.value)
-        if new is None or new == old:
-            return
-        self.opening.forget(old)
-        self.look()
-        self.choice.param.update(runs=[new if name == old else name for name in self.choice.runs], selected=new)
+        new = self.changes.rename(old, new_name)
+        if new is not None and new != old:
+            self._moved({old: new})
 
-    def keep_note(self) -> None:
-        """Keeps the note in the field."""
-        self.changes.keep_note(self.choice.selected, self.one.note.value)
+    def keep_note(self, note: str) -> None:
+        """Keeps a note on the run that is looked at."""
+        self.changes.keep_note(self.choice.selected, note)
         self.look()
 
     def delete(self) -> None:
         """Moves the chosen runs into the trash."""
-        gone = self.changes.delete(self.choice.runs)
-        for name in gone:
-            self.opening.forget(name)
+        self._moved(dict.fromkeys(self.changes.delete(self.choice.runs), ""))
+
+    def _moved(self, names: Mapping[str, str]) -> None:
+        """Runs have other names now, or, where that is empty, none: what is looked at follows."""
+        for old in names:
+            self.opening.forget(old)
         self.look()
-        selected = "" if self.choice.selected in gone else self.choice.selected
-        self.choice.param.update(runs=[name for name in self.choice.runs if name not in gone], selected=selected)
+        runs = [names.get(name, name) for name in self.choice.runs]
+        selected = names.get(self.choice.selected, self.choice.selected)
+        self.choice.param.update(runs=[name for name in runs if name], selected=selected)
 
     def bring_back(self, key: str) -> None:
         """Brings back one of the deleted runs."""
@@ -249,15 +190,14 @@ class Runs(Page):
         self.look()
         self.choose([*self.choice.runs, *names][:MOST_RUNS])
 
-    def _taken_in(self, names: list[str]) -> None:
-        self.changes.say(f"Imported: {', '.join(names)}")
-        self.choose_also(names)
+    def _refuse(self, message: str) -> None:
+        self.changes.say(message, bad=True)
 
     def compare(self) -> None:
         """Shows the chosen runs on the page Compare."""
         names = list(solves_of(self.chosen))
         if not names:
-            self.changes.say("Compare shows solves, and all runs chosen are trainings", bad=True)
+            self._refuse("Compare shows solves, and all runs chosen are trainings")
         elif self.shared.go is not None:
             selected = self.choice.selected if self.choice.selected in names else names[0]
             self.shared.go("compare", lambda page: page.look_at(names, selected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 import panel as pn
@@ -10,6 +11,7 @@ import panel_material_ui as pmui
 
 from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard, steps_table
+from apviz.dashboard.charts.moment import find
 from apviz.dashboard.charts.plain_table import plain_table
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.runs.view import RunsView
@@ -24,11 +26,11 @@ class Together:
     """The part of the page about the runs that are chosen.
 
     Args:
-        select: called with the name of a run that is clicked in the table.
+        select: called with the name of a run that is clicked, in the table or at its curve.
     """
 
     def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
-        self._choice = choice
+        self._choice, self._select = choice, select
         self._traces: dict[str, Trace] = {}
         self.cards = {
             "residuals": ChartCard(
@@ -45,6 +47,7 @@ class Together:
         }  # fmt: skip
         for card in self.cards.values():
             card.view.styles = HALF
+        self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
         self.table = RunsTable(select)
         self.settings = pn.Column(sizing_mode="stretch_width")
         choice.param.watch(lambda event: self._show_settings(), ["differences"])
@@ -69,6 +72,17 @@ class Together:
         self.table.view.visible = bool(solves)
         self.table.show(solves, selected)
         self._show_settings()
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.table.selected = name
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """A point of the curves, whose second number is its work."""
+        values, solves = point.get("values", []), solves_of(self._traces)
+        hit = find(list(solves.values()), values[1]) if len(values) > 2 else None
+        if hit is not None:
+            self._select(next(name for name, trace in solves.items() if trace is hit[0]))
 
     def _show_settings(self) -> None:
         traces = self._traces

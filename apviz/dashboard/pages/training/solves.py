@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from apviz.dashboard.jobs.step_job import StepJob
-from apviz.dashboard.jobs.training_job import TrainingJob
+from apviz.dashboard.pages.training.starting import Starting
+from apviz.dashboard.pages.training.watched import Watched
 from apviz.tracing import Trace
 
 
 class Solves:
-    """By training and step."""
+    """Those of the step that is looked at; the others are kept until it is their turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: Watched, starting: Starting) -> None:
+        self._watched, self._starting = watched, starting
+        # by training and step
         self._again: dict[tuple[str, int], list[Trace]] = {}
 
     def keep(self, job: StepJob) -> bool:
@@ -22,22 +25,23 @@ class Solves:
             solves.append(job.trace)
         return True
 
-    def of(self, name: str, step: int | None, job: TrainingJob | StepJob | None) -> list[Trace]:
-        """The recorded solves of a step: as it was taken by `job`, then those that were done again."""
+    @property
+    def kept(self) -> list[Trace]:
+        """As the step was taken by a job of this window, then those that were done again."""
+        step, job = self._watched.step, self._watched.job
         if step is None:
             return []
-        taken = job.solve(step) if isinstance(job, TrainingJob) and job.name == name else None
-        return [*([taken] if taken is not None else []), *self._again.get((name, step), [])]
+        taken = None if job is None else job.solve(step)
+        return [*([taken] if taken is not None else []), *self._again.get((self._watched.name, step), [])]
 
-
-def live_solve(job: TrainingJob | StepJob | None, name: str, step: int | None, *, follows: bool) -> Trace | None:
-    """The solve that runs, if it is what is looked at.
-
-    Args:
-        name, step: the training and the step that are shown.
-        follows: the page shows the last step, whichever that is.
-    """
-    if job is None or not job.is_active:
-        return None
-    is_shown = (name, step) == (job.name, job.number) if isinstance(job, StepJob) else job.name == name and follows
-    return job.live.trace if is_shown else None
+    @property
+    def live(self) -> Trace | None:
+        """The solve that runs, if it is what is looked at."""
+        job, watched = self._starting.job, self._watched
+        if job is None or not job.is_active:
+            return None
+        if isinstance(job, StepJob):
+            is_shown = (job.name, job.number) == (watched.name, watched.step)
+        else:
+            is_shown = job is watched.job and watched.follows
+        return job.live.trace if is_shown else None

@@ -10,8 +10,10 @@ from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob, is_written_here
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training_plan import TrainingPlan, changed, recorded
 from apviz.gp.recorded import can_go_on
+from apviz.gp.training import TrainingSettings
 from apviz.tracing import TrainingTrace
 
 
@@ -31,32 +33,28 @@ class Starting:
 
     def new(self) -> bool:
         """A training with the settings of the page; whether it was started."""
-        shared = self._shared
 
         def make() -> TrainingJob:
-            spec = shared.system.spec()
-            return TrainingJob(shared.gate, shared.limits, self._trainings, spec, self._plan.settings(spec))
+            spec = self._shared.system.spec()
+            return self._training(spec, self._plan.settings(spec))
 
         return self._start(make)
 
     def longer(self, name: str, trace: TrainingTrace) -> bool:
         """More steps of a training; whether they were started."""
-        shared = self._shared
 
         def make() -> TrainingJob:
-            spec, settings = recorded(trace, shared.find_upload)
-            settings = replace(settings, steps=self._goal(trace))
-            return TrainingJob(shared.gate, shared.limits, self._trainings, spec, settings, name)
+            spec, settings = self._recorded(trace)
+            return self._training(spec, replace(settings, steps=self._goal(trace)), name)
 
         return self._start(make)
 
     def changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
         """A new training like a recorded one, with a setting changed; whether it was started."""
-        shared = self._shared
 
         def make() -> TrainingJob:
-            spec, settings = recorded(trace, shared.find_upload)
-            return TrainingJob(shared.gate, shared.limits, self._trainings, spec, changed(settings, change))
+            spec, settings = self._recorded(trace)
+            return self._training(spec, changed(settings, change))
 
         return self._start(make)
 
@@ -65,7 +63,7 @@ class Starting:
         shared = self._shared
 
         def make() -> StepJob:
-            spec, settings = recorded(trace, shared.find_upload)
+            spec, settings = self._recorded(trace)
             path = self._trainings.path_of(name)
             return StepJob(shared.gate, shared.limits, path, name, trace, spec, settings, step, change)
 
@@ -75,6 +73,12 @@ class Starting:
         """Asks what runs to stop."""
         if self.job is not None:
             self.job.stop()
+
+    def _recorded(self, trace: TrainingTrace) -> tuple[SystemSpec, TrainingSettings]:
+        return recorded(trace, self._shared.find_upload)
+
+    def _training(self, spec: SystemSpec, settings: TrainingSettings, name: str | None = None) -> TrainingJob:
+        return TrainingJob(self._shared.gate, self._shared.limits, self._trainings, spec, settings, name)
 
     def _start(self, make: Callable[[], TrainingJob | StepJob]) -> bool:
         if self.job is not None and self.job.is_active:
@@ -104,11 +108,11 @@ class Starting:
     def is_warm(self, trace: TrainingTrace) -> bool:
         """Whether every solve began where the one before had ended, as far as that is known."""
         try:
-            return recorded(trace, self._shared.find_upload)[1].warm_start
+            return self._recorded(trace)[1].warm_start
         except ValueError:
             return False
 
     def _goal(self, trace: TrainingTrace) -> int:
         """The training's own last step, or for a finished one that of the settings."""
-        wanted = recorded(trace, self._shared.find_upload)[1].steps
+        wanted = self._recorded(trace)[1].steps
         return max(wanted, self._plan.steps) if trace.finished else wanted

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
+from apviz.dashboard.one_way import one_way
+from apviz.dashboard.pages.training.watched import Watched
 from apviz.tracing import TrainingTrace
 
 NO_TRAINING = "none yet"
-
 
 _WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
 likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
@@ -30,14 +31,20 @@ class WhichTraining:
     """A list, a button, the state in words, and what limited the training.
 
     Args:
+        watched: the training that is shown.
         select: called with the name of the training that is chosen in the list.
         go_on: called when the training is to go on.
         change: called with the settings to change when it is to be tried with another.
     """
 
     def __init__(
-        self, select: Callable[[str], None], go_on: Callable[[], None], change: Callable[[Mapping[str, Any]], None]
+        self,
+        watched: Watched,
+        select: Callable[[str], None],
+        go_on: Callable[[], None],
+        change: Callable[[Mapping[str, Any]], None],
     ) -> None:
+        self._watched = watched
         wide = {"sizing_mode": "stretch_width"}
         self.list = pmui.Select(
             label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
@@ -45,11 +52,13 @@ class WhichTraining:
         self.list.param.watch(
             lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
         )
-        self.go_on = pmui.Button(
-            label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12)
-        )  # fmt: skip
+        self.go_on = one_way(
+            pmui.Button(label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12))
+        )
         self.go_on.on_click(lambda event: go_on())
-        self.state = pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
+        self.state = one_way(
+            pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
+        )
         self.diagnosis = DiagnosisCard(lambda trace, diagnosis: change(diagnosis.change))
         self.nothing = pmui.Paper(
             pmui.Typography("No training is here yet", variant="h6", margin=(8, 12, 0, 12)),
@@ -58,16 +67,17 @@ class WhichTraining:
         )  # fmt: skip
         self.view = pn.Column(pn.Row(self.list, self.go_on, **wide), self.state, self.nothing, **wide)
 
-    def offer(self, names: Sequence[str], chosen: str) -> None:
-        """The trainings that there are, and which is shown; empty for none."""
-        value = chosen or NO_TRAINING
-        options = list(names) if value in names else [NO_TRAINING, *names]
+    def offer(self) -> None:
+        """The trainings that there are, and which of them is shown."""
+        names, value = self._watched.names, self._watched.name or NO_TRAINING
+        options = names if value in names else [NO_TRAINING, *names]
         if (options, value) != (self.list.options, self.list.value):
             self.list.param.update(options=options, value=value)
 
-    def show(self, trace: TrainingTrace | None, *, running: bool, goal: int | None) -> None:
-        """What has become of the training; `goal` is the step that it can go on to, None if it cannot."""
-        self.state.visible, self.nothing.visible = trace is not None, trace is None and not running
+    def show(self) -> None:
+        """What has become of the training, and whether it can go on."""
+        trace, running, goal = self._watched.trace, self._watched.is_running, self._watched.goal
+        self.state.visible, self.nothing.visible = trace is not None, not self._watched.name
         if trace is not None:
             self.state.param.update(object=state_words(trace, running), severity=_severity(trace))
         self.diagnosis.show(None if running else trace, "the whole training")
