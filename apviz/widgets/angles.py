@@ -67,22 +67,28 @@ class Angles(Lesson):
         return {
             "distance": Control(
                 ipywidgets.FloatSlider(description="distance", min=0.02, max=1.5, step=0.02),
-                "Between the last point of the first block and the first of the second; neighbours are 0.1 apart.",
+                "d = xₚ₊₁ − xₚ, from the last of the p points of the first block to the first of the second; "
+                "neighbours are 0.1 apart.",
             ),
             "shared": Control(
                 shared,
-                "Points that both blocks hold, the nearest ones. Their functions lie in both spans, at 0°; what counts "
-                "is the next angle, Friedrichs': cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to those.",
+                "Points that both blocks hold, the nearest ones: their functions lie in both spans, at 0°, and what "
+                "counts is the next angle, Friedrichs', cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to "
+                "those.",
             ),
             "lengthscale": Control(
                 log_slider("lengthscale", 0.03, 3),
-                "ℓ, in units of x: the longer, the more alike are functions of the two spans.",
+                "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so the longer, the more alike are functions of the two "
+                "spans.",
             ),
             "noise": Control(
                 log_slider("noise σ²", 1e-4, 1),
-                "σ², part of k as σ²δ: every point has a direction of its own, which opens the angles.",
+                "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has a direction of its own, which "
+                "opens the angles.",
             ),
-            "points": Control(points, "Points a block owns: its span has as many dimensions, and with overlap more."),
+            "points": Control(
+                points, "p points a block owns, n = 2p in all: its span has p dimensions, and with overlap more."
+            ),
             "kernel": Control(
                 ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
                 "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
@@ -92,8 +98,9 @@ class Angles(Lesson):
                     description="data b",
                     options=[("a smooth function", "smooth"), ("random numbers", "random"), ("the worst", "worst")],
                 ),
-                "Angles do not depend on b. The worst b has its g at right angles to the first span, "
-                "in the plane of u and v: then the error is c²ᵏ⁻¹‖g‖<sub>H</sub>, no less.",
+                "Angles do not depend on b, the error does: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
+                "and the worst, whose g is in the plane of u and v at right angles to the first span, leaves "
+                "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ, and none leaves more.",
             ),
         }  # fmt: skip
 

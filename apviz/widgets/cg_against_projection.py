@@ -56,25 +56,26 @@ class CGAgainstProjection(Lesson):
         return {
             "work": Control(
                 stepper.slider,
-                "Kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks b/n "
-                "once; the first residual is b itself and costs nothing.",
+                "Work = kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks "
+                "b/n once; the first residual is b itself and costs nothing.",
                 stepper,
             ),
             "plane": Control(
                 ipywidgets.Dropdown(description="plane", options=get_args(Plane)),
-                "Which two eigenvectors the paths are drawn along, chosen by λ or by c<sub>i</sub>² and "
-                "λ<sub>i</sub>c<sub>i</sub>² at the start.",
+                "Which two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, the paths are drawn along, by "
+                "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
             ),
             "data": Control(
                 ipywidgets.Dropdown(description="b", options=[_CURVE, _PROBE]),
-                "The right-hand side: targets y, or a probe z ~ N(0, I) as the gradient of the likelihood needs it "
-                "(K W = [y, z₁, …]).",
+                "The right-hand side: targets, yᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), or a probe "
+                "z ~ N(0, I) as the gradient of the likelihood needs it (K W = [y, z₁, …]).",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(
                     description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]
                 ),
-                "Which block next: gauss-southwell takes the largest ‖r<sub>I</sub>‖; Theorem 1 is about it.",
+                "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
+                "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             "block_size": Control(
                 ipywidgets.IntSlider(description="block b", min=2, max=80, **slow),
@@ -82,7 +83,7 @@ class CGAgainstProjection(Lesson):
             ),
             "overlap": Control(
                 ipywidgets.FloatSlider(description="overlap", min=0, max=1, step=0.25, **slow),
-                "Margin a block also solves on, as a part of its own points; an update then costs (1 + overlap)·b/n.",
+                "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
             ),
             "lengthscale": Control(
                 log_slider("lengthscale", 0.03, 1, **slow),
@@ -94,7 +95,7 @@ class CGAgainstProjection(Lesson):
             ),
             "points": Control(
                 ipywidgets.IntSlider(description="points n", min=8, max=80, **slow),
-                "How many data: in exact arithmetic CG ends after n iterations at the latest.",
+                "How many data: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after n iterations at the latest.",
             ),
         }  # fmt: skip
 

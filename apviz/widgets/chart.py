@@ -7,7 +7,7 @@ seconds to read them, all later changes are lost without a word (anywidget gives
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import anywidget
 import plotly.graph_objects as go
@@ -16,6 +16,8 @@ from ipywidgets import widget_serialization
 from plotly.offline import get_plotlyjs
 
 _HERE = Path(__file__).parent
+#: pixels more for a figure with points to drag: their line of the legend, and axes high enough for a hand
+ROOM: Final = 60
 
 
 class Plotly(anywidget.AnyWidget):
@@ -34,20 +36,33 @@ class Plotly(anywidget.AnyWidget):
 
 
 class Chart(anywidget.AnyWidget):
-    """A figure as wide as its place, and as high as its layout says. Zoom and camera stay while `uirevision` does."""
+    """A figure as wide as its place, and as high as its layout says. Zoom and camera stay while `uirevision` does.
+
+    Args:
+        marks: points over the figure that a pointer can drag; always there, or never.
+    """
 
     _esm = _HERE / "chart.js"
     plotly = traitlets.Instance(Plotly).tag(sync=True, **widget_serialization)
     #: data and layout, as JSON
     parts = traitlets.Unicode().tag(sync=True)
+    #: the trace whose points can be dragged; −1 for none
+    handles = traitlets.Int(-1).tag(sync=True)
+    #: set in the browser: which point is dragged, where the pointer is in units of the axes, and which drag this is
+    dragged = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, figure: go.Figure, **settings: Any) -> None:
-        super().__init__(plotly=Plotly.only(), parts=_json(figure), **settings)
+    def __init__(self, figure: go.Figure, marks: go.Scatter | None = None, **settings: Any) -> None:
+        handles = -1 if marks is None else len(figure.data)
+        super().__init__(plotly=Plotly.only(), parts=_json(figure, marks), handles=handles, **settings)
 
-    def show(self, figure: go.Figure) -> None:
+    def show(self, figure: go.Figure, marks: go.Scatter | None = None) -> None:
         """Draws another figure in place of the one that is shown."""
-        self.parts = _json(figure)
+        self.parts = _json(figure, marks)
 
 
-def _json(figure: go.Figure) -> str:
+def _json(figure: go.Figure, marks: go.Scatter | None) -> str:
+    if marks is not None:
+        figure = go.Figure([*figure.data, marks], figure.layout)
+        if figure.layout.height:
+            figure.layout.height += ROOM
     return str(figure.to_json(validate=False))

@@ -60,8 +60,9 @@ class Kappas(Lesson):
         return {
             "data": Control(
                 ipywidgets.Dropdown(description="data", options=["china", "diabetes"]),
-                f"{POINTS} rows in random order: pixels of a photograph (row, column), or patients with ten "
-                "measurements. Sequential blocks take rows as they come, those of the k-d tree are neighbours.",
+                f"{POINTS} rows in random order, K = k(X, X) + σ²I: X are pixels of a photograph (row, column), or "
+                "patients with ten measurements; sequential blocks take rows as they come, those of the k-d tree are "
+                "neighbours.",
             ),
             "block_size": Control(
                 ipywidgets.IntSlider(description="block b", min=SIZES[0], max=SIZES[-1], step=10, **slow),
@@ -69,7 +70,7 @@ class Kappas(Lesson):
             ),
             "lengthscale": Control(
                 log_slider("lengthscale", 0.03, 5, **slow),
-                "ℓ of the Matérn-5/2 kernel: the longer, the more alike points are, and the larger λmax(K).",
+                "ℓ of the Matérn-5/2 kernel: the longer, the more alike points are, and the larger λmax(K) ≤ n + σ².",
             ),
             "noise": Control(
                 log_slider("noise σ²", 1e-3, 10, **slow),

@@ -7,6 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -18,6 +19,7 @@ from traitlets import TraitError
 
 from apviz.plots.parts.style import ThemeName, theme_named
 from apviz.widgets.chart import Chart
+from apviz.widgets.handles import Handles, nearest_place
 from apviz.widgets.still import MOST_STATES, Parts, evenly, stepping
 
 #: of an output, that it stands in place of a widget; the value is the widget's id
@@ -82,16 +84,23 @@ class Lesson(ipywidgets.VBox):
         self._quiet = True
         self._apply(next(iter(self.presets.values())) | values)
         self.figures = list(self.draw())
-        self.charts = [Chart(figure) for figure in self.figures]
+        handles = self.handles()
+        self.charts = [
+            Chart(figure, handles[i].marks if i in handles else None) for i, figure in enumerate(self.figures)
+        ]
+        for i in handles:
+            self.charts[i].observe(lambda change, i=i: self._drag(i, change["new"]), "dragged")
         self._preset = ipywidgets.Dropdown(description="preset", options=list(self.presets))
         self._preset.observe(lambda change: self.choose(change["new"]), "value")
         reset = ipywidgets.Button(description="reset", icon="undo")
         reset.on_click(lambda button: self.reset())
         rows = [
-            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control))])
+            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control.says))])
             for control in self.controls.values()
         ]
-        left = ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), *rows]).add_class("apviz-controls")
+        self._sets = ipywidgets.HTML(self._what_it_sets(next(iter(self.presets))))
+        first = ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), self._sets])
+        left = ipywidgets.VBox([first, *rows]).add_class("apviz-controls")
         right = ipywidgets.VBox(self._placed()).add_class("apviz-charts")
         body = ipywidgets.Box([left, right]).add_class("apviz-body")
         style = f"<style>{_STYLE.read_text('utf-8')}{_while_alive(len(self.figures))}</style>"
@@ -109,6 +118,10 @@ class Lesson(ipywidgets.VBox):
     def draw(self) -> Sequence[go.Figure]:
         """The figures of the state that the controls are in; always the same traces, in the same order."""
 
+    def handles(self) -> Mapping[int, Handles]:
+        """By number of the figure, points that can be dragged there, in the state that the controls are in."""
+        return {}
+
     def value(self, name: str) -> Any:
         """The value of a control."""
         return self.controls[name].widget.value
@@ -118,6 +131,7 @@ class Lesson(ipywidgets.VBox):
         self._quiet = True
         self._apply(next(iter(self.presets.values())) | self.presets[preset])
         self._quiet = False
+        self._sets.value = self._what_it_sets(preset)
         self.refresh()
 
     def reset(self) -> None:
@@ -131,8 +145,25 @@ class Lesson(ipywidgets.VBox):
         if self._quiet:
             return
         self.figures = list(self.draw())
-        for chart, figure in zip(self.charts, self.figures, strict=True):
-            chart.show(figure)
+        handles = self.handles()
+        for i, (chart, figure) in enumerate(zip(self.charts, self.figures, strict=True)):
+            chart.show(figure, handles[i].marks if i in handles else None)
+
+    def _drag(self, figure: int, dragged: Mapping[str, Any]) -> None:
+        """Moves the controls behind a point to where a pointer has dragged it."""
+        self._quiet = True  # both are moved before anything is drawn
+        for name, axis in zip(self.handles()[figure].moves[dragged["point"]], "xy", strict=True):
+            slider = self.controls[name].widget
+            slider.value = nearest_place(slider, dragged[axis])
+        self._quiet = False
+        self.refresh()
+
+    def _what_it_sets(self, preset: str) -> str:
+        """A preset in words: what is different from the first."""
+        if preset == next(iter(self.presets)):
+            return _says("What reset goes back to.")
+        words = [f"{self.controls[name].widget.description} = {value}" for name, value in self.presets[preset].items()]
+        return _says(f"Sets {escape(', '.join(words))}, and all else as reset does.")
 
     def _placed(self) -> list[Any]:
         split = len(self.charts) - self.beside
@@ -229,8 +260,8 @@ def _page(parts: Parts, plotlyjs: str | bool) -> str:
     )  # fmt: skip
 
 
-def _says(control: Control) -> str:
-    return f"<div class='apviz-says'>{control.says}</div>"
+def _says(words: str) -> str:
+    return f"<div class='apviz-says'>{words}</div>"
 
 
 _STYLE: Final = Path(__file__).with_name("lesson.css")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import ipywidgets
 import plotly.graph_objects as go
 
+from apviz.datasets.bundled import PICTURE_SHAPE
 from apviz.plots.rkhs import margin_curves, photograph_step
 from apviz.rkhs.photograph import STRIDES
 from apviz.rkhs.photograph import Photograph as Solved
@@ -52,11 +53,12 @@ class Photograph(Lesson):
         stepper = Stepper("picture", PICTURES - 1, speed=1.5)
         self.status = ipywidgets.HTML()
         slow = {"continuous_update": False}
+        (height, width), steps = PICTURE_SHAPE, ", ".join(map(str, sorted(STRIDES.values())))
         return {
             "step": Control(
                 stepper.slider,
-                "Pictures of the solve: the first one update apart, the later ones more, the last where it ended. "
-                "An update adds K[I, I]⁻¹r<sub>I</sub> to the weights of its block.",
+                "Pictures of the solve, the first one update apart, the later ones more, the last where it ended: an "
+                "update is w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>.",
                 ipywidgets.VBox([stepper, self.status]),
             ),
             "overlap": Control(
@@ -64,29 +66,30 @@ class Photograph(Lesson):
                     description="margin", options=[("off", 0.0), ("half", 0.5), ("full", 1.0)],
                     style={"button_width": "60px"},
                 ),
-                "A block of b pixels solves on its overlap·b nearest others too; an update then costs "
-                "(1 + overlap)·b/n work.",
+                "A block of b pixels solves on its overlap·b nearest others too: an update's work = "
+                "(1 + overlap)·b/n.",
             ),
             "partition": Control(
                 ipywidgets.Dropdown(description="partition", options=["sequential", "kd-tree", "principal-axis-tree"]),
-                "Which pixels make a block: consecutive rows (the paper's), or halves along the longest side, or "
-                "across the principal axis, until a part holds b.",
+                "Which pixels make a block: consecutive rows (the paper's), block j = {jb + 1, …, jb + b}, or halves "
+                "along the longest side, or across the principal axis, until a part holds b.",
             ),
             "block_size": Control(
                 ipywidgets.IntSlider(description="block b", min=50, max=500, step=50, **slow),
-                "Pixels a block owns: a picture of n has ⌈n/b⌉ blocks, and each needs a b × b Cholesky factor.",
+                "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]),
-                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
+                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             "tol": Control(
                 log_slider("tolerance", 1e-4, 0.1, **slow),
-                "The solve ends once ‖r‖/‖b‖, computed afresh, is below it, or after 100 epochs.",
+                "The solve ends once ‖r‖/‖b‖ &lt; tolerance, computed afresh, or after 100 epochs.",
             ),
             "pixels": Control(
                 ipywidgets.Dropdown(description="pixels n", options=sorted(STRIDES)),
-                "Pixels left when every 11th, 12th, 14th, 16th or 20th row and column is kept: K is n × n.",
+                f"Pixels left of {height} × {width} where every s-th row and column is kept, s = {steps}: "
+                f"n = ⌈{height}/s⌉·⌈{width}/s⌉, and K is n × n.",
             ),
         }  # fmt: skip
 

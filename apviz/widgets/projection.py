@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, get_args
 
 import ipywidgets
@@ -12,15 +12,19 @@ import plotly.graph_objects as go
 from apviz.kernels import kernel_named
 from apviz.plots.parts.captions import KERNELS
 from apviz.plots.parts.span_words import subscript
+from apviz.plots.parts.style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, Walk, step_geometry, walk_on
 from apviz.rkhs.walk import Rule
+from apviz.widgets.handles import Handles
 from apviz.widgets.lesson import Control, Lesson
 from apviz.widgets.log_slider import log_slider
 from apviz.widgets.stepper import Stepper
 
 #: updates of a walk
 STEPS: Final = 20
+#: of the axis along which points are dragged: a little beyond where they can be
+ENDS: Final = (-0.06, 1.06)
 #: which points share a block
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "{1, 2} {3}": ((0, 1), (2,)),
@@ -65,14 +69,15 @@ class Projection(Lesson):
         points = {
             f"x{i}": Control(
                 ipywidgets.FloatSlider(description=f"x{subscript(i)}", **place),
-                f"Point {i}: turns k(x{subscript(i)}, ·); cos ∠ = K[i, j] / √(K[i, i] K[j, j]).",
+                f"Drag point {i} among the functions, or here: k(x{subscript(i)}, ·) turns, "
+                "cos ∠ = K[i, j] / √(K[i, i] K[j, j]).",
             )
             for i in (1, 2, 3)
         }
         data = {
             f"b{i}": Control(
                 ipywidgets.FloatSlider(description=f"b{subscript(i)}", **datum),
-                f"Datum {i}: moves g = Σ (K⁻¹b)ᵢ k(xᵢ, ·) alone.",
+                f"Datum {i}, point {i} dragged up or down: moves g = Σ (K⁻¹b)ᵢ k(xᵢ, ·) alone.",
             )
             for i in (1, 2, 3)
         }
@@ -89,11 +94,13 @@ class Projection(Lesson):
             **points,
             "lengthscale": Control(
                 log_slider("lengthscale", 0.03, 3),
-                "ℓ, in units of x: a long one makes kernel functions nearly parallel.",
+                "ℓ, in units of x: cos ∠ = f(|xᵢ − xⱼ| / ℓ) / (1 + σ²), so a long one makes kernel functions nearly "
+                "parallel.",
             ),
             "noise": Control(
                 log_slider("noise σ²", 1e-3, 1),
-                "σ², part of k as σ²δ: a direction of its own for every point, so it opens the angles.",
+                "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: a direction of its own for every point, which "
+                "opens the angles.",
             ),
             "blocks": Control(
                 ipywidgets.Dropdown(description="blocks", options=list(BLOCKS)),
@@ -102,14 +109,14 @@ class Projection(Lesson):
             ),
             "rule": Control(
                 ipywidgets.Dropdown(description="rule", options=list(get_args(Rule))),
-                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
+                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             **data,
             "kernel": Control(
                 ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
                 "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
             ),
-            "speed": Control(stepper.speed_slider(), "Updates a second while it plays."),
+            "speed": Control(stepper.speed_slider(), "While it plays, an update every Δt = 1/speed seconds."),
         }  # fmt: skip
 
     @property
@@ -130,6 +137,17 @@ class Projection(Lesson):
         geometry, picture = step_geometry(found, number), self.value("picture")
         return [
             projection_step(geometry, picture=picture, theme=self.theme),
-            projection_functions(geometry, picture=picture, theme=self.theme),
+            projection_functions(geometry, picture=picture, ends=ENDS, theme=self.theme),
             two_norms(found, number, theme=self.theme),
         ]
+
+    def handles(self) -> Mapping[int, Handles]:
+        names = [(f"x{i}", f"b{i}") for i in (1, 2, 3)]
+        marks = go.Scatter(
+            x=[self.value(x) for x, _ in names], y=[self.value(b) for _, b in names], mode="markers",
+            name="data b: drag a point", hoverinfo="skip",
+            marker={
+                "color": theme_named(self.theme).ink, "size": 19, "symbol": "circle-open-dot", "line": {"width": 2},
+            },
+        )  # fmt: skip
+        return {1: Handles(marks, tuple(names))}

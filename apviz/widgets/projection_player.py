@@ -44,23 +44,25 @@ class ProjectionPlayer(Lesson):
             "step": Control(
                 stepper.slider, "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", stepper
             ),
-            "speed": Control(stepper.speed_slider(), "Updates a second while it plays."),
+            "speed": Control(stepper.speed_slider(), "While it plays, an update every Δt = 1/speed seconds."),
             "points": Control(
-                ipywidgets.IntSlider(description="points n", min=8, max=40, **slow), "How many data: K is n × n."
+                ipywidgets.IntSlider(description="points n", min=8, max=40, **slow),
+                "How many data, xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1): K is n × n.",
             ),
             "block_size": Control(
                 ipywidgets.IntSlider(description="block b", min=1, max=20, **slow),
-                "Points a block owns, the last block what is left; one update solves with K[I, I], b × b.",
+                "Points a block owns, the last of the m = ⌈n/b⌉ blocks what is left; one update solves with K[I, I], "
+                "b × b.",
             ),
             "rule": Control(
                 ipywidgets.Dropdown(
                     description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]
                 ),
-                "Which block next: gauss-southwell takes the one with the largest ‖r<sub>I</sub>‖.",
+                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             "overlap": Control(
                 ipywidgets.FloatSlider(description="overlap", min=0, max=1, step=0.25, **slow),
-                "Margin a block also solves on, as a part of its own points; an update then costs (1 + overlap)·b/n.",
+                "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
             ),
             "lengthscale": Control(
                 log_slider("lengthscale", 0.03, 1, **slow),

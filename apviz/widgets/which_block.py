@@ -58,7 +58,8 @@ class WhichBlock(Lesson):
             ),
             "bet_block": Control(
                 ipywidgets.BoundedIntText(description="bet: block", min=0, max=POINTS),
-                "Your bet: the block that gauss-southwell takes next, argmax ‖r<sub>I</sub>‖; 0 for none.",
+                "Your bet: the block that gauss-southwell takes next, the one with "
+                "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; 0 for none.",
             ),
             "reveal": Control(
                 ipywidgets.ToggleButton(description="reveal", icon="eye"),
@@ -67,7 +68,7 @@ class WhichBlock(Lesson):
             ),
             "rule": Control(
                 ipywidgets.Dropdown(description="stand in", options=rules),
-                "Whose state r⁽ʲ⁾ you look at; the block it takes next is lit.",
+                "Whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ you look at; the block it takes next is lit.",
             ),
             "data": Control(
                 ipywidgets.Dropdown(description="data", options=["even", "one bump", "crowded", "photograph"]),
@@ -88,7 +89,8 @@ class WhichBlock(Lesson):
             ),
             "seed": Control(
                 ipywidgets.IntSlider(description="seed", min=0, max=20, **slow),
-                "Another draw for random and shuffled.",
+                "Another draw for random, I ~ U{1, …, m} at every update, and for shuffled, a new order of the m "
+                "blocks every epoch.",
             ),
         }  # fmt: skip
 

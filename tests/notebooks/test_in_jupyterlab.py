@@ -21,13 +21,14 @@ PATIENCE = 300
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A server on a copy of the notebooks and one of our own; its log tells of no trouble."""
+    """A server on a copy of the notebooks and some of our own; its log tells of no trouble."""
     place = tmp_path_factory.mktemp("lab")
     folder = place / "notebooks"
     folder.mkdir()
     for path in NOTEBOOKS:
         shutil.copy(path, folder)
-    written(folder / "player.ipynb", "from apviz import widgets", "widgets.ProjectionPlayer()")
+    for name in ("ProjectionPlayer", "Projection", "Photograph"):
+        written(folder / f"{name}.ipynb", "from apviz import widgets", f"widgets.{name}()")
     server = Lab(place, folder)
     yield server
     troubles = server.troubles()
@@ -55,7 +56,7 @@ def sit_down(browser, lab):
 
 
 def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_step_in_its_place(sit_down, lab):
-    desk = sit_down("player.ipynb")
+    desk = sit_down("ProjectionPlayer.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
     still = desk.tab.locator(".apviz-still")
@@ -76,7 +77,7 @@ def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_st
     lab.end_kernels()
 
     # Jupyter saves no widget, and says so; the still hides that
-    later = sit_down("player.ipynb", problems=("widget model not found",))
+    later = sit_down("ProjectionPlayer.ipynb", problems=("widget model not found",))
     later.tab.locator(".apviz-still").wait_for()
     chart = later.tab.locator(".jp-RenderedPlotly .js-plotly-plot, .jp-RenderedPlotly.js-plotly-plot").first
     chart.locator(".main-svg").first.wait_for()
@@ -84,6 +85,85 @@ def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_st
     rail = chart.locator(".slider-rail-touch-rect").bounding_box()
     later.tab.mouse.click(rail["x"] + rail["width"] - 3, rail["y"] + rail["height"] / 2)
     later.tab.wait_for_function("gd => gd.layout.title.text.includes('step 30')", arg=chart.element_handle())
+
+
+#: on the screen, where points that can be dragged are; what the control with a name shows
+HANDLES = """gd => {
+    const marks = gd._fullData.at(-1), {xaxis, yaxis} = gd._fullLayout, box = gd.getBoundingClientRect();
+    return [...marks.x].map((x, i) => [
+        box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(marks.y[i])
+    ]);
+}"""
+READOUT = """([widget, name]) => Number([...widget.querySelectorAll(".widget-slider")]
+    .find(each => each.querySelector(".widget-label").textContent === name)
+    .querySelector(".widget-readout").textContent)"""
+
+
+@pytest.mark.slow
+def test_a_point_dragged_with_the_mouse_moves_its_sliders_and_the_figures(sit_down):
+    desk = sit_down("Projection.ipynb")
+    desk.run_all()
+    (widget,) = desk.widgets()
+    charts, mouse = widget.locator(".js-plotly-plot"), desk.tab.mouse
+    desk.tab.wait_for_function("widget => widget.querySelectorAll('.main-svg').length > 5", arg=widget.element_handle())
+    functions = charts.nth(1)
+    functions.scroll_into_view_if_needed()
+
+    def reads(name: str) -> float:
+        return widget.page.evaluate(READOUT, [widget.element_handle(), name])
+
+    def shown() -> str:
+        return charts.nth(0).evaluate("gd => gd.layout.title.text")
+
+    assert (reads("x₃"), reads("b₃")) == (0.75, 1.2)
+    before, places = shown(), functions.evaluate(HANDLES)
+    (x, y), part = places[2], (places[1][0] - places[0][0]) / 0.3
+    ranges = functions.evaluate("gd => [gd._fullLayout.xaxis.range, gd._fullLayout.yaxis.range]")
+    mouse.move(x - 40, y - 40)
+    assert "apviz-at-handle" not in functions.get_attribute("class")
+    mouse.move(x, y)
+    desk.tab.wait_for_function("gd => gd.matches('.apviz-at-handle')", arg=functions.element_handle())
+    mouse.down()
+    mouse.move(x + 0.1 * part, y + 10, steps=5)
+    # already before it is let go, along axes that stand still
+    desk.tab.wait_for_function(f"asked => ({READOUT})(asked) === 0.85", arg=[widget.element_handle(), "x₃"])
+    desk.tab.wait_for_function(
+        "([gd, left]) => Math.abs(gd._fullData.at(-1).x[2] - left) < 1e-9", arg=[functions.element_handle(), 0.85]
+    )
+    assert functions.evaluate("gd => [gd._fullLayout.xaxis.range, gd._fullLayout.yaxis.range]") == ranges
+    assert 0 < reads("b₃") < 1.2 and shown() != before
+    # beyond the end of the slider, which is where the point stops
+    mouse.move(x + 0.4 * part, y + 10, steps=5)
+    mouse.up()
+    desk.tab.wait_for_function(f"asked => ({READOUT})(asked) === 1", arg=[widget.element_handle(), "x₃"])
+    assert (reads("x₁"), reads("x₂"), reads("b₁"), reads("b₂")) == (0.2, 0.5, 1.0, 1.3)
+    # it is let go, and the mouse moves nothing any more
+    held = reads("b₃")
+    mouse.move(x, y - 30, steps=5)
+    desk.rest()
+    assert (reads("x₃"), reads("b₃")) == (1.0, held)
+    # the slider moves the point
+    moved = functions.evaluate(HANDLES)[0][0]
+    handle = widget.locator(".widget-slider", has_text="x₁").locator(".noUi-handle")
+    handle.focus()
+    desk.tab.keyboard.press("ArrowRight")
+    desk.tab.wait_for_function(
+        f"([gd, before]) => ({HANDLES})(gd)[0][0] > before", arg=[functions.element_handle(), moved]
+    )
+    assert desk.errors() == []
+
+
+@pytest.mark.slow
+def test_on_a_phone_no_room_is_left_below_a_picture(sit_down):
+    desk = sit_down("Photograph.ipynb")
+    desk.run_all()
+    (widget,) = desk.widgets()
+    chart = widget.locator(".js-plotly-plot").first
+    below = "gd => gd._fullLayout.height - gd._fullLayout.yaxis._offset - gd._fullLayout.yaxis._length"
+    for width in (390, 345, 1500):
+        desk.tab.set_viewport_size({"width": width, "height": 1000})
+        desk.tab.wait_for_function(f"gd => ({below})(gd) < 22", arg=chart.element_handle())
+        assert chart.evaluate("gd => gd.getBoundingClientRect().height - gd._fullLayout.height") < 6
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def show(cell, data, metadata=None):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pages of two notebooks: one with everything that a page can have, and an empty one."""
+    """Pages of two notebooks: one with everything that a page can have, and one with a picture."""
     notebook = made(("text", TEXT), "widget", "figure", ("solution", "check(1, 1)"), "print(1)")
     widget, figure, solution, printed = notebook.cells[2:]
     show(widget, {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
@@ -50,7 +50,10 @@ def folder(tmp_path_factory):
     show(solution, {"text/markdown": "✓ **Right.** $a^2$"})
     printed.outputs.append(nbformat.v4.new_output("stream", text="\x1b[31m1 < 2\x1b[0m"))
     place = tmp_path_factory.mktemp("pages") / "html"
-    write_pages([("01-made", notebook), ("02-other", made(title="The other"))], place)
+    other = made("picture", title="The other")
+    around = {"height": 500, "margin": {"t": 200, "b": 20, "l": 10, "r": 10}, "meta": {"heightOverWidth": 0.25}}
+    show(other.cells[1], {PLOTLY: {"data": [{"type": "heatmap", "z": [[1, 2], [3, 4]]}], "layout": around}})
+    write_pages([("01-made", notebook), ("02-other", other)], place)
     return place
 
 
@@ -128,6 +131,17 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(visit):
     tab.reload()
     tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 3")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_than_it_says(visit):
+    tab = visit("02-other.html")
+    for width in (390, 345, 1200):
+        tab.set_viewport_size({"width": width, "height": 1000})
+        tab.reload()
+        tab.locator(".figure[data-drawn]").wait_for()
+        place, drawn = tab.locator(".figure").evaluate("gd => [gd.offsetWidth, gd._fullLayout.height]")
+        assert drawn == pytest.approx(min(500, 220 + 0.25 * (place - 20)), abs=1)
+        assert tab.locator(".figure").evaluate("gd => gd.offsetHeight") == drawn
 
 
 def test_a_link_is_seen_from_the_folder_of_the_pages():

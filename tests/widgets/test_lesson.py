@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -58,3 +60,24 @@ def test_a_value_that_a_control_cannot_have_gets_a_message():
         ProjectionPlayer(noise=0.011)
     with pytest.raises(ValueError, match="points of ProjectionPlayer cannot be 'many': "):
         ProjectionPlayer(points="many")
+
+
+@pytest.mark.parametrize("kind", LESSONS, ids=lambda kind: kind.__name__)
+def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
+    for name, control in made(kind).controls.items():
+        words = html.unescape(re.sub("<[^>]*>", "", control.says))
+        assert re.search("[=≤≥<~∈]", words), f"{name} has no formula: {words}"
+        assert words.endswith(".") and not re.search(r"[.?!]\s+[A-Z]", words), f"{name} is not one sentence: {words}"
+
+
+@pytest.mark.parametrize("kind", LESSONS, ids=lambda kind: kind.__name__)
+def test_the_preset_says_what_it_sets(kind):
+    widget = made(kind)
+    for preset in [*kind.presets, next(iter(kind.presets))]:
+        widget.choose(preset)
+        words = html.unescape(widget._sets.value)
+        if preset == next(iter(kind.presets)):
+            assert "reset goes back" in words
+        else:
+            settings = kind.presets[preset].items()
+            assert all(f"{widget.controls[name].widget.description} = {value}" in words for name, value in settings)

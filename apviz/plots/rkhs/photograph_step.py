@@ -23,7 +23,8 @@ _LEFT, _RIGHT = 0.49, 0.51
 def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light") -> go.Figure:
     """Left, the residual of `apviz.plots.residual_map`, the block outlined and its margin shaded; right, the mean.
 
-    Every update of every solve has the same traces: pixels, margin, block, colour bar, mean.
+    Every update of every solve has the same traces: pixels, margin, block, colour bar, mean. For pages that know how
+    wide it is, the layout's `meta` says how high both pictures are: a part of the width of the axes.
 
     Raises:
         ValueError: an update that was not recorded; an unknown theme.
@@ -49,13 +50,21 @@ def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light
         | {"constrain": "domain"},
         yaxis2={**shared, "anchor": "x2", "range": figure.layout.yaxis.range, "scaleanchor": "x2"}
         | {"constrain": "domain", "constraintoward": "top"},
-        coloraxis={"colorbar": {"len": _LEFT}},
+        # labels that lie side by side on a phone too
+        coloraxis={"colorbar": {"len": _LEFT, "tickangle": 0, "tickfont": {"size": CAPTION_SIZE - 2}}},
         margin={"l": 16, "r": 16, "b": 16},
         height=500,
+        meta={"heightOverWidth": _shape(figure) * _LEFT},
     )
     # in place of what is there, which an update would merge with
     figure.layout.annotations = [_name("residual r", 0, colors), _name("posterior mean so far", _RIGHT, colors)]
     return figure
+
+
+def _shape(figure: go.Figure) -> float:
+    """Height over width of a picture."""
+    (left, right), (bottom, top) = figure.layout.xaxis.range, figure.layout.yaxis.range
+    return float(abs(top - bottom) / abs(right - left))
 
 
 def _name(text: str, x: float, colors: Theme) -> dict[str, Any]:

@@ -20,7 +20,11 @@ HEIGHT = 400
 
 
 def projection_functions(
-    geometry: StepGeometry, *, picture: Picture = "residual", theme: ThemeName = "light"
+    geometry: StepGeometry,
+    *,
+    picture: Picture = "residual",
+    ends: tuple[float, float] | None = None,
+    theme: ThemeName = "light",
 ) -> go.Figure:
     """Before, projected, and what is left; zero at the points of the block, or right there.
 
@@ -28,6 +32,7 @@ def projection_functions(
 
     Args:
         picture: `residual` draws r⁽ʲ⁻¹⁾ and r⁽ʲ⁾, `solution` g and s⁽ʲ⁾, the same step seen from the other side.
+        ends: of the x axis, so that it stands still where points move; without them, a little beyond the points.
 
     Raises:
         ValueError: a walk over several inputs; an unknown theme.
@@ -40,7 +45,8 @@ def projection_functions(
     lit_color, projected, left = step_colors(theme)
     x = span.x[:, 0]
     margin = 0.12 * (float(np.ptp(x)) or 1.0)
-    grid = np.linspace(x.min() - margin, x.max() + margin, PLACES)
+    low_end, high_end = ends or (x.min() - margin, x.max() + margin)
+    grid = np.linspace(low_end, high_end, PLACES)
     now, earlier = walk.steps[j].weights, walk.steps[max(j - 1, 0)].weights
     before, after = superscript(max(j - 1, 0)), superscript(j)
     if picture == "residual":

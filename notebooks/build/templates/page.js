@@ -6,6 +6,13 @@ const jump = {mode: "immediate", frame: {duration: 0, redraw: true}, transition:
 function draw(place) {
   const {data, layout, frames} = JSON.parse(document.getElementById(place.dataset.figure).textContent);
   delete layout.width;
+  const share = layout.meta?.heightOverWidth;
+  if (share) {
+    // pictures keep their shape: where they are narrow they are low, and no room is left below them
+    const {t, b, l, r} = layout.margin;
+    layout.height = Math.min(layout.height, Math.ceil(t + b + share * (place.offsetWidth - l - r)));
+    place.style.height = `${layout.height}px`;
+  }
   Plotly.newPlot(place, {data, layout, frames, config}).then(() => {
     place.dataset.drawn = "";
     place.on("plotly_animatingframe", ({name}) => {

@@ -100,3 +100,11 @@ def test_every_margin_is_a_curve_and_the_one_looked_at_is_thick_and_marked(photo
         np.testing.assert_allclose(curve.y[1:], update["residual"].values[:, 0])
         assert curve.y[0] == pytest.approx(1.0)
     assert figure.data[2].x == figure.data[1].x[3] and figure.data[2].y == figure.data[1].y[3]
+
+
+def test_pictures_are_as_high_as_the_figure_says_of_the_width_of_its_axes(photos):
+    figure = photograph_step(photos[0.0], 3)
+    rows, columns = 22, 32
+    left, right = figure.layout.xaxis.domain
+    assert rows * columns == 704 == len(figure.data[0].z)
+    assert figure.layout.meta["heightOverWidth"] == pytest.approx((right - left) * rows / columns)

@@ -163,6 +163,17 @@ def test_points_in_one_place_are_drawn():
     assert projection_step(geometry).data and figure.layout.xaxis.range[0] < figure.layout.xaxis.range[1]
 
 
+def test_curves_go_from_end_to_end_of_an_axis_that_is_given():
+    geometry = step_geometry(walked(), 2)
+    figure = projection_functions(geometry, ends=(-0.5, 1.5))
+    assert figure.layout.xaxis.range == (-0.5, 1.5)
+    assert [figure.data[0].x[0], figure.data[0].x[-1]] == [-0.5, 1.5]
+    q = np.sqrt(5) * np.abs(np.array([-0.5, 1.5])[:, None] - [0.1, 0.4, 0.8]) / 0.4
+    weights = geometry.walk.goal - geometry.walk.steps[2].weights
+    after = next(each for each in figure.data if each.name == "r⁽²⁾, what is left")
+    np.testing.assert_allclose(np.array(after.y)[[0, -1]], (1 + q + q**2 / 3) * np.exp(-q) @ weights, atol=1e-12)
+
+
 def test_bad_input_gets_a_message():
     four = Span([0.0, 0.3, 0.6, 0.9], apviz.Matern52(0.4), 0.1)
     geometry = step_geometry(walk_on(four, np.ones(4), [(0, 1), (2, 3)], steps=2), 1)
