@@ -2,49 +2,85 @@
 
 Rules, in the order they are asked; the first that holds is the answer:
 
-1. *interrupted*: steps that were asked for are not done.
-2. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
-3. *noise floor*: σ² lies on the floor that the settings keep it above.
-4. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`; paper, section 5.1).
-5. *nothing*: σ² has settled.
+1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
+2. *interrupted*: steps that were asked for are not done.
+3. *float32 floor*: all solves that did not converge were kept from it by rounding.
+4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
+5. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
+6. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`).
+7. *nothing*: σ² has settled, the sign of the end (paper, appendix, "Additional Discussions").
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
 from apviz.diagnosis import Diagnosis, Limit
 from apviz.tracing import TrainingTrace
+from apviz.tracing.schema import FAILED
+from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
 
 # σ² so near to its floor lies on it
 ON_FLOOR = 1.1
-# steps over which a change of σ² is told, as those by which it settles
-RECENT = 5
+# a floor so much higher makes the solves that much easier, one so much lower lets σ² fall
+FLOOR_FACTOR = 10.0
+# the floor to try where there was none
+SOME_FLOOR = 1e-4
 
 
 def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
     """What limited a training, by the rules of this module; None before its first step."""
     if not trace["step"].sizes["step"]:
         return None
-    for rule in (_interrupted, _unconverged, _on_floor, _unsettled):
+    for rule in (_failed, _interrupted, _rounded, _unconverged, _on_floor, _unsettled):
         found = rule(trace)
         if found is not None:
             return found
     evidence = (
-        f"σ² = {trace.hyperparameters.noise:.3g}: the five steps up to step {trace.settled_at} of {_done(trace)} "
-        "changed it by less than 1% in all."
+        f"σ² = {trace.hyperparameters.noise:.3g}: since step {trace.settled_at} of {_done(trace)} every "
+        f"{SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}."
     )
     return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
+
+
+def _failed(trace: TrainingTrace) -> Diagnosis | None:
+    if trace.attrs.get("stop_reason") != FAILED:
+        return None
+    evidence = f"Step {_done(trace) + 1} of {_settings(trace)['steps']}: {trace.attrs['stop_message']}."
+    if trace.attrs["dtype"] == "float32":
+        return Diagnosis(Limit.FAILED, evidence, "Train in float64.", {"dtype": "float64"})
+    higher = _higher_floor(trace)
+    return Diagnosis(Limit.FAILED, evidence, f"Take a noise floor of {higher:g}.", {"noise_floor": higher})
 
 
 def _interrupted(trace: TrainingTrace) -> Diagnosis | None:
     if trace.finished:
         return None
-    wanted = int(json.loads(trace.attrs["training_settings"])["steps"])
+    wanted = int(_settings(trace)["steps"])
     evidence = f"It ended ({trace.attrs.get('stop_message', 'killed, or still running')}) after {_done(trace)} steps."
     return Diagnosis(Limit.INTERRUPTED, evidence, f"Let it go on to step {wanted}.", {"steps": wanted})
+
+
+def _rounded(trace: TrainingTrace) -> Diagnosis | None:
+    steps = trace["step"]
+    failed = np.flatnonzero(steps["converged"].values == 0)
+    if not len(failed) or trace.attrs.get("stagnated_steps", 0) < len(failed):
+        return None
+    dtype, residual = trace.attrs["dtype"], float(steps["residual"].values[failed].max())
+    evidence = (
+        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps from their tolerance; residuals "
+        f"of up to {residual:.2g} were left."
+    )
+    if dtype == "float32":
+        return Diagnosis(
+            Limit.PRECISION, evidence, "Train in float64, or with a larger tolerance.", {"dtype": "float64"}
+        )
+    higher = _higher_floor(trace)
+    advice = f"It is float64 already: take a larger tolerance, or a noise floor of {higher:g}."
+    return Diagnosis(Limit.PRECISION, evidence, advice, {"noise_floor": higher})
 
 
 def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
@@ -58,18 +94,18 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
         f"{int(first['step'])}, where σ² = {float(first['noise']):.2g} and a residual of "
         f"{float(first['residual']):.2g} was left: these steps were taken with gradients less exact than asked for."
     )
-    solver = trace.attrs["solver_settings"]
-    if "overlap=" in solver and "overlap=0.0" not in solver:
+    if trace.attrs["overlaps"]:
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
     advice = "Solve every step on overlapping blocks, which depend on κ least."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "overlap"})
 
 
 def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
-    noise, floor = trace.hyperparameters.noise, float(json.loads(trace.attrs["training_settings"])["noise_floor"])
-    if noise > ON_FLOOR * floor:
+    noise, floor = trace.hyperparameters.noise, float(_settings(trace)["noise_floor"])
+    recent = trace.noise_path[-SETTLED_STEPS - 1 :]
+    if noise > ON_FLOOR * floor or noise > recent[0]:
         return None
-    lower = float(f"{floor / 10:.3g}")
+    lower = float(f"{floor / FLOOR_FACTOR:.3g}")
     evidence = f"σ² = {noise:.3g} lies on its floor of {floor:g}: the likelihood asks for less."
     advice = f"If the data have so little noise, take a floor of {lower:g}; the solves get harder by it."
     return Diagnosis(Limit.FLOOR, evidence, advice, {"noise_floor": lower})
@@ -78,10 +114,20 @@ def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
 def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
     if trace.settled_at is not None:
         return None
-    noise = np.append(trace["step"]["noise"].values, trace.hyperparameters.noise)[-RECENT - 1 :]
-    evidence = f"The last {len(noise) - 1} of {_done(trace)} steps moved σ² from {noise[0]:.3g} to {noise[-1]:.3g}."
+    noise = trace.noise_path[-SETTLED_STEPS - 1 :]
+    evidence = (
+        f"The last {len(noise) - 1} of {_done(trace)} steps moved σ² between {noise.min():.3g} and {noise.max():.3g}."
+    )
     more = 2 * _done(trace)
     return Diagnosis(Limit.STEPS, evidence, f"Let it go on to step {more}.", {"steps": more})
+
+
+def _higher_floor(trace: TrainingTrace) -> float:
+    return float(f"{max(FLOOR_FACTOR * float(_settings(trace)['noise_floor']), SOME_FLOOR):.3g}")
+
+
+def _settings(trace: TrainingTrace) -> dict[str, Any]:
+    return dict(json.loads(trace.attrs["training_settings"]))
 
 
 def _done(trace: TrainingTrace) -> int:

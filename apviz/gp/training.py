@@ -32,16 +32,14 @@ from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
 from apviz.tracing.record import Record
 from apviz.tracing.recorder import surroundings
-from apviz.tracing.schema import FINISHED, INTERRUPTED, STEP, TRAINING
+from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, STEP, TRAINING
 from apviz.tracing.store import TraceStore
-from apviz.tracing.training_trace import TrainingTrace
+from apviz.tracing.training_trace import TrainingTrace, settled_at
 
 log = logging.getLogger("apviz")
 
 #: the paper's solver of a training step (section 5.1), but for the batch size, which follows the memory of its GPU
 PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
-# σ² has settled when its last so many steps changed it by less than this in all
-SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
 # in a checkpoint: "step" is a variable of the trace, and a number of Adam's
 TRACED = "trace_"
 
@@ -207,7 +205,7 @@ class Training:
 
     @property
     def noise_settled_at(self) -> int | None:
-        """The step from which on σ² changed by less than 1% in five steps, the paper's sign of the end; or None."""
+        """The step since which σ² has been settled, see `apviz.tracing.training_trace.settled_at`; or None."""
         values = self._record.values().get(("step", "noise"), np.empty(0))
         return settled_at(np.append(values, self.hyperparameters.noise))
 
@@ -221,12 +219,15 @@ class Training:
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
         hooks = list(hooks)
+        for how_it_ended in ("stop_reason", "stop_message"):
+            self._record.attrs.pop(how_it_ended, None)
         self._record.attrs |= {"status": INTERRUPTED}
         while self.steps_done < self.settings.steps:
             number = self.steps_done + 1
             try:
                 step = self._step(number, hooks)
             except (ValueError, RuntimeError, MemoryError) as error:
+                self._end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
                 raise TrainingError(f"training step {number}: {error}. {self._kept()}") from error
             if step is None:
                 break
@@ -235,9 +236,13 @@ class Training:
                 if isinstance(hook, TrainingHook):
                     hook.on_step(step, self.settings)
         else:
-            self._record.attrs |= {"status": FINISHED, "stop_reason": "finished"}
-            self._write()
+            self._end(status=FINISHED, stop_reason="finished")
         return self.hyperparameters
+
+    def _end(self, **how: str) -> None:
+        self._record.attrs |= how
+        if self.steps_done:
+            self._write()
 
     # --- one step -------------------------------------------------------------------------------------------------
 
@@ -252,7 +257,7 @@ class Training:
         watch = _Spectrum()
         solution = solve(built.system, built.solver, [*hooks, watch] if s.spectrum else hooks, self._weights)
         if solution.stop_reason is StopReason.STOPPED:
-            self._record.attrs |= {"stop_message": solution.stop_message}
+            self._end(stop_message=solution.stop_message)
             return None
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve {solution.stop_message}")
@@ -292,9 +297,10 @@ class Training:
         )
         after = step.hyperparameters_after
         self._record.attrs["hyperparameters"] = json.dumps(dataclasses.asdict(after))
+        if solution.stop_reason is StopReason.STAGNATED:
+            self._record.attrs["stagnated_steps"] = self._record.attrs.get("stagnated_steps", 0) + 1
         settled = self.noise_settled_at
-        if settled is not None and "noise_settled_step" not in self._record.attrs:
-            self._record.attrs["noise_settled_step"] = settled
+        if settled == step.number:
             log.info("σ² = %.3g has settled at step %d", after.noise, settled)
 
     def _warn_unconverged(self, number: int, solution: Solution) -> None:
@@ -366,6 +372,7 @@ class Training:
             "kernel": s.kernel,
             "method": s.solver.label,
             "solver_settings": repr(s.solver),
+            "overlaps": int(isinstance(s.solver, AlternatingProjection) and s.solver.overlap != 0),
             "training_settings": json.dumps(
                 {name: value for name, value in dataclasses.asdict(s).items() if name != "solver"}
             ),
@@ -382,10 +389,3 @@ class _Spectrum(Hook):
         with run.clock.pause():
             found = spectrum(run.system, run.factors or ())
         self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value
-
-
-def settled_at(noise: np.ndarray) -> int | None:
-    """The first step t such that σ² changed by less than 1% in all over the five steps up to t; noise: (t+1,)."""
-    changes = np.abs(np.log(noise[SETTLED_STEPS:] / noise[:-SETTLED_STEPS]))
-    small = np.flatnonzero(changes < SETTLED_CHANGE)
-    return int(small[0]) + SETTLED_STEPS if small.size else None

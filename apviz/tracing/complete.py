@@ -23,7 +23,8 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 #: not in every trace
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "block_size": int, "overlap": _NUMBER, "tol": _NUMBER, "rule": str,
-    "partition": str, "seed": int, "choices": str, "hyperparameters": str, "noise_settled_step": int,
+    "partition": str, "seed": int, "choices": str, "hyperparameters": str,
+    "stagnated_steps": int, "overlaps": int,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("training_settings", "choices", "hyperparameters")

@@ -12,7 +12,8 @@ from apviz.tracing.trace import Trace
 _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
-    "choices", "hyperparameters", "noise_settled_step", "block_size", "overlap", "tol", "rule", "partition", "kind",
+    "choices", "hyperparameters", "stagnated_steps", "overlaps", "block_size", "overlap", "tol", "rule",
+    "partition", "kind",
 })  # fmt: skip
 
 

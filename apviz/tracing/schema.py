@@ -17,6 +17,8 @@ GROWING: Final = ("update", "epoch", "step")
 #: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
 INTERRUPTED: Final = "interrupted"
 FINISHED: Final = "finished"
+#: stop reason of a training that could not take a step; its status is `interrupted`
+FAILED: Final = "failed"
 
 #: the root attribute `kind` of a training's trace; a solve's has none
 TRAINING: Final = "training"

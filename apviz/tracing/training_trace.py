@@ -9,6 +9,9 @@ import numpy as np
 from apviz.hyperparameters import Hyperparameters
 from apviz.tracing.trace import Trace
 
+#: σ² has settled while so many steps keep it within this of itself; the paper says no more than "a small update"
+SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
+
 
 class TrainingTrace(Trace):
     """What was recorded about one training: the variables of `apviz.tracing.schema.STEP`."""
@@ -37,10 +40,14 @@ class TrainingTrace(Trace):
         )  # fmt: skip
 
     @property
+    def noise_path(self) -> np.ndarray:
+        """σ² before the first step, and after each; (steps + 1,)."""
+        return np.append(self["step"]["noise"].values, self.hyperparameters.noise)
+
+    @property
     def settled_at(self) -> int | None:
-        """The step from which on σ² changed by less than 1% in five steps, the paper's sign of the end; or None."""
-        found = self.attrs.get("noise_settled_step")
-        return None if found is None else int(found)
+        """The step since which σ² has been settled, see `settled_at`; None: it moves still, or again."""
+        return settled_at(self.noise_path)
 
     @property
     def converged(self) -> bool:
@@ -52,3 +59,23 @@ class TrainingTrace(Trace):
         name = a["dataset"] or "unnamed data"
         noise = self.hyperparameters.noise
         return f"TrainingTrace({self.label} on {name}, n={a['n']}, d={a['d']}: {steps} steps, σ²={noise:.3g})"
+
+
+def settled_at(noise: np.ndarray) -> int | None:
+    """The step since which every five steps have kept σ² within 1%, the sign of the end of a training.
+
+    A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
+    how long, is our choice. Where σ² turns, as Adam makes it by going too far, it moves little for a step or two.
+
+    Args:
+        noise: (t + 1,), before the first step and after each of t.
+
+    Returns:
+        None where the last five steps have moved it by more, or there are fewer.
+    """
+    if len(noise) <= SETTLED_STEPS:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(np.log(noise), SETTLED_STEPS + 1)
+    moving = np.flatnonzero(np.ptp(windows, axis=1) >= np.log1p(SETTLED_CHANGE))
+    first = int(moving[-1]) + 1 if moving.size else 0
+    return first + SETTLED_STEPS if first < len(windows) else None

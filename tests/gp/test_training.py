@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import torch
 from rich.console import Console
 
 import apviz
-from apviz.gp.training import settled_at
+from apviz.tracing.training_trace import settled_at
 
 CHOLESKY = apviz.Cholesky(tol=1e-6)
 
@@ -279,19 +280,25 @@ def test_a_warm_start_keeps_the_probes_and_needs_fewer_epochs():
     assert int(warm.trace["step"]["epochs"][1:].sum()) < int(cold.trace["step"]["epochs"][1:].sum())
 
 
-def test_the_noise_has_settled_once_five_steps_changed_it_by_less_than_a_hundredth():
+def test_the_noise_has_settled_once_five_steps_keep_it_within_a_hundredth_until_the_end():
     assert settled_at(np.array([1.0, 0.9, 0.8])) is None
     assert settled_at(np.linspace(1, 0.5, 30)) is None
     falling = np.concatenate([np.geomspace(1, 0.1, 11), np.full(6, 0.1)])
     assert settled_at(falling) == 15
+    turning = np.array([0.3548, 0.3459, 0.3421, 0.3423, 0.3462, 0.3533])  # ends within 1% of where it began
+    assert settled_at(turning) is None
+    assert settled_at(np.concatenate([falling, [0.102]])) is None
+    assert settled_at(np.concatenate([falling, [0.102], np.full(6, 0.102)])) == 22
 
 
 def test_a_training_that_goes_on_long_enough_says_that_the_noise_has_settled(caplog):
     caplog.set_level("INFO", "apviz")
     trained = training(steps=120, probes=200)
     trained.run()
-    assert trained.noise_settled_at == trained.trace.attrs["noise_settled_step"]
-    assert f"has settled at step {trained.noise_settled_at}" in caplog.text
+    said = [int(step) for step in re.findall(r"has settled at step (\d+)", caplog.text)]
+    noise = np.append(trained.trace["step"]["noise"].values, trained.hyperparameters.noise)
+    assert said and said[-1] == trained.noise_settled_at
+    assert noise[said[-1] - 5 :].max() < 1.05 * noise[said[-1] - 5 :].min()
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import warnings
 
 import numpy as np
 import pytest
 import torch
 
-from apviz import AlternatingProjection, Cholesky, ConjugateGradient, Hook
+from apviz import AlternatingProjection, Cholesky, ConjugateGradient, Hook, TwoLevelSchwarz, open_trace
 from apviz.diagnosis import Limit
 from apviz.gp.diagnosis import diagnose_training
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training, TrainingError, TrainingSettings
+from apviz.hyperparameters import Hyperparameters
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +38,28 @@ def test_a_training_whose_noise_still_moves_should_go_on_for_as_many_steps_again
     found = diagnose_training(trained(data, steps=8))
     assert found.limit is Limit.STEPS and found.change == {"steps": 16}
     trace = trained(data, steps=8)
-    before, now = float(trace["step"]["noise"][3]), trace.hyperparameters.noise
-    assert f"5 of 8 steps moved σ² from {before:.3g} to {now:.3g}" in found.evidence
+    values = [*trace["step"]["noise"].values[-5:], trace.hyperparameters.noise]
+    assert f"5 of 8 steps moved σ² between {min(values):.3g} and {max(values):.3g}" in found.evidence
 
 
 def test_a_training_whose_noise_has_settled_is_left_alone(data):
-    trace = trained(data, steps=150)
+    trace = trained(data, steps=150, probes=50)
     found = diagnose_training(trace)
-    assert trace.settled_at is not None and found.limit is Limit.SETTLED and not found.change
-    assert f"up to step {trace.settled_at} of 150" in found.evidence
+    assert found.limit is Limit.SETTLED and not found.change
+    (since,) = [int(word) for word in re.findall(r"since step (\d+) of 150", found.evidence)]
+    noise = [*trace["step"]["noise"].values, trace.hyperparameters.noise][since - 5 :]
+    assert all(max(noise[k : k + 6]) < 1.01 * min(noise[k : k + 6]) for k in range(len(noise) - 5))
+
+
+def test_noise_that_turns_has_not_settled():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.uniform(-2, 2, (150, 1)))
+    y = torch.sin(3 * x[:, 0]) + 0.6 * torch.tensor(rng.standard_normal(150))
+    trace = trained((x, y), steps=20, probes=15)
+    noise = trace.noise_path
+    turn = int(noise.argmin())
+    assert 5 < turn < 15 and noise[-1] > 1.1 * noise[turn]  # Adam went too far, and comes back
+    assert diagnose_training(trace).limit is Limit.STEPS
 
 
 def test_solves_that_did_not_converge_come_first_and_get_overlapping_blocks(data):
@@ -59,12 +75,74 @@ def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
     assert found.limit is Limit.CONDITIONING and not found.change
 
 
+@pytest.mark.parametrize(
+    "solver",
+    [
+        AlternatingProjection(10, overlap=0, tol=1e-9, max_epochs=1),
+        ConjugateGradient(TwoLevelSchwarz(20, overlap=0.5, coarse_rank=5), tol=1e-9, max_iterations=1),
+    ],
+)
+def test_what_does_not_project_on_overlapping_blocks_gets_them(data, solver):
+    found = diagnose_training(trained(data, steps=2, solver=solver))
+    assert found.limit is Limit.CONDITIONING and found.change == {"solver": "overlap"}
+
+
+def test_solves_that_rounding_keeps_from_their_tolerance_get_float64(data):
+    training = Training(*data, TrainingSettings(solver=Cholesky(tol=1e-9), steps=2, probes=2), dtype=torch.float32)
+    with pytest.warns(UserWarning, match="stagnated|rounding"):
+        training.run()
+    found = diagnose_training(training.trace)
+    assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"}
+    assert "Rounding in float32 kept the solves of 2 of 2 steps" in found.evidence
+
+
 def test_noise_that_lies_on_its_floor_is_named_with_a_lower_floor():
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     trace = trained((x, torch.sin(3 * x[:, 0])), steps=120, noise_floor=0.1)
     found = diagnose_training(trace)
     assert trace.hyperparameters.noise < 0.11
     assert found.limit is Limit.FLOOR and found.change == {"noise_floor": 0.01}
+
+
+def test_noise_that_rises_from_its_floor_does_not_lie_on_it(data):
+    initial = Hyperparameters("matern52", (0.3,), 1.0, 0.0102, 0.0)
+    training = Training(*data, TrainingSettings(solver=Cholesky(), steps=6, step_size=1e-3, noise_floor=0.01),
+                        initial=initial)  # fmt: skip
+    training.run()
+    noise = training.trace.noise_path
+    assert (np.diff(noise) > 0).all() and noise[-1] < 0.011
+    assert diagnose_training(training.trace).limit is not Limit.FLOOR
+
+
+def test_a_training_whose_solve_diverged_says_so_and_not_that_it_should_go_on():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.uniform(-1, 1, (200, 1)))
+    solver = AlternatingProjection(20, partition="sequential", tol=1e-3, max_epochs=30)
+    settings = TrainingSettings("rbf", solver, steps=60, step_size=1.0, noise_floor=0.0, probes=2)
+    training = Training(x, torch.sin(3 * x[:, 0]), settings, dtype=torch.float32)
+    with pytest.raises(TrainingError, match="training step") as failure, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        training.run()
+    found = diagnose_training(training.trace)
+    assert found.limit is Limit.FAILED and found.change == {"dtype": "float64"}
+    assert training.trace.attrs["stop_message"] in str(failure.value) and not training.trace.finished
+    assert training.trace.attrs["stop_message"] in found.evidence
+
+
+def test_how_a_training_ended_before_is_forgotten_when_it_goes_on(data, tmp_path):
+    class Once(Hook):
+        def on_start(self, run):
+            run.request_stop("enough")
+
+    settings = TrainingSettings(solver=AlternatingProjection(20, tol=1.0), steps=4)
+    path = tmp_path / "t.zarr"
+    Training(*data, dataclasses.replace(settings, steps=2), path=path).run()
+    training = Training(*data, settings, path=path)
+    training.run([Once()])
+    assert "enough" in diagnose_training(training.trace).evidence
+    assert "enough" in open_trace(path).attrs["stop_message"]
+    training.run()
+    assert training.trace.finished and "stop_message" not in training.trace.attrs
 
 
 def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):

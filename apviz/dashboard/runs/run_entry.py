@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apviz.tracing.schema import FINISHED, SCHEMA_VERSION, TRAINING
+from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRAINING
 
 #: a trace that was written to so many seconds ago may still grow
 FRESH_SECONDS = 30.0
@@ -98,6 +98,8 @@ def _ending(attrs: dict[str, Any]) -> str:
         return str(reason)
     if attrs["status"] == FINISHED:
         return f"not converged ({reason})"
+    if reason == FAILED:
+        return reason
     message = str(attrs.get("stop_message", ""))
     return message if message.startswith("interrupted") else "interrupted"
 

@@ -54,7 +54,9 @@ class Starting:
 
         def make() -> TrainingJob:
             spec, settings = self._recorded(trace)
-            return self._training(spec, changed(settings, change))
+            of_system = {name: value for name, value in change.items() if name == "dtype"}
+            of_training = {name: value for name, value in change.items() if name not in of_system}
+            return self._training(replace(spec, **of_system), changed(settings, of_training))
 
         return self._start(make)
 

@@ -12,6 +12,7 @@ from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.training.watched import Watched
 from apviz.tracing import TrainingTrace
+from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
 
 NO_TRAINING = "none yet"
 
@@ -95,9 +96,10 @@ def state_words(trace: TrainingTrace, running: bool) -> str:
         f"{state}. Now σ² = {h.noise:.4g}, outputscale = {h.outputscale:.4g}, mean = {h.mean:.3g}."
     ]
     if settled is not None:
-        words.append(f"σ² has settled: the five steps up to step {settled} changed it by less than 1% in all.")
+        kept = f"every {SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}"
+        words.append(f"σ² has settled: since step {settled} {kept}.")
     else:
-        words.append("σ² has not settled: five steps still change it by 1% or more.")
+        words.append(f"σ² has not settled: {SETTLED_STEPS} steps still move it by {SETTLED_CHANGE:.0%} or more.")
     if failed:
         words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
     return " ".join(words)
