@@ -10,6 +10,7 @@ import torch
 import apviz
 from apviz import choices
 from apviz.choices import resolve
+from apviz.solvers.automatic import left_by_low_rank
 
 
 def system(n=900, d=5, columns=3, noise=0.1, lengthscale=0.5):
@@ -76,6 +77,30 @@ def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere
         r = one.b.double().numpy() - k @ solution.weights.double().numpy()
         assert solution.converged
         assert np.mean(np.linalg.norm(r, axis=0) / np.linalg.norm(one.b.double().numpy(), axis=0)) < 1.1e-3
+
+
+def test_what_low_rank_leaves_is_what_the_smallest_eigenvalues_hold_and_somewhat_more():
+    one, rank = system(1500, lengthscale=1.0), 60
+    eigenvalues = np.linalg.eigvalsh(one.kernel(one.x.double()).numpy())
+    best = eigenvalues[:-rank].sum() / (one.n - rank)  # of any rank-60 approximation, a row that is no pivot
+    for seed in range(3):
+        assert best < left_by_low_rank(one, rank, seed) < 3 * best
+
+
+def test_what_low_rank_leaves_is_never_below_zero():
+    x = torch.linspace(0, 1, 2500)[:, None]
+    one = apviz.KernelSystem(x, x[:, 0], apviz.RBF(lengthscale=1.0), noise=1e-7)
+    assert 0 <= left_by_low_rank(one, 75, 0) < 1e-12
+
+
+def test_auto_asks_for_the_trace_that_low_rank_leaves_for_eigenvalues_grow_with_n():
+    one = system(6000, lengthscale=2.0)
+    left = left_by_low_rank(one, choices.coarse_rank(one), 0) * one.n
+    # under a tenth of the noise on the diagonal in both
+    for times_noise, expected in ((500, apviz.AlternatingProjection), (300, apviz.ConjugateGradient)):
+        noisy = apviz.KernelSystem(one.x, one.b, one.kernel, noise=left / times_noise)
+        assert left / one.n < 0.1 * noisy.noise
+        assert isinstance(apviz.Automatic().resolve(noisy)[0], expected)
 
 
 def test_auto_factors_a_small_matrix():

@@ -60,7 +60,7 @@ class StepGeometry:
 
 
 def step_geometry(walk: Walk, number: int) -> StepGeometry:
-    """The geometry of update `number` (paper, equations 4 and 5).
+    """The geometry of update `number` (paper, equations 5 and 6).
 
     Raises:
         ValueError: a step that the walk does not have.

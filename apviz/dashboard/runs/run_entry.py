@@ -99,7 +99,7 @@ def _ending(attrs: dict[str, Any]) -> str:
     if attrs["status"] == FINISHED:
         return f"not converged ({reason})"
     if reason == FAILED:
-        return reason
+        return str(reason)
     message = str(attrs.get("stop_message", ""))
     return message if message.startswith("interrupted") else "interrupted"
 
