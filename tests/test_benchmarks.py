@@ -132,3 +132,23 @@ def test_a_cell_of_the_trainings_that_is_there_is_not_run_again(tmp_path):
     first = json.loads(path.read_text())
     assert "1 steps in" not in run()
     assert json.loads(path.read_text()) == first
+
+
+def test_cells_of_a_system_are_kept_until_it_is_another(tmp_path, capsys):
+    from benchmarks.solvers import cells_of_this_system
+
+    about, path = {"n": 4, "lengthscale": (0.5, 1.0), "noise": 0.1}, tmp_path / "one.json"
+    assert cells_of_this_system(path, about) == {}
+    path.write_text(json.dumps(about | {"auto": "Cholesky", "cells": {"CG": {"seconds": 1.0}}}))
+    assert cells_of_this_system(path, about) == {"CG": {"seconds": 1.0}}
+    assert cells_of_this_system(path, about | {"noise": 0.2}) == {}
+    assert capsys.readouterr().out == "one.json: 1 cells of another system are dropped\n"
+
+
+def test_a_residual_that_has_drifted_past_a_tolerance_did_not_reach_it():
+    from benchmarks.solvers import first_below
+
+    falling, rising = np.array([0.5, 0.05, 0.004]), np.array([0.5, 0.05, 0.009, 0.02])
+    assert first_below(falling, checked=0.0041) == {0.1: 1, 0.01: 2}
+    assert first_below(falling, checked=0.024) == {0.1: 1}
+    assert first_below(rising, checked=0.02) == {0.1: 1, 0.01: 2}  # as CG's does
