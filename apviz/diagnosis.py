@@ -9,7 +9,11 @@ Rules, in the order they are asked; the first that holds is the answer. Every nu
 4. *nothing*: it converged within 20 work.
 5. *noise floor*: σ² is under 10⁻³ of the outputscale, and raising it tenfold would halve what √κ costs CG.
 6. *blocks fighting*: alternating projection without overlap, whose late epochs keep more than 80% of the residual.
-7. *ill-conditioning*: everything else that was slow: CG needs about √κ/2 · log(2/tol) iterations.
+7. *ill-conditioning*: everything else that was slow: CG takes at most ½√κ·log(2√κ/tol) iterations (exact arithmetic).
+
+The last is of the residual, on which solves stop: the theorem on CG (Saad, *Iterative Methods for Sparse Linear
+Systems*, 2003, section 6.11.3) bounds the error in the K-norm, ‖e‖_K/‖e₀‖_K ≤ 2((√κ−1)/(√κ+1))^t, and
+‖r‖₂/‖b‖₂ ≤ √κ·‖e‖_K/‖e₀‖_K, since r = Ke, so that ‖r‖₂² ≤ λmax‖e‖_K², and ‖e₀‖_K² = bᵀK⁻¹b ≤ ‖b‖₂²/λmin.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from apviz.spectrum import conjugate_gradient_iterations
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -52,6 +58,7 @@ class Limit(Enum):
     SETTLED = "nothing limited this training: σ² has settled"
     FLOOR = "noise floor: σ² would be smaller if it were let"
     STEPS = "too few steps: σ² still moves"
+    FAILED = "a step could not be taken"
 
 
 @dataclass(frozen=True)
@@ -160,10 +167,13 @@ def _blocks(trace: Trace) -> Diagnosis | None:
 
 def _conditioning(trace: Trace) -> Diagnosis:
     kappa, tol = _kappa(trace), _tol(trace)
-    expected = math.sqrt(kappa) / 2 * math.log(2 / tol)
+    most = math.ceil(conjugate_gradient_iterations(np.array(kappa), tol))
     work = float(trace["epoch"]["work"][-1])
     state = "converged" if trace.converged else f"not converged ({trace.outcome})"
-    evidence = f"κ ≈ {kappa:.2g}, for which CG needs up to {expected:,.0f} iterations; {state} after {work:.3g} work."
+    evidence = (
+        f"κ ≈ {kappa:.2g}, for which CG needs up to {most:,} iterations in exact arithmetic; {state} after {work:.3g} "
+        "work."
+    )
     if _is_overlapped(trace):
         advice = "Add a coarse space for what is smooth, which no block sees."
         return Diagnosis(Limit.CONDITIONING, evidence, advice, {"coarse_rank": "auto"})

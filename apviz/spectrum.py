@@ -210,7 +210,8 @@ def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray
 def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
     """½√κ·log(2√κ/tol): iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0, at the latest.
 
-    From the bound on the K-norm, ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
+    From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
+    ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
     """
     root = np.sqrt(kappa)
     iterations: np.ndarray = 0.5 * root * np.log(2 * root / tol)

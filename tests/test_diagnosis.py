@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 
 import apviz
 from apviz.diagnosis import Limit, diagnose
@@ -25,6 +28,24 @@ def recorded(problem, solver, *hooks):
     recorder = apviz.Recorder()
     apviz.solve(problem, solver, [*hooks, recorder])
     return recorder.trace
+
+
+def dense_matrix(x, lengthscale, noise):
+    """Matérn-5/2 plus noise, by its formula."""
+    scaled = math.sqrt(5) * cdist(x, x) / lengthscale
+    return (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + noise * np.eye(len(x))
+
+
+def iterations_of_textbook_cg(matrix, b, tol):
+    """Iterations of Hestenes & Stiefel's method from 0 until ‖r‖ < tol·‖b‖."""
+    r = p = b
+    for iteration in range(1, 1000):
+        step = r @ r / (p @ matrix @ p)
+        previous, r = r, r - step * (matrix @ p)
+        if np.linalg.norm(r) < tol * np.linalg.norm(b):
+            return iteration
+        p = r + r @ r / (previous @ previous) * p
+    raise AssertionError("CG did not converge")
 
 
 def test_a_run_that_converged_quickly_is_left_alone():
@@ -80,6 +101,29 @@ def test_plain_cg_on_an_ill_conditioned_system_should_let_apviz_choose():
     kappa = float(trace["spectrum"]["kappa"])
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "auto"}
     assert f"κ ≈ {kappa:.2g}" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("lengthscale", "noise", "tol", "power"),
+    [(0.3, 0.01, 1e-3, 0.0), (0.1, 0.01, 0.01, 0.5), (0.05, 3e-3, 0.5, 0.75), (0.1, 2e-3, 0.5, 0.75)],
+)
+def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(lengthscale, noise, tol, power):
+    x = np.random.default_rng(0).uniform(-1, 1, (N, 2))
+    matrix = dense_matrix(x, lengthscale, noise)
+    values, vectors = np.linalg.eigh(matrix)
+    # the more of b lies along small eigenvalues, the further is its residual behind its error in the K-norm
+    b = vectors @ (values**-power * np.random.default_rng(1).standard_normal(N))
+    problem = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, dtype=torch.float64, device="cpu")
+    trace = recorded(problem, apviz.ConjugateGradient(tol=tol))
+    found = diagnose(trace)
+    assert found.limit is Limit.CONDITIONING and trace.converged
+    most = int(re.search(r"up to ([\d,]+) iterations", found.evidence)[1].replace(",", ""))
+    taken = iterations_of_textbook_cg(matrix, b, tol)
+    assert taken <= most and int(trace["epoch"]["epoch"][-1]) <= most
+    root = math.sqrt(values[-1] / values[0])
+    assert most == pytest.approx(0.5 * root * math.log(2 * root / tol), rel=0.02, abs=1)
+    if tol == 0.5:  # then what bounds the error in the K-norm does not bound the residual
+        assert taken > 1.1 * 0.5 * root * math.log(2 / tol)
 
 
 def test_overlapping_blocks_that_are_slow_get_a_coarse_space():
