@@ -45,11 +45,13 @@ def choose_hyperparameters(
     noise: float | None = None,
     *,
     fit: bool = False,
+    hooks: Sequence[Hook] = (),
 ) -> Hyperparameters:
     """Those of the data set's card, with what is given in their place; `provenance` says which is which.
 
     Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
-    lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some.
+    lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some; `hooks` are told
+    about every solve of a fit.
 
     Raises:
         ValueError: a value that no system of this data can have, before anything is fitted.
@@ -65,19 +67,20 @@ def choose_hyperparameters(
         trial = replace(chosen, **changes)
         KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), trial.noise, "tiled")
         if not {"lengthscale", "outputscale", "noise"} <= set(changes):
-            chosen = _fit(data, trial.kernel)
+            chosen = _fit(data, trial.kernel, hooks)
     if changes:
         changes["provenance"] = f"{chosen.provenance}; {', '.join(changes)} as given"
     return replace(chosen, **changes)
 
 
-def _fit(data: Dataset, kernel: str) -> Hyperparameters:
+def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:
     """A short training on the first rows, which are random ones: the rows of a `Dataset` are shuffled."""
     n, m = len(data.train_x), min(len(data.train_x), FIT_ROWS)
     log.info("fitting hyperparameters to %s of %s training rows, for the data set has none", f"{m:,}", f"{n:,}")
     settings = TrainingSettings(kernel, Cholesky(), FIT_STEPS, FIT_STEP_SIZE)
-    fitted = Training(data.train_x[:m], data.train_y[:m], settings, dtype=torch.float64).run()
-    return replace(fitted, provenance=f"fitted here: {FIT_STEPS} steps on {m:,} of {n:,} rows")
+    training = Training(data.train_x[:m], data.train_y[:m], settings, dtype=torch.float64)
+    fitted = training.run(hooks)
+    return replace(fitted, provenance=f"fitted here: {training.steps_done} steps on {m:,} of {n:,} rows")
 
 
 def build_system(

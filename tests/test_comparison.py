@@ -53,6 +53,13 @@ def test_a_table_without_known_hyperparameters_gets_fitted_ones(table, monkeypat
     assert (wider.kernel, wider.noise) == ("rbf", 0.3) and wider.lengthscale != chosen.lengthscale
 
 
+def test_hooks_are_told_about_every_solve_of_a_fit(table, monkeypatch):
+    monkeypatch.setattr(comparison, "FIT_ROWS", 50)
+    recorder = apviz.Recorder()
+    comparison.choose_hyperparameters(table, hooks=[recorder])
+    assert len(recorder.traces) == comparison.FIT_STEPS
+
+
 def test_nothing_is_fitted_where_all_is_given(table, monkeypatch):
     monkeypatch.setattr(comparison, "_fit", None)
     chosen = comparison.choose_hyperparameters(table, None, [0.5], 2.0, 0.1)

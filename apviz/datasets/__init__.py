@@ -2,7 +2,7 @@
 
 from apviz.datasets.cards import Card
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
-from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry
+from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry, require_here
 from apviz.datasets.preprocessing import Dataset, train_size
 from apviz.datasets.published import (
     PublishedRun,
@@ -31,5 +31,6 @@ __all__ = [
     "published_residuals",
     "published_training",
     "registry",
+    "require_here",
     "train_size",
 ]

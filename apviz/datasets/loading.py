@@ -85,13 +85,25 @@ def cards() -> dict[str, Card]:
     return {name: entry.card for name, entry in registry.items()}
 
 
+def require_here(name: str) -> None:
+    """Refuse a data set that `load` needs a download for, without reading it.
+
+    Raises:
+        DatasetUnavailable: its file is not on this machine; with how to get it.
+        ValueError: an unknown name.
+    """
+    entry = find(name)
+    if entry.needs_file:
+        locate(entry.card)
+
+
 def is_here(name: str) -> bool:
     """Whether `load` needs no download first."""
-    entry = find(name)
     try:
-        return not entry.needs_file or locate(entry.card).exists()
+        require_here(name)
     except DatasetUnavailable:
         return False
+    return True
 
 
 def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32) -> Dataset:

@@ -6,14 +6,19 @@ import ast
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+import apviz
 
 ROOT = Path(__file__).resolve().parents[2]
 BINDER = ROOT / "binder"
@@ -93,6 +98,36 @@ def test_the_post_build_script_installs_files_that_are_there():
     assert len(copied) == 2
     for name in copied:
         assert (ROOT / name).is_file()
+
+
+def in_post_build() -> str:
+    """The Python that the script ends with, as the shell hands it over."""
+    script = (BINDER / "postBuild").read_text("utf-8")
+    (found,) = re.findall(r"^python -c '\n(.*)'\n\Z", script, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def runs_made(folder: Path) -> list[str]:
+    """What the script makes beside what is in a folder."""
+    pytest.importorskip("panel")
+    subprocess.run([sys.executable, "-c", in_post_build()], cwd=folder, check=True)
+    return sorted(path.name for path in (folder / "runs").glob("*.zarr"))
+
+
+def test_the_dashboard_of_the_image_begins_with_what_every_new_one_begins_with(tmp_path):
+    recorder = apviz.Recorder(tmp_path / "runs/one.zarr")
+    system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(0.5), 0.1)
+    apviz.solve(system, apviz.ConjugateGradient(), [recorder])
+    assert runs_made(tmp_path) == ["one.zarr"]
+    assert "first_runs(" in in_post_build() and '"runs"' in (BINDER / "jupyter_server_config.py").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_no_page_of_the_dashboard_of_the_image_is_empty(tmp_path):
+    made = runs_made(tmp_path)
+    assert any("training" in name for name in made) and any("n1712" in name for name in made)
+    noises = {apviz.open_trace(tmp_path / "runs" / name).attrs["noise"] for name in made if "n300-ap" in name}
+    assert len(noises) == 5
 
 
 def test_the_settings_of_jupyter_are_python_and_json_that_can_be_read():

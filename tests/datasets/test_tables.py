@@ -27,7 +27,7 @@ def test_csv_compressed_csv_and_parquet_give_the_same_data_set(tmp_path, frame, 
     found = torch.cat([data.train_y, data.test_y]).numpy()
     np.testing.assert_allclose(np.sort(found), np.sort(expected))
     assert data.feature_names == ("a", "b") and data.target_name == "price"
-    assert (data.card.n, data.card.d, data.card.name) == (20, 2, "t")
+    assert (data.card.n, data.card.d, data.card.name) == (20, 2, name)
     assert len(data.train_x) == 16
 
 

@@ -46,6 +46,7 @@ def serve(
 
     Raises:
         ValueError: an address that others can reach without a word about who may; IPv6's own; an unknown data set.
+        DatasetUnavailable: a data set that is not on this machine; with how to get it.
     """
     local = _is_local(address)
     if not local and not (basic_auth or no_auth):
@@ -57,7 +58,7 @@ def serve(
         # Bokeh's list of hosts takes no IPv6
         raise ValueError(f"{address} cannot be served to this machine alone; take 127.0.0.1, which can")
     if dataset is not None:
-        datasets.card(dataset)
+        datasets.require_here(dataset)
     limits = limits or Limits()
     folder, gate = RunsFolder(runs), Gate(limits.max_solves)
     first_runs(folder)

@@ -9,6 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 import param
 from panel.util import edit_readonly
+from panel.viewable import Viewable
 
 from apviz.dashboard.frame import address
 from apviz.dashboard.frame.screen import Screen
@@ -41,6 +42,7 @@ class Session:
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._made: dict[str, Any] = {}
+        self._sidebars: dict[str, list[Viewable]] = {}
         self._is_loaded = False
         self.problems = self._read_address()
         view = self.shared.view
@@ -94,14 +96,21 @@ class Session:
         if not len(column):
             column.append(page.main())
         if self._is_loaded:
-            self._template.sidebar[0][:] = page.sidebar()
+            self._show_settings()
         page.open()
+
+    def _show_settings(self) -> None:
+        """Those of the page that is shown; made once, for their widgets watch the models as long as these live."""
+        name = self.shared.view.page
+        if name not in self._sidebars:
+            self._sidebars[name] = self.page.sidebar()
+        self._template.sidebar[0][:] = self._sidebars[name]
 
     def _loaded(self) -> None:
         """The browser shows the page: the settings follow, which take it as long as everything before."""
         self._is_loaded = True
         self._close_settings_on_phones()
-        self._template.sidebar[0][:] = self.page.sidebar()
+        self._show_settings()
         self._write_address()
         # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
         pn.io.PeriodicCallback(callback=self._tick, period=TICK, background=True).start()
@@ -142,7 +151,7 @@ class Session:
         if pn.state.location is not None:
             pn.state.location.search = address.to_query(self._models())
 
-    def _problem_note(self) -> pn.viewable.Viewable:
+    def _problem_note(self) -> Viewable:
         return pmui.Alert(
             object="  \n".join(self.problems), severity="warning", visible=bool(self.problems), closeable=True,
             title="Not everything in this address could be opened", sizing_mode="stretch_width",

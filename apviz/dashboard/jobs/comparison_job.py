@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from apviz.comparison import Outcome, compare
 from apviz.dashboard.jobs.block_memory import too_large
-from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.job import Gate, Job, Stopped
 from apviz.dashboard.jobs.live import LiveHook
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
-from apviz.solvers import Solver
+from apviz.solvers import Hook, Solver
+from apviz.solvers.base import Run
 from apviz.system import KernelSystem
 
 
@@ -69,7 +70,7 @@ class ComparisonJob(Job):
 
     def work(self) -> None:
         self.message = "loading the data, and fitting hyperparameters if there are none"
-        loaded = self._spec.build(self._limits)
+        loaded = self._spec.build(self._limits, [_StopFit(self)])
         self.message = "preparing the system"
         self._solvers = self._affordable(loaded.system)
         for factor in self._factors:
@@ -126,3 +127,14 @@ class ComparisonJob(Job):
             raise ValueError("  \n".join(refused.values()))
         self.failures += refused.values()
         return [solver for solver in self._solvers if solver.label not in refused]
+
+
+class _StopFit(Hook):
+    """Ends a fit at its next step; by an exception, for the one update of a step converges whoever asks it to stop."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def on_start(self, run: Run) -> None:
+        if self._job.stopping:
+            raise Stopped

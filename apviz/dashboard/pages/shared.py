@@ -59,9 +59,8 @@ class Shared:
         job.start()
 
     def find_upload(self, name: str) -> Upload | None:
-        """The file behind a data set's name: names in traces have no suffix."""
-        uploads = self.system.uploads
-        return next((up for key, up in uploads.items() if name in (key, key.split(".")[0])), None)
+        """The file of this session behind the name of a data set, which traces have too."""
+        return self.system.uploads.get(name)
 
     def tell(self, message: str, *, bad: bool = False) -> None:
         """A message to the visitor, which stays until it is closed if it is bad news."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import filecmp
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 import param
@@ -13,9 +16,10 @@ from apviz import datasets
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.uploaded_file import without_folder
-from apviz.datasets import Dataset
+from apviz.datasets import Dataset, DatasetUnavailable
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
+from apviz.solvers import Hook
 from apviz.system import KernelSystem
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -69,9 +73,11 @@ class SystemSpec:
         if self.upload is not None:
             path = self.upload.path
             try:
-                return datasets.load_table(path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
+                data = datasets.load_table(path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
             except ValueError as error:
                 raise ValueError(without_folder(error, path)) from error
+            # under the name it is offered by, with which a trace finds it again
+            return replace(data, card=replace(data.card, name=self.dataset))
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
     def check(self, limits: Limits) -> None:
@@ -86,8 +92,11 @@ class SystemSpec:
                 f"`apviz dashboard --max-n {self.n}`"
             )
 
-    def build(self, limits: Limits) -> Loaded:
+    def build(self, limits: Limits, hooks: Sequence[Hook] = ()) -> Loaded:
         """Data, hyperparameters (fitted here if there are none), and the system.
+
+        Args:
+            hooks: of the solves of a fit.
 
         Raises:
             ValueError: more rows than the limit; what `load` and `choose_hyperparameters` raise.
@@ -97,9 +106,9 @@ class SystemSpec:
         if self.source == HAND:
             chosen = choose_hyperparameters(data, self.kernel, self.lengthscale, self.outputscale, self.noise)
         elif self.source == FIT:
-            chosen = choose_hyperparameters(data, self.kernel, fit=True)
+            chosen = choose_hyperparameters(data, self.kernel, fit=True, hooks=hooks)
         else:
-            chosen = choose_hyperparameters(data)
+            chosen = choose_hyperparameters(data, hooks=hooks)
         return self._with(data, chosen)
 
     def at_noise(self, loaded: Loaded, factor: float) -> Loaded:
@@ -130,7 +139,7 @@ class SystemChoice(param.Parameterized):
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
     def __init__(self, limits: Limits, **params: object) -> None:
-        super().__init__(**params)
+        super().__init__(**{"n": min(FIRST_N, limits.max_n)} | params)
         self.limits = limits
         self.uploads: dict[str, Upload] = {}
         self.param.n.bounds = (10, limits.max_n)
@@ -142,11 +151,40 @@ class SystemChoice(param.Parameterized):
         here = [name for name in datasets.registry if datasets.is_here(name)]
         self.param.dataset.objects = [*here, *self.uploads]
 
+    def offer_upload(self, upload: Upload) -> str:
+        """Offers a file; returns the name it has from then on in this session and in its traces.
+
+        That of the file, unless a data set, another file or another target has it: recorded runs stand for what they
+        were run on.
+        """
+        own = upload.path.name
+        names = chain([own], (f"{own} ({number})" for number in count(2)))
+        name = next(each for each in names if each not in datasets.registry and self._is_free(each, upload))
+        self.uploads.setdefault(name, upload)
+        self.offer_datasets()
+        return name
+
+    def _is_free(self, name: str, upload: Upload) -> bool:
+        """Whether nothing has this name, or the same file with the same target."""
+        known = self.uploads.get(name)
+        if known is None:
+            return True
+        return known.target == upload.target and filecmp.cmp(known.path, upload.path, shallow=False)
+
     def _fit_n(self) -> None:
         """A smaller data set has fewer rows to train on."""
         upload = self.uploads.get(self.dataset)
         rows = datasets.train_size(datasets.card(self.dataset).n) if upload is None else upload.rows
         self.n = min(self.n, rows)
+
+    def check_setting(self, name: str, value: object) -> None:
+        """Refuses what only a field may hold for a while: the lengthscales are text, and read when they are used.
+
+        Raises:
+            ValueError: lengthscales that are no numbers above 0.
+        """
+        if name == "lengthscale":
+            _numbers(str(value))
 
     def spec(self) -> SystemSpec:
         """The settings as they are now.
@@ -169,9 +207,7 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     """
     a: Mapping[str, object] = attrs
     name = str(a["dataset"])
-    upload = find_upload(name)
-    if upload is None and name not in datasets.registry:
-        raise ValueError(f"the data of this run, {name or 'without a name'}, is not here; upload the file again")
+    upload = data_of("run", name, find_upload)
     return SystemSpec(
         dataset=name, n=int(str(a["n"])), source=HAND, kernel=str(a["kernel"]),
         lengthscale=tuple(float(str(value)) for value in a["lengthscale"]),  # type: ignore[attr-defined]
@@ -180,11 +216,34 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     )  # fmt: skip
 
 
+def data_of(what: str, name: str, find_upload: Callable[[str], Upload | None]) -> Upload | None:
+    """The file behind the data set's name in a trace; None for a data set of apviz.
+
+    Args:
+        what: the trace is of: a run, or a training.
+
+    Raises:
+        ValueError: data that are not at hand any more.
+    """
+    upload = find_upload(name)
+    if upload is None and name not in datasets.registry:
+        missing = f"the data of this {what}, {name or 'without a name'}, are not here"
+        raise ValueError(f"{missing}; upload the file again" + (f", under the name {name}" if name else ""))
+    if upload is None:
+        try:
+            datasets.require_here(name)
+        except DatasetUnavailable as error:
+            raise ValueError(str(error)) from error
+    return upload
+
+
 def _numbers(text: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(word) for word in text.replace(",", " ").split())
     except ValueError:
         numbers = ()
-    if not numbers:
-        raise ValueError(f"the lengthscale must be one number, or one per input, such as 0.1, 0.2; got {text!r}")
+    if not numbers or not all(0 < number < math.inf for number in numbers):
+        raise ValueError(
+            f"the lengthscale must be one number, or one per input, above 0, such as 0.1, 0.2; got {text!r}"
+        )
     return numbers

@@ -8,8 +8,7 @@ from typing import Any
 
 import param
 
-from apviz.dashboard.settings.systems import SystemSpec, Upload
-from apviz.datasets import registry
+from apviz.dashboard.settings.systems import SystemSpec, Upload, data_of
 from apviz.experiments.setting.methods import MAX_TRAINING, MIN_TRAINING, OURS, TEST_TOL, TRAINING_TOL
 from apviz.gp.recorded import settings_of
 from apviz.gp.training import TrainingSettings
@@ -75,9 +74,7 @@ def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) 
     """
     a, settings = trace.attrs, settings_of(trace)
     name = str(a["dataset"])
-    upload = find_upload(name)
-    if upload is None and name not in registry:
-        raise ValueError(f"the data of this training, {name or 'without a name'}, are not here; upload the file again")
+    upload = data_of("training", name, find_upload)
     spec = SystemSpec(
         dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
     )

@@ -13,12 +13,14 @@ from panel.viewable import Viewable
 from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
 from apviz.dashboard.settings.systems import SystemChoice, Upload
-from apviz.dashboard.settings.uploaded_file import check, receive
+from apviz.dashboard.settings.uploaded_file import check, discard, receive
 
 
 def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
     """Drop a file, choose its target, use it; it lies in `folder`."""
-    limits, received = system.limits, dict[str, Any]()
+    limits = system.limits
+    #: the last file that came; it is in use only once "Use this file" was pressed, and it was found good
+    received: list[Path] = []
     drop = pn.widgets.FileDropper(
         max_file_size=f"{limits.max_upload_mb}MB", multiple=False, sizing_mode="stretch_width", height=90
     )
@@ -26,37 +28,48 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
     use = pmui.Button(label="Use this file", variant="outlined", visible=False)
     note = one_way(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
 
+    def discard_unused(path: Path) -> None:
+        if path not in [upload.path for upload in system.uploads.values()]:
+            discard(path)
+
     def arrived(event: Any) -> None:
         note.visible = target.visible = use.visible = False
         # emptied, for the dropper would hand over a file again after another has replaced it
         files = dict(drop.value)
         drop.value.clear()
+        while received:
+            discard_unused(received.pop())
         for name, content in files.items():
             try:
-                received["path"], columns = receive(folder, name, content, limits)
+                path, columns = receive(folder, name, content, limits)
             except (ValueError, OSError) as error:
                 note.param.update(object=plain(str(error)), visible=True)
                 return
+            received.append(path)
             target.param.update(options=columns, value=columns[-1], visible=True)
             use.visible = True
 
     async def use_it(event: Any) -> None:
-        path, column = Path(received["path"]), str(target.value)
+        if not received:
+            return
+        # taken out while it is read, so that another that comes meanwhile does not remove it
+        path, column = received.pop(), str(target.value)
         use.loading = True
         try:
             # a large table takes seconds, in which other visitors go on
             rows = await asyncio.to_thread(check, path, column)
         except (ValueError, OSError) as error:
             note.param.update(object=plain(str(error)), visible=True)
-            return
+        else:
+            system.dataset = system.offer_upload(Upload(path, column, rows))
+            note.visible = False
         finally:
             use.loading = False
-        system.uploads[path.name] = Upload(path, column, rows)
-        system.offer_datasets()
-        system.dataset = path.name
-        # the same name may now be another file, or another target
-        system.param.trigger("dataset")
-        note.visible = False
+        if received:
+            discard_unused(path)
+        else:
+            # it can be used again, with another column
+            received.append(path)
 
     drop.param.watch(arrived, "value")
     use.on_click(use_it)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,7 @@ _CHUNK: Final = 2**20
 def receive(folder: Path, name: str, content: bytes | str, limits: Limits) -> tuple[Path, list[str]]:
     """Writes an uploaded file into the session's folder; returns its path and the names of its columns.
 
-    A file that is refused leaves an earlier one of its name as it is.
+    Every file has a place of its own: an earlier one of its name, which may be in use, stays as it is.
 
     Raises:
         ValueError: another kind of file, an empty one, one that is too large, or no table.
@@ -36,21 +38,18 @@ def receive(folder: Path, name: str, content: bytes | str, limits: Limits) -> tu
     data = content.encode() if isinstance(content, str) else content
     if len(data) > limits.max_upload_mb * 1e6:
         raise ValueError(f"{plain} has {len(data) / 1e6:,.1f} MB; up to {limits.max_upload_mb:,} MB are accepted")
-    path, new = folder / plain, folder / f".new-{plain}"
-    new.write_bytes(data)
+    path = Path(tempfile.mkdtemp(dir=folder)) / plain
     try:
-        columns = _columns(new, UNPACKED * limits.max_upload_mb * 1e6)
-        if len(columns) < 2:
-            raise ValueError("it has one column; a target and at least one input are needed, separated by commas")
-        new.replace(path)
-    except Exception as error:
-        # the readers raise errors of their own
-        words = str(error)
-        said = words.removeprefix("it ") if words.startswith("it ") else f"cannot be read as a table: {words}"
-        raise ValueError(f"{plain} {said}") from error
-    finally:
-        new.unlink(missing_ok=True)
-    return path, columns
+        path.write_bytes(data)
+        return path, _checked_columns(path, UNPACKED * limits.max_upload_mb * 1e6)
+    except BaseException:
+        discard(path)
+        raise
+
+
+def discard(path: Path) -> None:
+    """Removes a file that `receive` wrote."""
+    shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def check(path: Path, target: str) -> int:
@@ -71,6 +70,19 @@ def check(path: Path, target: str) -> int:
 def without_folder(error: Exception, path: Path) -> str:
     """What is wrong with a file, but not where the server keeps it."""
     return str(error).replace(f"{path.parent}/", "")
+
+
+def _checked_columns(path: Path, most_bytes: float) -> list[str]:
+    try:
+        columns = _columns(path, most_bytes)
+        if len(columns) < 2:
+            raise ValueError("it has one column; a target and at least one input are needed, separated by commas")
+    except Exception as error:
+        # the readers raise errors of their own
+        words = str(error)
+        said = words.removeprefix("it ") if words.startswith("it ") else f"cannot be read as a table: {words}"
+        raise ValueError(f"{path.name} {said}") from error
+    return columns
 
 
 def _columns(path: Path, most_bytes: float) -> list[str]:

@@ -6,7 +6,17 @@ import pytest
 
 pytest.importorskip("panel")
 
+from typer.testing import CliRunner
+
+from apviz.cli import app
 from apviz.dashboard import serve
+
+
+@pytest.fixture
+def nothing_here(tmp_path, monkeypatch):
+    """A machine without any data but what comes with apviz."""
+    for name in ("APVIZ_DATA", "APVIZ_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.168.1.5", "::", "", "example.org"])
@@ -19,4 +29,19 @@ def test_an_address_that_others_can_reach_asks_who_may_come_before_anything_is_m
 def test_the_own_address_of_ipv6_is_refused_with_the_one_to_take(tmp_path):
     with pytest.raises(ValueError, match=r"::1 cannot be served to this machine alone; take 127\.0\.0\.1"):
         serve(tmp_path / "runs", address="::1")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_data_set_that_is_not_here_is_refused_with_how_to_get_it_before_anything_is_made(tmp_path, nothing_here):
+    runs = tmp_path / "runs"
+    done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(runs), "--dataset", "sgemm"])
+    said = " ".join(done.output.split())
+    assert done.exit_code == 2 and "Traceback" not in said
+    assert "error: The data set 'sgemm' is not on this machine. Run `apviz datasets fetch sgemm`" in said
+    assert not runs.exists()
+
+
+def test_an_unknown_data_set_is_refused_with_those_there_are(tmp_path):
+    with pytest.raises(ValueError, match="No data set is called 'chine'. Did you mean china"):
+        serve(tmp_path / "runs", dataset="chine")
     assert not (tmp_path / "runs").exists()

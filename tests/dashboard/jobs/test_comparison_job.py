@@ -12,7 +12,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.sweeps import BatchSizeSweep
-from apviz.dashboard.settings.systems import HAND, SystemSpec
+from apviz.dashboard.settings.systems import FIT, HAND, SystemSpec
 from tests.dashboard.small_trainings import finished
 
 SPEC = SystemSpec("china", 200, source=HAND, rhs=1)
@@ -63,3 +63,12 @@ def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
     job.stop()
     finished(job)
     assert job.state == "stopped" and len(job.done) <= 1
+
+
+def test_stop_ends_a_fit_at_its_next_step(runs):
+    spec = SystemSpec("china", 200, source=FIT, rhs=1)
+    job = ComparisonJob(Gate(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
+    job.stop()
+    finished(job)
+    assert (job.state, job.message) == ("stopped", "stopped before there was anything to record")
+    assert runs.names() == []

@@ -17,6 +17,14 @@ def test_a_smaller_data_set_takes_the_number_of_rows_along():
     assert system.n == 512
 
 
+@pytest.mark.parametrize(("most", "n"), [(500, 500), (1712, 1712), (5000, 1712)])
+def test_the_first_system_is_within_the_limit(most, n):
+    limits = Limits(max_n=most)
+    system = SystemChoice(limits)
+    assert system.n == n
+    system.spec().check(limits)
+
+
 def test_a_spec_at_another_noise_loads_nothing_again():
     spec = SystemSpec("china", 200, source=HAND, noise=0.02)
     loaded = spec.build(Limits())

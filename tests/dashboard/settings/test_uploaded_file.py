@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +12,9 @@ import pytest
 
 pytest.importorskip("panel")
 
+import apviz
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.systems import SystemChoice, Upload
+from apviz.dashboard.settings.systems import HAND, SystemChoice, Upload, spec_of
 from apviz.dashboard.settings.uploaded_file import check, receive
 
 SMALL = Limits(max_upload_mb=1)
@@ -37,9 +40,9 @@ def test_a_table_comes_to_lie_in_the_folder_of_the_session_whatever_its_name_say
     with (tmp_path / "written").open("wb") as file:
         write.get(name, lambda file: file.write(csv(frame)))(file)
     path, columns = receive(folder, name, (tmp_path / "written").read_bytes(), SMALL)
-    assert path.parent == folder and columns == ["a", "b", "price"]
+    assert path.parent.parent == folder and columns == ["a", "b", "price"]
     assert check(path, "price") == 48
-    assert [each.name for each in folder.iterdir()] == [path.name]
+    assert [each for each in folder.rglob("*") if each.is_file()] == [path]
 
 
 @pytest.mark.parametrize(
@@ -75,10 +78,11 @@ def test_a_parquet_file_of_a_few_kilobytes_that_holds_millions_of_numbers_is_ref
         receive(tmp_path, "bomb.parquet", content, SMALL)
 
 
-def test_a_file_that_is_refused_leaves_the_one_before_it_as_it_was(tmp_path, frame):
+@pytest.mark.parametrize("content", [b"a\n1\n", b"a,b\n1,2\n"])
+def test_another_file_of_its_name_leaves_the_one_before_it_as_it_was(tmp_path, frame, content):
     path, _ = taken(tmp_path, frame)
-    with pytest.raises(ValueError, match="one column"):
-        receive(tmp_path, "t.csv", b"a\n1\n", SMALL)
+    with suppress(ValueError):  # the first has one column
+        assert receive(tmp_path, "t.csv", content, SMALL)[0] != path
     assert path.read_bytes() == csv(frame)
 
 
@@ -101,12 +105,23 @@ def test_a_table_that_cannot_be_solved_is_refused_before_it_is_used(tmp_path, fr
     assert str(tmp_path) not in str(refusal.value)
 
 
+def offered(system, path, target="price"):
+    return system.offer_upload(Upload(path, target, check(path, target)))
+
+
+def recorded_on(system, name):
+    """The attributes of the trace of a solve on data of that name."""
+    system.dataset = name
+    loaded = replace(system.spec(), source=HAND, rhs=1).build(SMALL)
+    recorder = apviz.Recorder()
+    apviz.solve(loaded.system, apviz.ConjugateGradient(max_iterations=1), [recorder])
+    return recorder.trace.attrs
+
+
 def test_a_small_file_takes_the_number_of_rows_along(tmp_path, frame):
     path, _ = taken(tmp_path, pd.concat([frame] * 2))  # every row twice
     system = SystemChoice(SMALL)
-    system.uploads[path.name] = Upload(path, "price", check(path, "price"))
-    system.offer_datasets()
-    system.dataset = path.name
+    system.dataset = offered(system, path)
     assert system.n == 96
     assert len(system.spec().load().train_x) == 96
 
@@ -114,8 +129,53 @@ def test_a_small_file_takes_the_number_of_rows_along(tmp_path, frame):
 def test_what_is_wrong_with_a_file_when_it_is_solved_does_not_say_where_the_server_keeps_it(tmp_path, frame):
     path, _ = taken(tmp_path, frame)
     system = SystemChoice(SMALL, n=1000)
-    system.uploads[path.name] = Upload(path, "price", 2000)
-    system.offer_datasets()
-    system.dataset = path.name
+    system.dataset = system.offer_upload(Upload(path, "price", 2000))
     with pytest.raises(ValueError, match="n = 1,000: t.csv has 48 training rows"):
         system.spec().load()
+
+
+def test_a_run_on_a_data_set_is_run_again_on_it_although_a_file_has_its_name(tmp_path, frame):
+    system = SystemChoice(SMALL, n=40)
+    name = offered(system, taken(tmp_path, frame, "china.csv")[0])
+    assert name == "china.csv" and "china" not in system.uploads
+    on_china, on_file = recorded_on(system, "china"), recorded_on(system, name)
+    assert (on_china["dataset"], on_file["dataset"]) == ("china", "china.csv")
+    assert spec_of(on_china, system.uploads.get).upload is None
+    assert spec_of(on_file, system.uploads.get).upload == system.uploads[name]
+
+
+def test_files_whose_names_differ_behind_the_first_dot_are_told_apart(tmp_path, frame):
+    system = SystemChoice(SMALL, n=40)
+    names = [offered(system, taken(tmp_path, frame, f"houses.{year}.csv")[0]) for year in (2023, 2024)]
+    for name in names:
+        upload = spec_of(recorded_on(system, name), system.uploads.get).upload
+        assert upload.path.name == name
+
+
+def test_a_run_is_run_again_on_what_it_was_run_on_after_another_file_of_that_name_or_another_target(tmp_path, frame):
+    system = SystemChoice(SMALL, n=40)
+    first = taken(tmp_path, frame)[0]
+    uses = [(first, "price"), (taken(tmp_path, 2 * frame)[0], "price"), (first, "a")]
+    names = [offered(system, path, target) for path, target in uses]
+    assert names == ["t.csv", "t.csv (2)", "t.csv (3)"]
+    for name, (path, target) in zip(names, uses, strict=True):
+        spec = spec_of(recorded_on(system, name), system.uploads.get)
+        assert (spec.upload.path, spec.upload.target) == (path, target)
+
+
+def test_the_same_file_once_more_keeps_its_name(tmp_path, frame):
+    system = SystemChoice(SMALL)
+    assert {offered(system, taken(tmp_path, frame)[0]) for _ in range(2)} == {"t.csv"}
+
+
+def test_a_run_on_data_that_are_not_here_any_more_is_refused_with_what_to_do(tmp_path, frame, monkeypatch):
+    system = SystemChoice(SMALL, n=40)
+    attrs = recorded_on(system, offered(system, taken(tmp_path, frame)[0]))
+    for other in ("t.csv.gz", "T.csv", "t.parquet"):
+        system.uploads = {other: system.uploads.popitem()[1]}
+        with pytest.raises(ValueError, match=r"this run, t\.csv, are not here; upload .* under the name t\.csv"):
+            spec_of(attrs, system.uploads.get)
+    for variable in ("APVIZ_DATA", "APVIZ_CACHE"):
+        monkeypatch.setenv(variable, str(tmp_path / "nothing"))
+    with pytest.raises(ValueError, match="'sgemm' is not on this machine. Run `apviz datasets fetch sgemm`"):
+        spec_of(attrs | {"dataset": "sgemm"}, system.uploads.get)
