@@ -104,5 +104,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
             mode="lines",
             line={"color": color, "width": 2, "dash": BOUND_DASH},
             name=f"{name}: {called}",
+            # it has a legend entry of its own, and still belongs to the run
+            meta=entry,
         )
     return True

@@ -34,7 +34,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     if not several:
         raise ValueError("no trace has two updates, so there is no time between updates to draw")
     figure = go.Figure()
-    quantiles = np.array([np.quantile(_durations(trace), [0, 0.25, 0.5, 0.75, 1]) for trace in several])
+    quantiles = np.array([time_quantiles(trace) for trace in several])
     names = run_names(several)
     for place, (trace, name) in enumerate(zip(several, names, strict=True)):
         low, q1, median, q3, high = quantiles[place].tolist()
@@ -67,7 +67,13 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     return finish(figure, several, colors, "Time of one update, or of one iteration of CG", "update_times", notes)
 
 
-def _durations(trace: Trace) -> np.ndarray:
+def time_quantiles(trace: Trace) -> np.ndarray:
+    """(5,) minimum, quartiles with the median between them, and maximum of the seconds between updates.
+
+    The trace has two updates or more.
+    """
     seconds = np.diff(trace["update"]["seconds"].values)
     # a clock with coarse ticks gives zeros, which a log axis cannot show
-    return np.maximum(seconds, np.finfo(float).tiny if not seconds.any() else seconds[seconds > 0].min())
+    seconds = np.maximum(seconds, np.finfo(float).tiny if not seconds.any() else seconds[seconds > 0].min())
+    quantiles: np.ndarray = np.quantile(seconds, [0, 0.25, 0.5, 0.75, 1])
+    return quantiles

@@ -142,8 +142,9 @@ class Trace:
         rule = str(self.attrs.get("rule", ""))
         if rule in ("gauss-southwell", "random"):
             kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
-            # by updates done, for a solve that was stopped inside an epoch
-            done = np.searchsorted(self["update"]["epoch_of_update"].values, epochs, side="right")
+            # by updates done, for a solve that was stopped inside an epoch, be it the first
+            of_update = self["update"]["epoch_of_update"].values if "update" in self else np.array([], dtype=int)
+            done = np.searchsorted(of_update, epochs, side="right")
             epochs = done / self["block"].sizes["block"]
             name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
             how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"

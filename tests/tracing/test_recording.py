@@ -293,6 +293,26 @@ def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
 # --- several solves, and paths -------------------------------------------------------------------------------------
 
 
+class InterruptedAtOnce(apviz.Hook):
+    """Ctrl-C before the first update is recorded."""
+
+    def on_update(self, update):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("rule", ["gauss-southwell", "random", "cyclic"])
+def test_before_the_first_update_the_bound_is_the_error_itself(tmp_path, rule):
+    recorder = apviz.Recorder(tmp_path / "a.zarr", spectrum="exact")
+    with pytest.raises(KeyboardInterrupt):
+        apviz.solve(system(), dataclasses.replace(AP, rule=rule), [InterruptedAtOnce(), recorder])
+    for trace in (recorder.trace, apviz.open_trace(tmp_path / "a.zarr")):
+        assert "update" not in trace and trace["epoch"].sizes["epoch"] == 1
+        error = trace.k_norm_error()
+        exact = np.einsum("ij,ij->", B, np.linalg.solve(K, B))
+        assert error["lower"][0] * (1 - 1e-9) <= exact <= error["upper"][0] * (1 + 1e-9)
+        assert np.isnan(error["bound"][0]) if rule == "cyclic" else error["bound"][0] == error["upper"][0]
+
+
 def test_several_solves_give_several_traces_in_memory_and_on_disk(tmp_path):
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     for solver in SOLVERS[:3]:

@@ -135,6 +135,7 @@ export async function render({ model, el }) {
   let drawn = 0;
   let form = ""; // of the live figure that is drawn
   let grown = false; // only the live figure has changed
+  let finished = 0; // curves before those of the live figure
 
   const config = {
     displaylogo: false,
@@ -191,9 +192,11 @@ export async function render({ model, el }) {
       return;
     }
     form = "";
+    finished = figure.data.length;
     if (model.live) {
       const live = JSON.parse(model.live);
       form = formOf(live);
+      finished -= live.data.length;
       figure = withRoom(figure, live);
     }
     const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
@@ -219,6 +222,8 @@ export async function render({ model, el }) {
           x: point.x,
           y: point.y,
           values: numbersOf(point.customdata),
+          // which run it is; one that still grows is none of the folder, and another may have its name
+          group: point.curveNumber < finished ? point.data.legendgroup || point.data.meta || "" : "",
           count: (model.clicked.count || 0) + 1,
         };
       });

@@ -24,7 +24,7 @@ class Chart(JSComponent):
     filename = param.String("apviz", doc="of a downloaded picture, without suffix")
     axes = param.Integer(300, doc="pixels of the axes, where the figure asks for no height")
     linked = param.Boolean(True, doc="hovering a method fades the others in every linked chart")
-    clicked = param.Dict({}, doc="name, x, y and customdata of the last point that was clicked")
+    clicked = param.Dict({}, doc="name, x, y and customdata of the last point that was clicked, and its run's group")
     drawn = param.Integer(0, doc="how often it was drawn")
 
     _esm = Path(__file__).with_name("chart.js")

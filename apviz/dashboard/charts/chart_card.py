@@ -34,6 +34,7 @@ class ChartCard:
         takes: whether a trace can be drawn; the others are left out.
         empty: said in place of a chart of no trace.
         table: from traces to the numbers behind the figure.
+        sentence: what it shows of a trace, in words.
         x_unit: of its x axis, for the line that marks a moment; empty for none.
         lecture: larger type and lines, for a projector.
     """
@@ -46,12 +47,14 @@ class ChartCard:
         *,
         takes: Callable[[Trace], bool] = lambda trace: True,
         table: Callable[[Sequence[Trace]], pd.DataFrame] | None = None,
+        sentence: Callable[[Trace], str] | None = None,
         x_unit: Callable[[], str] = lambda: "",
         empty: str = "Nothing to draw yet.",
         axes: int = 300,
         lecture: bool = False,
     ) -> None:
         self.heading, self._draw, self._takes, self._table = heading, draw, takes, table or epochs_table
+        self._sentence = sentence or describe
         self.x_unit, self._lecture = x_unit, lecture
         self._traces: list[Trace] = []
         #: what is drawn, and how
@@ -105,7 +108,7 @@ class ChartCard:
 
     def words(self) -> str:
         """What the chart shows, run by run."""
-        runs = "; ".join(describe(trace) for trace in self._traces)
+        runs = "; ".join(self._sentence(trace) for trace in self._traces)
         return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."
 
     def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:

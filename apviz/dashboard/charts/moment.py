@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from apviz.plots.parts.captions import legend_entry, run_names
 from apviz.tracing import Trace
 
 
@@ -15,7 +17,7 @@ class Moment:
     """The state after an update, or for a run without recorded updates after an epoch.
 
     Args:
-        update: its number.
+        update: its number; that of the epoch where no updates are recorded.
         epoch: the epoch it belongs to.
     """
 
@@ -36,31 +38,42 @@ def at_update(trace: Trace, number: int) -> Moment | None:
     if "update" not in trace:
         return None
     updates = trace["update"]
-    place = int(np.searchsorted(updates["update"].values, number))
-    if place >= updates.sizes["update"]:
+    place = _place(updates["update"].values, number)
+    if place is None:
         return None
     row = updates.isel(update=place)
     return Moment(int(row["update"]), int(row["epoch_of_update"]), float(row["work"]), float(row["seconds"]))
 
 
 def at_epoch(trace: Trace, number: int) -> Moment | None:
-    """The moment at the end of epoch `number`."""
+    """The moment at the end of epoch `number`; None if that was not recorded."""
     epochs = trace["epoch"]
-    place = int(np.searchsorted(epochs["epoch"].values, number))
-    if place >= epochs.sizes["epoch"]:
+    place = _place(epochs["epoch"].values, number)
+    if place is None:
         return None
-    last = np.searchsorted(trace["update"]["epoch_of_update"].values, number, side="right") if "update" in trace else 0
+    last = number
+    if "update" in trace:
+        last = int(np.searchsorted(trace["update"]["epoch_of_update"].values, number, side="right"))
     row = epochs.isel(epoch=place)
-    return Moment(int(last), int(row["epoch"]), float(row["work"]), float(row["seconds"]))
+    return Moment(last, int(row["epoch"]), float(row["work"]), float(row["seconds"]))
 
 
-def find(traces: Sequence[Trace], work: float) -> tuple[Trace, Moment] | None:
-    """The run and the epoch that have exactly this work; hovering gives it in full."""
-    for trace in traces:
-        epochs = trace["epoch"]
-        place = np.flatnonzero(np.isclose(epochs["work"].values, work, rtol=1e-9, atol=0))
-        if len(place):
-            moment = at_epoch(trace, int(epochs["epoch"].values[place[0]]))
-            if moment is not None:
-                return trace, moment
-    return None
+def find(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Moment] | None:
+    """The run that a clicked point of curves belongs to, and the epoch of the point; None for a point of none.
+
+    Not by its work: runs with equal blocks have equal work after every epoch.
+
+    Args:
+        drawn: the runs in the figure, which names them in its curves' groups.
+        point: of `Chart.clicked`, with the group of its curve; the first of its numbers is its epoch.
+    """
+    entries = {legend_entry(name, trace): trace for name, trace in zip(run_names(drawn), drawn, strict=True)}
+    trace, values = entries.get(point.get("group", "")), point.get("values", [])
+    moment = at_epoch(trace, round(values[0])) if trace is not None and values else None
+    return None if trace is None or moment is None else (trace, moment)
+
+
+def _place(numbers: np.ndarray, number: int) -> int | None:
+    """Where a number stands in a rising row, if it does."""
+    place = int(np.searchsorted(numbers, number))
+    return place if place < len(numbers) and numbers[place] == number else None

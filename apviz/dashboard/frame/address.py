@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -16,7 +17,10 @@ def to_query(models: Iterable[param.Parameterized]) -> str:
 
 
 def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
-    """Sets what a query says; returns a sentence for everything that it could not set, and leaves that as it is."""
+    """Sets what a query says; returns a sentence for everything that it could not set, and leaves that as it is.
+
+    What a model takes from a field, to refuse it when it is used, its `check_setting(name, value)` refuses here.
+    """
     problems = []
     owners = {name: model for model in models for name in settings(model)}
     for name, text in parse_qsl(query.removeprefix("?"), keep_blank_values=True):
@@ -25,7 +29,10 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
             continue
         model = owners[name]
         try:
-            setattr(model, name, _read(text, model.param[name]))
+            value = _read(text, model.param[name])
+            if hasattr(model, "check_setting"):
+                model.check_setting(name, value)
+            setattr(model, name, value)
         except ValueError as error:
             problems.append(f"{name}={text} in the address is left out: {_reason(error, model.param[name])}")
     return problems
@@ -66,18 +73,39 @@ def _read(text: str, parameter: param.Parameter) -> Any:
     if isinstance(parameter, param.Integer):
         return int(text)
     if isinstance(parameter, param.Number):
-        return float(text)
+        return _finite(float(text))
     if isinstance(parameter, param.List | param.ListSelector):
         words = [word for word in text.split(",") if word]
-        return [int(word) for word in words] if getattr(parameter, "item_type", None) is int else words
+        return [_count(word) for word in words] if _has_counts(parameter) else words
     return text
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError("a finite number is accepted")
+    return number
+
+
+def _has_counts(parameter: param.Parameter) -> bool:
+    """Whether it is a list of whole numbers: all of them are sizes or ranks."""
+    return getattr(parameter, "item_type", None) is int
+
+
+def _count(word: str) -> int:
+    if int(word) < 1:
+        raise ValueError("it must be at least 1")
+    return int(word)
 
 
 def _reason(error: ValueError, parameter: param.Parameter) -> str:
     if isinstance(parameter, param.ListSelector | param.Selector):
         return f"one of {', '.join(map(str, parameter.objects))} is accepted"
+    if _has_counts(parameter):
+        return "whole numbers above 0, separated by commas, are accepted"
     if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
-        low, high = parameter.bounds
-        ends = [f"{word} {end}" for word, end in (("from", low), ("to", high)) if end is not None]
-        return f"a number {' '.join(ends)} is accepted"
+        (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
+        words = ("from" if with_low else "above", low), ("to" if with_high else "below", high)
+        ends = [f"{word} {end}" for word, end in words if end is not None]
+        finite = "" if high is not None or isinstance(parameter, param.Integer) else "finite "
+        return f"a {finite}number {' '.join(ends)} is accepted"
     return str(error)

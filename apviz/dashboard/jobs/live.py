@@ -21,7 +21,7 @@ class LiveHook(Hook):
 
     Attributes:
         trace: of the running solve, after its last epoch that was looked at; None before the first.
-        text: where it is now, to the update.
+        text: where it is now, to the update; said anew after every epoch, and a few times a second between them.
         progress: of the residual towards the tolerance, on a log scale, from 0 to 1.
         seconds_left: until the tolerance is reached if it goes on as it did; NaN where nothing can be said.
     """
@@ -37,10 +37,14 @@ class LiveHook(Hook):
         self._run, self._recorder = run, next(hook for hook in run.hooks if isinstance(hook, Recorder))
         self._tol = float(getattr(run.solver, "tol", 0.0))
         self._label = run.solver.label + self.where
-        self._next = 0.0
+        self._next = self._next_text = 0.0
         self.progress, self.seconds_left = 0.0, math.nan
 
     def on_update(self, update: Update) -> None:
+        now = time.perf_counter()
+        if now < self._next_text:
+            return
+        self._next_text = now + 1 / PER_SECOND
         blocks = "" if self._run.partition is None else f", block {update.block + 1} of {len(self._run.partition)}"
         self.text = f"{self._label}: update {update.number:,}{blocks}, residual {self._run.residual:.2e}"
 

@@ -66,6 +66,11 @@ class SolvingPage(Page):
         shared.start(self.job)
         return True
 
+    @property
+    def expects_runs(self) -> bool:
+        """Whether runs of its job are to come, or are there and not taken yet."""
+        return self.job is not None and (self.job.is_active or self._taken < len(self.job.done))
+
     def take_runs(self, job: ComparisonJob) -> list[str]:
         """The names of the runs that were recorded since the last call."""
         new = job.done[self._taken :]

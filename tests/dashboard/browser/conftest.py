@@ -82,7 +82,8 @@ def recorded(tmp_path_factory) -> Path:
     data = apviz.datasets.load("china", n=400)
     hyperparameters = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, hyperparameters, rhs=2)
-    solvers = comparison.choose_solvers(["ap", "cg", "pcg"], rules=["gauss-southwell"], block_sizes=[50], ranks=[40])
+    rules = ["gauss-southwell", "cyclic"]
+    solvers = comparison.choose_solvers(["ap", "cg", "pcg"], rules=rules, block_sizes=[50], ranks=[40])
     list(comparison.compare(system, solvers, folder, data=data, mean=hyperparameters.mean))
     return folder
 

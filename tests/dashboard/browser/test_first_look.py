@@ -9,6 +9,19 @@ from tests.dashboard.browser.pointer import click, hover
 
 CURVES = ("Residual.", "Test error", "Error in the K-norm")
 WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
+#: the boxes that can be scrolled sideways because what is in them is too wide; tabs and tables may be
+TOO_NARROW = """() => {
+    const found = [], look = root => {
+        for (const each of root.querySelectorAll("*")) {
+            if (each.shadowRoot) look(each.shadowRoot);
+            const scrolls = each.matches("html, main") || ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
+            if (scrolls && !each.matches(".MuiTabs-scroller, .scroll") && each.scrollWidth > each.clientWidth + 1)
+                found.push(`${each.localName} ${each.className}: ${each.scrollWidth} in ${each.clientWidth} pixels`);
+        }
+    };
+    look(document);
+    return found;
+}"""
 
 
 def test_the_first_page_shows_a_finished_comparison_and_nothing_in_it_leads_elsewhere(visit):
@@ -48,11 +61,11 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
     someone.press("epochs")
     someone.until("chart.layout.xaxis.title.text.startsWith('epochs')", someone.chart("Residual."))
-    click(someone.chart("Residual."), "AP gauss-southwell", 3)
+    click(someone.chart("Residual."), "AP gauss-southwell", 9)
     for heading in WITH_MOMENTS:
         someone.until(marked, someone.chart(heading))
     words = someone.tab.get_by_text("Moment marked in every chart").inner_text()
-    assert "AP gauss-southwell b=50" in words and "epoch 3" in words
+    assert "AP gauss-southwell b=50" in words and "epoch 9" in words
 
     someone.tab.wait_for_function("location.search.includes('update=')")
     query = parse_qs(urlsplit(someone.tab.url).query)
@@ -65,16 +78,58 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     other.tab.wait_for_selector("text=Data set")
     assert parse_qs(urlsplit(other.tab.url).query) == query
     assert other.tab.get_by_label("Training rows n").input_value() == "500"
-    assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 3
+    assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 4
+
+
+def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits(visit):
+    someone = visit(height=2200).go()
+    chart = someone.chart("Residual.")
+    moment = someone.tab.get_by_text("Moment marked in every chart")
+    for place, rule in enumerate(("cyclic", "gauss-southwell", "cyclic")):
+        # where the curves are apart
+        epoch = 9 + place
+        click(chart, f"AP {rule} b=50", epoch)
+        someone.says(f"Moment marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
+        someone.tab.wait_for_function(f"new URLSearchParams(location.search).get('selected').includes('{rule}')")
+        someone.says(f"Diagnosis of AP {rule} b=50")
+    assert moment.count() == 1
+
+
+def test_a_moment_is_set_from_the_keyboard(visit):
+    someone = visit(height=2200).go()
+    someone.chart("Time per update")
+    field = someone.tab.get_by_label("Update of AP gauss-southwell b=50")
+    field.focus()
+    someone.tab.keyboard.type("17")
+    someone.tab.keyboard.press("Enter")
+    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 17, epoch 3,")
+    someone.tab.keyboard.press("ArrowUp")
+    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 18, epoch 3,")
+    someone.tab.wait_for_function("location.search.includes('update=18')")
+    someone.until("(chart.layout.shapes || []).some(each => each.line?.dash === 'dot' && each.x0 === 18)",
+                  someone.chart("Which block"))  # fmt: skip
+
+    field.blur()
+    field.focus()
+    field.fill("99999")
+    someone.tab.keyboard.press("Tab")
+    someone.says("AP gauss-southwell b=50 has no update 99,999")
+    someone.tab.wait_for_function("field => field.value === '18'", arg=field.element_handle())
+    someone.says("AP gauss-southwell b=50, update 18, epoch 3,")
 
 
 def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
-    someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone")
+    wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
+    someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
     someone.says("Not everything in this address could be opened")
     someone.says("n=9000 in the address is left out: a number from 10 to 5000 is accepted")
     someone.says("noise=x in the address is left out")
     someone.says("colour in the address is no setting")
+    for name in ("lengthscale", "block_sizes", "outputscale"):
+        someone.says(f"{name}={wrong[name]} in the address is left out")
     someone.says("there is no run gone")
+    someone.says("nosuch is none of the runs that are shown")
+    someone.tab.wait_for_function("!/nosuch|99999|abc|inf|-5/.test(location.search)")
     someone.says("'../../secret' is no name of a run")
     assert someone.tab.get_by_label("Right-hand sides").input_value() == "2"
     assert someone.tab.get_by_label("Training rows n").input_value() == "1,712"
@@ -94,7 +149,7 @@ def test_everything_fits_a_phone(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)
     someone.chart("Time per update")
-    assert someone.tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
     # the settings are folded away
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
     for box in someone.tab.locator("[role=img]").evaluate_all("all => all.map(each => each.getBoundingClientRect())"):
@@ -124,14 +179,19 @@ def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
 
 def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
     someone = visit().go()
+    someone.chart("Time per update")
     # those behind charts say of which run each row is
     tables = someone.tab.get_by_role("table").filter(
         has=someone.tab.get_by_role("columnheader", name="run", exact=True)
     )
-    charts = {0: ("Residual.", "work"), 3: ("Which block", "seconds")}
-    for count, (place, (heading, column)) in enumerate(charts.items()):
+    charts = {
+        0: ("Residual.", "work", "residual"), 2: ("Error in the K-norm", "error_at_most", "Theorem 1 allows"),
+        3: ("Which block", "seconds", "residual"), 4: ("Where the residual is", "residual_norm", "largest on block"),
+        5: ("Time per update", "lower_quartile", "s in the median"),
+    }  # fmt: skip
+    for count, (place, (heading, column, phrase)) in enumerate(charts.items()):
         words = someone.chart(heading).get_attribute("aria-label")
-        assert "residual" in words and "work" in words
+        assert phrase in words
         someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
         someone.says(words)
         tables.nth(count).get_by_role("columnheader", name=column, exact=True).wait_for()
@@ -145,4 +205,4 @@ def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):
         someone.tab.get_by_role("tab", name=page.title).click()
         someone.tab.wait_for_function(f"location.search.includes('page={name}&theme=dark')")
         someone.tab.wait_for_timeout(1000)
-        assert someone.tab.evaluate("document.documentElement.scrollWidth") <= 390, name
+        assert someone.tab.evaluate(TOO_NARROW) == [], name

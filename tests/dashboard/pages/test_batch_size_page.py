@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 pytest.importorskip("panel")
@@ -73,6 +75,34 @@ def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_com
     page.job.join(60)
     page.tick()
     assert page.choice.runs == page.job.done and len(page.job.done) == 2
+
+
+def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
+    before = sweep(shared, [20, 50])
+    page = BatchSize(shared)
+    page.open()
+    assert page.choice.runs == before.done
+    page.sweep.param.update(sizes=[25, 40], tol=1e-14, max_epochs=100_000)
+    page.run()
+    deadline = time.monotonic() + 60
+    while page.job.live.trace is None:
+        assert time.monotonic() < deadline and page.job.is_active
+        time.sleep(0.01)
+    page.open()
+    assert page.choice.runs == [] and page.traces == {}
+    page.stop()
+    page.job.join(60)
+    page.open()
+    page.tick()
+    assert page.choice.runs == page.job.done and len(page.job.done) == 1
+
+
+def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(shared):
+    job = sweep(shared, [20, 50])
+    page = BatchSize(shared)
+    address.apply(f"runs={','.join(job.done)}&selected=nosuch", page.models)
+    page.open()
+    assert page.choice.selected == "" and "nosuch is none of the runs that are shown" in page._bar._text.object
 
 
 def test_a_setting_that_cannot_be_run_is_refused_in_words(shared):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from types import SimpleNamespace
@@ -74,6 +75,19 @@ def test_a_run_that_is_looked_at_is_marked_in_both_tables(page):
     settle(page)
     page.select("cut")
     assert page.table.table.selected == page.together.table.table.selected == "cut"
+
+
+def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(page):
+    shutil.copytree(page.shared.runs.path_of("ap"), page.shared.runs.path_of("again"))
+    page.look()
+    page.choose(["ap", "again", "fit"])
+    settle(page)
+    chart = page.together.cards["residuals"].chart
+    groups = {each.get("legendgroup"): None for each in json.loads(chart.base)["data"]}
+    drawn = [group for group in groups if group and group.startswith("AP")]
+    for count, (group, name) in enumerate(zip(drawn, ("ap", "again"), strict=True), start=1):
+        chart.clicked = {"x": 1.0, "y": 1.0, "values": [1.0, 1.33, 0.1, 0.5], "group": group, "count": count}
+        assert page.choice.selected == name
 
 
 def test_without_a_training_there_is_no_chart_of_trainings(page):

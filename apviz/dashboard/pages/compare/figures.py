@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 
 from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard, updates_table
+from apviz.dashboard.pages.compare.sentences import error_sentence, residual_sentence, time_sentence
+from apviz.dashboard.pages.compare.tables import block_norms_table, errors_table, has_error, times_table
 from apviz.plots.parts.x_switch import X, without_buttons
 from apviz.tracing import Trace
 
@@ -39,7 +41,8 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
             "The band is what the last residual leaves open. Dashed: Theorem 1 (κ′) and the bound of CG (κ).",
-            lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)), **curves,
+            lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
+            takes=has_error, table=errors_table, sentence=error_sentence, **curves,
         ),
         "timeline": ChartCard(
             "Which block, when", "One mark an update of the run looked at; the colour is the energy it removed.",
@@ -49,12 +52,13 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
         "blocks": ChartCard(
             "Where the residual is", "Residual norm of every block after every epoch, of the run looked at.",
             lambda traces, theme: plots.block_norms(traces, theme=theme), takes=_has_blocks,
-            x_unit=lambda: "epochs", lecture=lecture,
+            table=block_norms_table, sentence=residual_sentence, x_unit=lambda: "epochs", lecture=lecture,
         ),
         "time": ChartCard(
             "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
             lambda traces, theme: plots.update_times(traces, theme=theme),
-            takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1, lecture=lecture,
+            takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
+            table=times_table, sentence=time_sentence, lecture=lecture,
         ),
     }  # fmt: skip
 

@@ -11,20 +11,21 @@ import param
 from panel.viewable import Viewable
 
 from apviz.dashboard.charts.chart_card import ChartCard
-from apviz.dashboard.charts.moment import Moment, at_epoch, at_update
+from apviz.dashboard.charts.moment import Moment
 from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.compare import moments
 from apviz.dashboard.pages.compare.figures import GROWING, OF_ONE_RUN, compare_cards
+from apviz.dashboard.pages.compare.moment_bar import MomentBar
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.pages.solving_page import SolvingPage
+from apviz.dashboard.runs.kinds import is_solve
 from apviz.dashboard.runs.runs_table import RunsTable
 from apviz.dashboard.settings.method_panel import method_panel
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.system_panel import system_panel
-from apviz.tracing import Trace, TrainingTrace
+from apviz.tracing import Trace
 
 #: runs in one set of charts
 MOST_RUNS = 12
@@ -52,9 +53,11 @@ class Compare(SolvingPage):
         self.models = [self.methods, self.choice]
         self._traces: dict[str, Trace] = {}
         self._turn = 0
+        #: before it is opened, an address is still being read, part by part
+        self._is_open = False
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._moment = one_way(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
+        self._moment = MomentBar(self._go)
         self._cards = compare_cards(lambda: self.choice.x, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
@@ -80,18 +83,20 @@ class Compare(SolvingPage):
             for card in self._cards.values():
                 card.view.styles = HALF
             self._everything = pn.Column(
-                self._bar.view, x, self._moment, self._charts, self._details, sizing_mode="stretch_width"
+                self._bar.view, x, self._moment.view, self._charts, self._details, sizing_mode="stretch_width"
             )
         return self._everything
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        newest = self.shared.runs.newest_of_one_data_set(MOST_RUNS)
-        if self.choice.runs or not newest:
-            self._changed()
-        else:
+        self._is_open = True
+        chosen = bool(self.choice.runs) or self.expects_runs
+        newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MOST_RUNS)
+        if newest:
             self.choice.runs = newest
+        else:
+            self._changed()
         self.draw_next()
 
     def redraw(self) -> None:
@@ -105,7 +110,7 @@ class Compare(SolvingPage):
         """New runs of the job, or more of the one that goes on."""
         new = self.take_runs(job)
         if new:
-            runs = [*self.choice.runs, *new][-MOST_RUNS:]
+            runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MOST_RUNS:]
             self.choice.param.update(runs=runs, selected=new[-1], update=None)
         if job.live.trace is None:
             return
@@ -127,7 +132,7 @@ class Compare(SolvingPage):
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
         """Shows these runs, and one of them in detail."""
-        self.choice.param.update(runs=list(runs), selected=selected, update=None)
+        self.choice.param.update(runs=list(dict.fromkeys(runs)), selected=selected, update=None)
 
     # --- what is looked at ----------------------------------------------------------------------------------------
 
@@ -135,6 +140,8 @@ class Compare(SolvingPage):
         self.choice.param.update(selected=name, update=None)
 
     def _changed(self) -> None:
+        if not self._is_open:
+            return
         found, problems = {}, []
         for name in self.choice.runs:
             try:
@@ -142,17 +149,35 @@ class Compare(SolvingPage):
             except (ValueError, OSError) as error:
                 problems.append(str(error))
                 continue
-            if not isinstance(trace, TrainingTrace):
+            if is_solve(trace):
                 found[name] = trace
+        self._traces = found
+        # first, for the charts come onto the page in the order in which they are drawn
+        self._draw_all()
+        problems += self._drop_what_is_not_there()
         if problems:
             self._bar.refuse("; ".join(problems))
-        self._traces = found
-        self._draw_all()
-        self.draw_later(self._table, self._show_details)
-        if self.choice.selected not in found:
-            self.choice.selected = next(iter(found), "")
+        self._show_selected()
+
+    def _drop_what_is_not_there(self) -> list[str]:
+        """Looks at another run, or at no moment, where what is asked for is not among the runs; why, in sentences."""
+        name, problems = self.choice.selected, []
+        if name not in self._traces:
+            # a moment goes with its run; an address may name a moment and no run
+            update = None if name else self.choice.update
+            self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
+            if name and name not in self.choice.runs:
+                problems.append(f"{name} is none of the runs that are shown")
+        trace, update = self._traces.get(self.choice.selected), self.choice.update
+        if update is not None and moments.moment_of(trace, update) is None:
+            self.choice.update = None
+            problems.append(moments.missing(trace, update))
+        return problems
 
     def _show_selected(self) -> None:
+        if not self._is_open:
+            return
+        self._moment.show(self._traces.get(self.choice.selected), self._moment_now())
         for name in OF_ONE_RUN:
             self._draw_soon(self._cards[name])
         self.draw_later(self._table, self._show_details)
@@ -186,24 +211,29 @@ class Compare(SolvingPage):
     # --- a moment -------------------------------------------------------------------------------------------------
 
     def _clicked(self, chart: str, point: dict[str, Any]) -> None:
-        found = moments.clicked(chart, point, self._traces, self.choice.selected)
+        found = moments.clicked(chart, point, self._cards[chart].drawn, self._traces)
         if found is not None:
             self.choice.param.update(selected=found[0], update=found[1].update)
 
+    def _go(self, update: int | None) -> None:
+        """Marks an update that was typed, if the run has it."""
+        trace = self._traces.get(self.choice.selected)
+        if trace is None or update == self.choice.update:
+            return
+        if update is not None and moments.moment_of(trace, update) is None:
+            self._bar.refuse(moments.missing(trace, update))
+            self._show_moment()
+            return
+        self.choice.update = update
+
     def _moment_now(self) -> Moment | None:
-        trace, number = self._traces.get(self.choice.selected), self.choice.update
-        if trace is None or number is None:
-            return None
-        return at_update(trace, number) or at_epoch(trace, number)
+        return moments.moment_of(self._traces.get(self.choice.selected), self.choice.update)
 
     def _mark(self, card: ChartCard) -> None:
         moment, unit = self._moment_now(), card.x_unit()
         card.chart.moment = [moment.x(unit)] if moment is not None and unit else []
 
     def _show_moment(self) -> None:
-        moment = self._moment_now()
-        self._moment.visible = moment is not None
-        if moment is not None:
-            self._moment.object = moments.words(self._traces[self.choice.selected], moment)
+        self._moment.show(self._traces.get(self.choice.selected), self._moment_now())
         for card in self._cards.values():
             self._mark(card)

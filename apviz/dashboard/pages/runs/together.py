@@ -78,11 +78,11 @@ class Together:
         self.table.table.selected = name
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """A point of the curves, whose second number is its work."""
-        values, solves = point.get("values", []), solves_of(self._traces)
-        hit = find(list(solves.values()), values[1]) if len(values) > 2 else None
-        if hit is not None:
-            self._select(next(name for name, trace in solves.items() if trace is hit[0]))
+        """A point of the curves."""
+        hit = find(self.cards["residuals"].drawn, point)
+        name = next((name for name, trace in self._traces.items() if hit is not None and trace is hit[0]), None)
+        if name is not None:
+            self._select(name)
 
     def _show_settings(self) -> None:
         traces = self._traces

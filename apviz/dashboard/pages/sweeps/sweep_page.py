@@ -101,7 +101,7 @@ class SweepPage(SolvingPage):
         return [1.0]
 
     def open(self) -> None:
-        if not self.choice.runs:
+        if not self.choice.runs and not self.expects_runs:
             self.choice.runs = newest_sweep(self.shared.runs, self.over)
         self._changed()
 
@@ -131,7 +131,7 @@ class SweepPage(SolvingPage):
         """New runs of the job, or more of the one that goes on."""
         new = self.take_runs(job)
         if new:
-            self.choice.runs = [*self.choice.runs, *new][-MOST_RUNS:]
+            self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MOST_RUNS:]
         if job.live.trace is not None:
             self._draw_runs()
 
@@ -151,9 +151,14 @@ class SweepPage(SolvingPage):
                 continue
             if is_solve(trace):
                 found[name] = trace
+        self.traces = found
+        name = self.choice.selected
+        if name and name not in found:
+            if name not in self.choice.runs:
+                problems.append(f"{name} is none of the runs that are shown")
+            self.choice.selected = ""
         if problems:
             self._bar.refuse("; ".join(problems))
-        self.traces = found
         self._show_selected()
         self._draw_runs()
 

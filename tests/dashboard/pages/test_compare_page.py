@@ -1,0 +1,325 @@
+"""The page Compare without a browser: which runs it shows, what a click means, and what is behind its charts."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.frame import address
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.compare.page import Compare
+from apviz.dashboard.pages.shared import Shared, View
+from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.tracing import Trace
+
+#: a solve that goes on until it is stopped
+ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1e-14, "max_epochs": 100_000}
+
+
+class InterruptedAtOnce(apviz.Hook):
+    """Ctrl-C before the first update is recorded."""
+
+    def on_update(self, update):
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Runs of equal work an epoch, two methods apart, and one that was interrupted in its first epoch."""
+    folder = tmp_path_factory.mktemp("compared")
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    y = torch.sin(3 * x[:, 0])
+    system = apviz.KernelSystem(x, y[:, None], apviz.Matern52(0.5), 0.1, operator="dense", dataset="made", seed=0)
+
+    def solve(name, solver, *hooks):
+        apviz.solve(system, solver, hooks=[*hooks, apviz.Recorder(folder / f"{name}.zarr")])
+
+    solve("gs", apviz.AlternatingProjection(20, tol=1e-6))
+    solve("cyclic", apviz.AlternatingProjection(20, "cyclic", tol=1e-6))
+    solve("again", apviz.AlternatingProjection(20, "cyclic", tol=1e-6))
+    solve("cg", apviz.ConjugateGradient(tol=1e-6))
+    with pytest.raises(KeyboardInterrupt):
+        solve("cut", apviz.AlternatingProjection(20), InterruptedAtOnce())
+    return folder
+
+
+@pytest.fixture
+def runs(recorded):
+    return RunsFolder(recorded)
+
+
+def page_in(folder, **system):
+    limits = Limits()
+    shared = Shared(limits, Gate(1), folder, False, View(), SystemChoice(limits, **system))
+    page = Compare(shared)
+    page.main()
+    return page
+
+
+def drawn(page):
+    """Everything that waits is drawn."""
+    while page._to_draw:
+        page._next_drawing = 0.0
+        page.draw_next()
+    return page
+
+
+def opened(folder, **view):
+    page = page_in(folder)
+    page.choice.param.update(**view)
+    page.open()
+    return drawn(page)
+
+
+def message(page):
+    return page._bar._text.object
+
+
+def table(page, card):
+    return pd.read_csv(io.StringIO(page._cards[card]._write_csv().getvalue()))
+
+
+def click(page, card, curve, epoch):
+    """Clicks as the browser tells it: on a point of the first curve with lines whose name begins so."""
+    chart = page._cards[card].chart
+    curves = json.loads(chart.base)["data"]
+    hit = next(each for each in curves if each.get("name", "").startswith(curve) and "lines" in each["mode"])
+    values = page._traces[next(iter(page._traces))]["epoch"].isel(epoch=epoch)
+    point = [float(epoch), float(values["work"]), float(values["seconds"]), 1.0]
+    group = hit.get("legendgroup") or hit.get("meta")
+    count = chart.clicked.get("count", 0) + 1
+    chart.clicked = {"x": point[1], "y": 1.0, "values": point, "group": group, "count": count}
+
+
+# --- a click ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("card", ["residuals", "theory"])
+def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(runs, card):
+    page = opened(runs, runs=["gs", "cyclic", "again"])
+    for curve, name in (("AP cyclic b=20, run 2", "again"), ("AP gauss", "gs"), ("AP cyclic b=20, run 1", "cyclic")):
+        click(page, card, curve, 2)
+        assert (page.choice.selected, page.choice.update) == (name, 6)
+
+
+def test_a_click_on_the_bound_of_a_run_selects_that_run(runs):
+    page = opened(runs, runs=["cyclic", "gs"])
+    click(page, "theory", "AP gauss-southwell b=20: Theorem 1", 1)
+    assert (page.choice.selected, page.choice.update) == ("gs", 3)
+
+
+def test_a_click_on_the_start_of_a_run_marks_the_state_before_any_update(runs):
+    page = opened(runs, runs=["gs"])
+    click(page, "residuals", "AP gauss", 0)
+    assert page.choice.update == 0 and "update 0, epoch 0" in page._moment.words.object
+
+
+def test_a_click_on_what_is_no_run_of_the_folder_selects_nothing(runs):
+    page = opened(runs, runs=["gs", "cg"], selected="cg")
+    page._cards["residuals"].chart.clicked = {"x": 1, "y": 1, "values": [1.0, 2.0, 0.1, 0.3], "group": "", "count": 1}
+    assert (page.choice.selected, page.choice.update) == ("cg", None)
+
+
+# --- a moment -----------------------------------------------------------------------------------------------------
+
+
+def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
+    page = opened(runs, runs=["gs", "cg"], selected="cg")
+    field = page._moment.field
+    assert field.visible and field.label == "Update of CG" and field.value is None
+    field.value = 4
+    assert page.choice.update == 4 and "CG, update 4" in page._moment.words.object
+    assert page._cards["residuals"].chart.moment == [float(runs.open("cg")["update"]["work"][3])]
+    page.choice.param.update(selected="gs", update=5)
+    drawn(page)
+    assert field.label == "Update of AP gauss-southwell b=20" and field.value == 5
+
+
+def test_a_number_that_is_no_update_is_refused_and_the_moment_stays(runs):
+    page = opened(runs, runs=["gs"], selected="gs", update=5)
+    page._moment.field.value = 99_999
+    assert page.choice.update == page._moment.field.value == 5
+    assert "AP gauss-southwell b=20 has no update 99,999" in message(page)
+
+
+def test_without_a_run_there_is_no_field_for_a_moment(tmp_path):
+    assert not opened(RunsFolder(tmp_path))._moment.field.visible
+
+
+def test_charts_stand_in_the_same_order_whatever_the_address_begins_with(runs):
+    page = page_in(runs)
+    address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic", page.models)
+    page.open()
+    drawn(page)
+    assert page._charts.objects == [card.view for card in page._cards.values()]
+
+
+# --- what the address asks for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["runs=gs,cg&selected=gs&update=99999", "update=99999&selected=gs&runs=gs,cg"])
+def test_an_update_that_is_not_there_is_refused_and_leaves_the_address(runs, query):
+    page = page_in(runs)
+    assert address.apply(query, page.models) == []
+    page.open()
+    assert "AP gauss-southwell b=20 has no update 99,999" in message(page)
+    assert page.choice.update is None and "update=&" in address.to_query(page.models) + "&"
+
+
+def test_an_update_without_a_run_is_refused(tmp_path):
+    page = page_in(RunsFolder(tmp_path))
+    address.apply("update=5", page.models)
+    page.open()
+    assert page.choice.update is None and "no run here that has an update 5" in message(page)
+
+
+@pytest.mark.parametrize("query", ["runs=gs,cg&selected=nosuch&update=3", "selected=nosuch&update=3&runs=gs,cg"])
+def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(runs, query):
+    page = page_in(runs)
+    assert address.apply(query, page.models) == []
+    page.open()
+    assert "nosuch is none of the runs that are shown" in message(page)
+    assert (page.choice.selected, page.choice.update) == ("gs", None)
+
+
+def test_every_part_of_an_address_that_cannot_be_shown_is_named(runs):
+    page = page_in(runs)
+    address.apply("runs=gone,gs&selected=nosuch", page.models)
+    page.open()
+    assert "there is no run gone" in message(page) and "nosuch is none of the runs" in message(page)
+
+
+def test_a_moment_in_the_address_is_shown_whatever_the_order_of_its_parts(runs):
+    page = page_in(runs)
+    address.apply("update=7&selected=cyclic&runs=gs,cyclic", page.models)
+    page.open()
+    assert (page.choice.selected, page.choice.update) == ("cyclic", 7)
+    assert "Choose data and methods" in message(page)
+
+
+# --- which runs are shown -----------------------------------------------------------------------------------------
+
+
+def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=200, source=HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
+    page.methods.param.update(methods=["cg"], max_epochs=3)
+    page.run()
+    page.job.join(60)
+    page.tick()
+    assert len(page.choice.runs) == 1
+    page.methods.param.update(**ENDLESS)
+    page.run()
+    deadline = time.monotonic() + 60
+    while page.job.live.trace is None:
+        assert time.monotonic() < deadline and page.job.is_active
+        time.sleep(0.01)
+    page.open()
+    assert page.choice.runs == [] and page._traces == {}
+    page.stop()
+    page.job.join(60)
+    # the job has ended, and nobody was on the page to see it
+    page.open()
+    page.tick()
+    assert page.choice.runs == page.job.done and len(page.job.done) == 1
+
+
+def test_a_run_that_is_shown_already_is_listed_once(runs):
+    page = opened(runs, runs=["gs", "cg"])
+    page.look_at(["cg", "cg", "gs"], "gs")
+    assert page.choice.runs == ["cg", "gs"]
+
+
+# --- a run that was interrupted in its first epoch ----------------------------------------------------------------
+
+
+def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(runs):
+    assert "update" not in runs.open("cut") and runs.open("cut")["epoch"].sizes["epoch"] == 1
+    page = opened(runs, runs=["cut", "gs", "cg"], selected="cut")
+    for name in ("residuals", "theory", "time"):
+        assert page._cards[name].chart.base
+    assert "unfinished" in page._cards["theory"].chart.base
+    for name in ("timeline", "blocks"):
+        assert page._cards[name].empty.visible
+    assert "Diagnosis of AP gauss-southwell" in page._diagnosis._of.object
+    assert len(page._table.table.rows) == 3
+    for name, card in page._cards.items():
+        assert card.words()
+        table(page, name) if card.drawn else None
+    click(page, "residuals", "AP gauss-southwell b=20, tolerance 0.01", 0)
+    assert (page.choice.selected, page.choice.update) == ("cut", 0)
+
+
+def test_a_run_that_has_just_begun_is_drawn_beside_the_others(runs):
+    page = opened(runs, runs=["gs"])
+    card = page._cards["theory"]
+    card.show_live(runs.open("cut"), "light")
+    assert "unfinished" in card.chart.live and card.chart.base
+
+
+def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(recorded, tmp_path):
+    tree = apviz.open_trace(recorded / "gs.zarr").tree.copy(deep=True)
+    tree["epoch"]["energy"][-1] = np.nan
+    Trace(tree).save(tmp_path / "nan.zarr")
+    shutil.copytree(recorded / "cg.zarr", tmp_path / "cg.zarr")
+    page = opened(RunsFolder(tmp_path), runs=["nan", "cg"])
+    assert [trace.label for trace in page._cards["theory"].drawn] == ["CG"]
+    assert len(page._cards["residuals"].drawn) == 2
+    assert opened(RunsFolder(tmp_path), runs=["nan"])._cards["theory"].empty.visible
+
+
+# --- tables and words ---------------------------------------------------------------------------------------------
+
+
+def test_behind_the_errors_are_the_edges_of_the_band_and_the_bound_as_they_are_drawn(runs):
+    page = opened(runs, runs=["gs", "cg"])
+    found, error = table(page, "theory"), runs.open("gs").k_norm_error()
+    of_gs = found[found["run"] == "AP gauss-southwell b=20"]
+    start = float(error["upper"][0])
+    for column, part in {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}.items():
+        np.testing.assert_allclose(of_gs[column], error[part] / start)
+    np.testing.assert_array_equal(of_gs["work"], runs.open("gs")["epoch"]["work"])
+    assert set(of_gs["bound_name"]) == {"Theorem 1"} and set(found["run"]) == {"AP gauss-southwell b=20", "CG"}
+    assert set(found[found["run"] == "CG"]["bound_name"]) == {"CG bound"}
+    words = page._cards["theory"].chart.summary
+    end = f"{float(error['upper'][-1]) / start:.2g}"
+    assert end in words and "Theorem 1" in words
+
+
+def test_behind_the_residual_on_blocks_is_its_norm_by_epoch_and_block(runs):
+    page = opened(runs, runs=["gs", "cg"], selected="gs")
+    found, block = table(page, "blocks"), runs.open("gs")["block"]
+    assert list(found.columns) == ["run", "epoch", "block", "rows", "residual_norm"]
+    np.testing.assert_allclose(found["residual_norm"], block["residual_norm"].values.ravel())
+    np.testing.assert_array_equal(found["epoch"][:6], [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(found["block"][:6], [0, 1, 2, 0, 1, 2])
+    largest = int(block["residual_norm"].values[-1].argmax())
+    assert f"largest on block {largest}" in page._cards["blocks"].chart.summary
+
+
+def test_behind_the_times_are_their_quartiles_and_extremes(runs):
+    page = opened(runs, runs=["gs", "cg", "cut"])
+    found = table(page, "time").set_index("run")
+    assert list(found.index) == ["AP gauss-southwell b=20", "CG"]
+    seconds = np.diff(runs.open("cg")["update"]["seconds"].values)
+    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
+    np.testing.assert_allclose(found.loc["CG", columns].astype(float), np.quantile(seconds, [0, 0.25, 0.5, 0.75, 1]))
+    assert found.loc["CG", "updates"] == runs.open("cg")["update"].sizes["update"]
+    assert f"{found.loc['CG', 'median']:.2g} s" in page._cards["time"].chart.summary
+
+
+def test_tables_tell_runs_of_one_method_apart(runs):
+    page = opened(runs, runs=["cyclic", "again"])
+    for name in ("theory", "time"):
+        assert set(table(page, name)["run"]) == {"AP cyclic b=20, run 1", "AP cyclic b=20, run 2"}
