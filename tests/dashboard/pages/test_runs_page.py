@@ -77,6 +77,21 @@ def test_a_run_that_is_looked_at_is_marked_in_both_tables(page):
     assert page.table.table.selected == page.together.table.table.selected == "cut"
 
 
+def test_a_training_that_is_looked_at_is_diagnosed_and_gone_on_with_elsewhere(page):
+    page.select("fit")
+    settle(page)
+    page.select("fit")
+    card = page.one.diagnosis
+    assert card.view.visible and "σ²" in card._evidence.object and not card._button.visible
+
+
+def test_runs_of_an_address_that_are_not_there_are_named_and_leave_it(page):
+    page.choice.param.update(runs=["cg", "nosuch"], selected="nosuch")
+    settle(page)
+    assert "nosuch" in message(page)
+    assert page.choice.runs == ["cg"] and page.choice.selected == ""
+
+
 def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(page):
     shutil.copytree(page.shared.runs.path_of("ap"), page.shared.runs.path_of("again"))
     page.look()
@@ -279,13 +294,10 @@ def test_the_view_is_in_the_address_and_comes_back_from_it(page):
     }  # fmt: skip
 
 
-def test_a_solve_that_is_looked_at_has_a_diagnosis_and_a_training_none(page):
+def test_a_solve_that_is_looked_at_has_a_diagnosis(page):
     page.select("cut")
     settle(page)
     assert page.one.diagnosis.view.visible
-    page.select("fit")
-    settle(page)
-    assert not page.one.diagnosis.view.visible
 
 
 def test_running_again_and_comparing_happen_on_the_page_compare(page):

@@ -12,7 +12,7 @@ from apviz.dashboard.diagnosis.diagnosis_card import DiagnosisCard
 from apviz.dashboard.one_way import one_way
 from apviz.dashboard.pages.runs.button import button
 from apviz.dashboard.plain_text import plain
-from apviz.dashboard.runs.kinds import is_solve
+from apviz.dashboard.runs.kinds import has_steps, is_solve
 from apviz.dashboard.runs.notes import MOST_NOTE
 from apviz.dashboard.runs.run_entry import RunEntry
 from apviz.diagnosis import Diagnosis
@@ -24,7 +24,7 @@ class OneRun:
 
     Args:
         rename, keep_note: called with the name, or the note, in the field.
-        rerun: called with the trace and its diagnosis when what that proposes is to be tried.
+        rerun: called with the trace of a solve and its diagnosis when what that proposes is to be tried.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class OneRun:
         self.name = pmui.TextInput(label="Name", **wide)
         self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MOST_NOTE, **wide)
         self._detail = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
-        self.diagnosis = DiagnosisCard(rerun)
+        self._is_training = False
+        # the page Training goes on with trainings
+        self.diagnosis = DiagnosisCard(rerun, lambda diagnosis: not self._is_training)
         self._paper = pmui.Paper(
             pmui.Typography("The run looked at", variant="h6", margin=(8, 12, 0, 12)), self._detail,
             pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
@@ -54,9 +56,11 @@ class OneRun:
             trace: None while it is not open.
         """
         self._paper.visible = entry is not None
-        # a sentence on what limited it needs a solve, and one that says what it was to reach
-        solve = entry is not None and trace is not None and is_solve(trace) and "tol" in trace.attrs
-        self.diagnosis.show(trace if solve else None)
+        self._is_training = trace is not None and has_steps(trace)
+        # a sentence on what limited a solve needs to know what it was to reach
+        is_told_of = self._is_training or (trace is not None and is_solve(trace) and "tol" in trace.attrs)
+        words = "the whole training" if self._is_training else ""
+        self.diagnosis.show(trace if entry is not None and is_told_of else None, words)
         if entry is None:
             return
         # a text that is being typed stays

@@ -132,8 +132,12 @@ class Runs(Page):
             self._show()
 
     def _show(self) -> None:
-        if self.opening.problems:
-            self._refuse("; ".join(self.opening.problems.values()))
+        problems = self.opening.problems
+        if problems:
+            self._refuse("; ".join(problems.values()))
+        if gone := [name for name in problems if self.listing.entry(name) is None]:
+            self._moved(dict.fromkeys(gone, ""))
+            return
         self.together.show(self.chosen, self.choice.selected)
         self.bar.show(self.choice.runs)
         self._show_selected()
