@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import ipaddress
 import secrets
 from pathlib import Path
@@ -65,6 +66,9 @@ def serve(
     pn.extension("filedropper", notifications=True)
     options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
     atexit.register(gate.close)
+    # what every visitor needs stays: nothing of it is looked through again when a job's garbage is collected
+    gc.collect()
+    gc.freeze()
     pn.serve(
         {"/": lambda: Session(limits, gate, folder, dataset=dataset, lecture=lecture).view()},
         port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,

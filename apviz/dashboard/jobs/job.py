@@ -6,6 +6,7 @@ second: bokeh's documents belong to the server's own thread.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -158,3 +159,5 @@ class Job(ABC):
             raise
         finally:
             self.version += 1
+            # a solve leaves its matrices in cycles, which Python would find only much later
+            gc.collect()
