@@ -33,10 +33,13 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             discard(path)
 
     def arrived(event: Any) -> None:
-        note.visible = target.visible = use.visible = False
         # emptied, for the dropper would hand over a file again after another has replaced it
         files = dict(drop.value)
         drop.value.clear()
+        # it also tells that a file was taken away: that before this one, which may be after this one came
+        if not files:
+            return
+        note.visible = target.visible = use.visible = False
         while received:
             discard_unused(received.pop())
         for name, content in files.items():

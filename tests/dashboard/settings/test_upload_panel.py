@@ -8,6 +8,7 @@ pytest.importorskip("panel")
 
 import panel as pn
 import panel_material_ui as pmui
+from panel.models.file_dropper import DeleteEvent
 
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemChoice
@@ -31,6 +32,9 @@ class Panel:
 
     def drop(self, text, name="mine.csv"):
         self._drop.value = {name: text.encode()}
+
+    def takes_away(self, name):
+        self._drop._process_event(DeleteEvent(None, {"name": name}))
 
     def use(self):
         self._use.clicks += 1
@@ -80,3 +84,15 @@ def test_files_that_nobody_used_do_not_pile_up(panel):
     for text in (GOOD, OTHER, GOOD, "one\n1\n"):
         panel.drop(text)
     assert panel.files() == []
+
+
+def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_away(panel):
+    panel.drop(CONSTANT, "large.csv")
+    panel.drop(GOOD)
+    panel.takes_away("large.csv")
+    panel.use()
+    assert panel.system.dataset == "mine.csv"
+    panel.drop(CONSTANT, "constant.csv")
+    panel.use()
+    panel.takes_away("mine.csv")
+    assert panel.note.visible and "the target one is constant" in panel.note.object
