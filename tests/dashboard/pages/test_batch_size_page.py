@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 pytest.importorskip("panel")
@@ -18,6 +16,7 @@ from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.sweeps import BatchSizeSweep
 from apviz.dashboard.settings.systems import HAND, SystemChoice
+from tests.dashboard.coming_back import comes_back_while_it_solves
 from tests.dashboard.small_trainings import finished
 
 
@@ -83,18 +82,7 @@ def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
     page.open()
     assert page.choice.runs == before.done
     page.sweep.param.update(sizes=[25, 40], tol=1e-14, max_epochs=100_000)
-    page.run()
-    deadline = time.monotonic() + 60
-    while page.job.live.trace is None:
-        assert time.monotonic() < deadline and page.job.is_active
-        time.sleep(0.01)
-    page.open()
-    assert page.choice.runs == [] and page.traces == {}
-    page.stop()
-    page.job.join(60)
-    page.open()
-    page.tick()
-    assert page.choice.runs == page.job.done and len(page.job.done) == 1
+    comes_back_while_it_solves(page, lambda: page.traces)
 
 
 def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(shared):

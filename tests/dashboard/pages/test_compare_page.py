@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import time
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,7 @@ from apviz.dashboard.pages.shared import Shared, View
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.systems import HAND, SystemChoice
 from apviz.tracing import Trace
+from tests.dashboard.coming_back import comes_back_while_it_solves
 
 #: a solve that goes on until it is stopped
 ENDLESS = {"methods": ["ap"], "rules": ["cyclic"], "block_sizes": [20], "tol": 1e-14, "max_epochs": 100_000}
@@ -220,19 +220,7 @@ def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
     page.tick()
     assert len(page.choice.runs) == 1
     page.methods.param.update(**ENDLESS)
-    page.run()
-    deadline = time.monotonic() + 60
-    while page.job.live.trace is None:
-        assert time.monotonic() < deadline and page.job.is_active
-        time.sleep(0.01)
-    page.open()
-    assert page.choice.runs == [] and page._traces == {}
-    page.stop()
-    page.job.join(60)
-    # the job has ended, and nobody was on the page to see it
-    page.open()
-    page.tick()
-    assert page.choice.runs == page.job.done and len(page.job.done) == 1
+    comes_back_while_it_solves(page, lambda: page._traces)
 
 
 def test_a_run_that_is_shown_already_is_listed_once(runs):
