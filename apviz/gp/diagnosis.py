@@ -49,7 +49,7 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
 def _failed(trace: TrainingTrace) -> Diagnosis | None:
     if trace.attrs.get("stop_reason") != FAILED:
         return None
-    evidence = f"Step {_done(trace) + 1} of {_settings(trace)['steps']}: {trace.attrs['stop_message']}."
+    evidence = f"Step {_done(trace) + 1} of {_settings(trace)['steps']}: {trace.attrs.get('stop_message', FAILED)}."
     if trace.attrs["dtype"] == "float32":
         return Diagnosis(Limit.FAILED, evidence, "Train in float64.", {"dtype": "float64"})
     higher = _higher_floor(trace)
@@ -94,7 +94,7 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
         f"{int(first['step'])}, where σ² = {float(first['noise']):.2g} and a residual of "
         f"{float(first['residual']):.2g} was left: these steps were taken with gradients less exact than asked for."
     )
-    if trace.attrs["overlaps"]:
+    if trace.attrs.get("overlaps"):
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
     advice = "Solve every step on overlapping blocks, which depend on κ least."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "overlap"})

@@ -160,3 +160,9 @@ def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):
     trace = trained(data, [Stop()], steps=20, solver=AlternatingProjection(20, tol=1.0))
     found = diagnose_training(trace)
     assert not trace.finished and found.limit is Limit.INTERRUPTED and found.change == {"steps": 20}
+
+
+def test_a_training_recorded_without_a_word_on_its_blocks_is_diagnosed_too(data):
+    trace = trained(data, steps=2, solver=ConjugateGradient(tol=1e-9, max_iterations=2))
+    del trace.tree.attrs["overlaps"]
+    assert diagnose_training(trace).limit is Limit.CONDITIONING
