@@ -111,16 +111,23 @@ inline void kernel_tile(const T* x, int64_t d, const T* z, int64_t ldz, int64_t 
 }
 
 // out[i][:width] += values[i] · u for kRows rows; u: columns × ldu, ldu a multiple of the lanes, zero beyond width.
+// Each chunk of columns is summed by itself: rounding grows with the root of the length of a sum.
 template <typename T>
 inline void product(const T* values, const T* u, int64_t ldu, int64_t columns, int64_t width, T* const* out) {
   using V = typename Vector<T>::type;
   constexpr int64_t lanes = kLanes<T>;
   for (int64_t j = 0; j < width; j += lanes) {
     V sum[kRows] = {};
-    for (int64_t c = 0; c < columns; ++c) {
-      const V uc = load(u + c * ldu + j);
+    for (int64_t first = 0; first < columns; first += lanes) {
+      V chunk[kRows] = {};
+#pragma GCC unroll 16
+      for (int64_t c = first; c < first + lanes; ++c) {
+        const V uc = load(u + c * ldu + j);
 #pragma GCC unroll 4
-      for (int i = 0; i < kRows; ++i) sum[i] += values[i * kColumns + c] * uc;
+        for (int i = 0; i < kRows; ++i) chunk[i] += values[i * kColumns + c] * uc;
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows; ++i) sum[i] += chunk[i];
     }
     const int64_t used = std::min(lanes, width - j);
     for (int i = 0; i < kRows; ++i)

@@ -246,6 +246,8 @@ class Run:
         self._residual_vectors = system.b
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._false_claims: list[float] = []
+        #: what rounding adds to the relative residual B − KW, as the last false claim showed
+        self._rounding = 0.0
         self._stop_requested: str | None = None
         self.initial_energy = self._energy = self._first_residual = 0.0
         self.residual_per_rhs = torch.ones_like(self.rhs_norms)
@@ -309,7 +311,7 @@ class Run:
 
     def claims(self, squared_residual: Tensor, tol: float) -> bool:
         """Whether the recursion's (l+1,) squared norms are below the tolerance. Reads from the device."""
-        return self._mean_relative(squared_residual) < tol
+        return self._mean_relative(squared_residual) < self._aim(tol)
 
     def end_epoch(
         self,
@@ -326,7 +328,7 @@ class Run:
         self.epoch_number += 1
         claimed = self._mean_relative(squared_residual)
         checked = drift = math.nan
-        claims = claimed < limits.tol and self.epoch_number >= limits.minimum
+        claims = claimed < self._aim(limits.tol) and self.epoch_number >= limits.minimum
         if math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
             distance, squared_residual = recompute(claims)
             drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
@@ -336,6 +338,8 @@ class Run:
             return StopReason.DIVERGED
         if claims and checked < limits.tol:
             return StopReason.CONVERGED
+        if claims:
+            self._rounding = math.sqrt(max(0.0, checked**2 - claimed**2))
         if checked >= limits.tol and self._stagnates(claims, checked):
             return StopReason.STAGNATED
         if self.must_stop:
@@ -351,6 +355,13 @@ class Run:
         return StopReason.STOPPED
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _aim(self, tol: float) -> float:
+        """How small the recursion's residual must be before B − KW is asked: `tol`, until a claim was false.
+
+        The recursion's error and what rounding adds to B − KW are independent, so their squares add up.
+        """
+        return math.sqrt(max(tol**2 - self._rounding**2, (0.5 * tol) ** 2))
 
     def _stagnates(self, claimed: bool, checked: float) -> bool:
         """Three checks in a row found the recursion wrong, or found no progress in energy and residual."""
