@@ -110,3 +110,11 @@ def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with
     operator = TiledOperator(x, kernel, noise, compiled=False)
     assert operator.engine.endswith("matrix-product distances")
     assert all_eigenvalues_exceed(-0.1 * noise, operator.columns(slice(0, 1500)).double().numpy())
+
+
+def test_a_long_sum_of_the_compiled_engine_rounds_like_a_short_one():
+    """All points are one, so K is all ones and Ku a sum; 256 terms one after another err by 21 eps."""
+    n, u = 4096, torch.full((4096, 1), 0.7)
+    operator = make("compiled", torch.zeros(n, 2), Matern52(1.0), noise=1e-12)
+    exact = n * float(u[0].double())
+    assert abs(operator.matmul(u).double() - exact).max() < 8 * EPS * exact

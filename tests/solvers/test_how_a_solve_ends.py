@@ -103,6 +103,19 @@ def test_a_tolerance_far_below_float32s_floor_stagnates_at_that_floor(solver):
     assert "float64" in solution.stop_message and "converged" not in solution.stop_message
 
 
+@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(20), apviz.ConjugateGradient()], ids=lambda s: s.name)
+@pytest.mark.parametrize("above", [1.5, 2.0, 3.0])
+def test_a_tolerance_just_above_float32s_floor_is_reached(solver, above):
+    """Where rounding is most of the tolerance, the recursion has to go as far below it."""
+    x = np.random.default_rng(0).uniform(0, 1, (200, 2))
+    p = problem(n=200, x=x, noise=0.1, lengthscale=0.3, dtype=torch.float32)
+    floor = apviz.solve(p.system, dataclasses.replace(solver, tol=NEVER)).residual
+    tol = above * floor
+    solution = apviz.solve(p.system, dataclasses.replace(solver, tol=tol))
+    assert solution.converged and solution.residual < tol
+    assert p.residual(solution.weights) < tol + floor
+
+
 def test_a_solve_that_has_converged_and_waits_for_its_minimum_is_not_called_stagnated():
     for solver in (
         apviz.AlternatingProjection(10, min_epochs=300, max_epochs=400),
