@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, ClassVar
 
 import torch
@@ -17,60 +14,12 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition
+from apviz.solvers.checks import Checks
+from apviz.solvers.clock import Clock
+from apviz.solvers.outcome import Solution, StopReason
 from apviz.system import KernelSystem
 
 log = logging.getLogger("apviz")
-
-
-class StopReason(Enum):
-    """Every way a solve can end; the value is what a person can do about it."""
-
-    CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
-    MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
-    STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use float64 or a larger tol"
-    DIVERGED = "diverged: the residual is no longer finite or has exploded; use float64, more noise or more jitter"
-    STOPPED = "stopped: a hook asked for it; this solution is not converged"
-
-    def __str__(self) -> str:
-        return self.name.lower()
-
-    @property
-    def advice(self) -> str:
-        return self.value.partition(": ")[2]
-
-
-@dataclass(frozen=True)
-class Solution:
-    """What every solver returns.
-
-    Args:
-        weights: W, of the shape B was given in.
-        stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; recomputed from B − KW if the solve converged. A
-            right-hand side of zeros counts as ‖r_i‖.
-        residual_per_rhs: (l+1,) float64.
-        epochs: epochs, or iterations of a Krylov method.
-        work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
-        seconds: wall-clock time, set-up included.
-        setup_work, setup_seconds: the part of both that came before the first update.
-        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW), from the recorded decreases.
-    """
-
-    weights: Tensor
-    stop_reason: StopReason
-    stop_message: str
-    residual: float
-    residual_per_rhs: Tensor
-    epochs: int
-    work: float
-    seconds: float
-    setup_work: float
-    setup_seconds: float
-    energy: float
-
-    @property
-    def converged(self) -> bool:
-        return self.stop_reason is StopReason.CONVERGED
 
 
 @dataclass(frozen=True)
@@ -172,36 +121,6 @@ class Limits:
     check_every: int
 
 
-class Clock:
-    """Seconds since the start. On a GPU marks are events on the stream, so that taking one waits for nothing."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
-        self._paused = 0.0
-        self._start, _ = self.mark()
-
-    def mark(self) -> tuple[Any, float]:
-        """A point in time, and how much of the time before it was paused."""
-        if not self._on_gpu:
-            return time.perf_counter(), self._paused
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event, self._paused
-
-    def seconds(self, mark: tuple[Any, float]) -> float:
-        at, paused = mark
-        if not self._on_gpu:
-            return float(at - self._start - paused)
-        at.synchronize()
-        return float(self._start.elapsed_time(at) / 1000 - paused)
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        before = self.seconds(self.mark())
-        yield
-        self._paused += self.seconds(self.mark()) - before
-
-
 def frobenius_inner(a: Tensor, b: Tensor) -> Tensor:
     """tr(AᵀB) accumulated in float64, a 0-d tensor."""
     return torch.sum(a * b, dtype=torch.float64)
@@ -245,13 +164,10 @@ class Run:
         self._weights: Callable[[], Tensor] = lambda: torch.zeros_like(system.b)
         self._residual_vectors = system.b
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
-        self._false_claims: list[float] = []
-        #: what rounding adds to the relative residual B − KW, as the last false claim showed
-        self._rounding = 0.0
         self._stop_requested: str | None = None
         self.initial_energy = self._energy = self._first_residual = 0.0
         self.residual_per_rhs = torch.ones_like(self.rhs_norms)
-        self._checks: list[tuple[float, float]] = []
+        self._checks = Checks(system.dtype)
 
     @property
     def weights(self) -> Tensor:
@@ -311,7 +227,7 @@ class Run:
 
     def claims(self, squared_residual: Tensor, tol: float) -> bool:
         """Whether the recursion's (l+1,) squared norms are below the tolerance. Reads from the device."""
-        return self._mean_relative(squared_residual) < self._aim(tol)
+        return self._mean_relative(squared_residual) < self._checks.aim(tol)
 
     def end_epoch(
         self,
@@ -328,7 +244,7 @@ class Run:
         self.epoch_number += 1
         claimed = self._mean_relative(squared_residual)
         checked = drift = math.nan
-        claims = claimed < self._aim(limits.tol) and self.epoch_number >= limits.minimum
+        claims = claimed < self._checks.aim(limits.tol) and self.epoch_number >= limits.minimum
         if math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
             distance, squared_residual = recompute(claims)
             drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
@@ -338,10 +254,11 @@ class Run:
             return StopReason.DIVERGED
         if claims and checked < limits.tol:
             return StopReason.CONVERGED
-        if claims:
-            self._rounding = math.sqrt(max(0.0, checked**2 - claimed**2))
-        if checked >= limits.tol and self._stagnates(claims, checked):
-            return StopReason.STAGNATED
+        if checked >= limits.tol:
+            self._checks.add(claimed if claims else None, checked, self._energy)
+            if stagnation := self._checks.stagnation():
+                self.stop_message = stagnation
+                return StopReason.STAGNATED
         if self.must_stop:
             self.stop_message = f"stopped: {self._stop_requested}"
             return StopReason.STOPPED
@@ -355,30 +272,6 @@ class Run:
         return StopReason.STOPPED
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _aim(self, tol: float) -> float:
-        """How small the recursion's residual must be before B − KW is asked: `tol`, until a claim was false.
-
-        The recursion's error and what rounding adds to B − KW are independent, so their squares add up.
-        """
-        return math.sqrt(max(tol**2 - self._rounding**2, (0.5 * tol) ** 2))
-
-    def _stagnates(self, claimed: bool, checked: float) -> bool:
-        """Three checks in a row found the recursion wrong, or found no progress in energy and residual."""
-        eps = torch.finfo(self.system.dtype).eps
-        self._checks.append((checked, self._energy))
-        if claimed:
-            self._false_claims.append(checked)
-            if len(self._false_claims) >= 3 and checked > 0.9 * self._false_claims[-3]:
-                self.stop_message = (
-                    f"stagnated: the recursion claimed a residual below the tolerance three times, but B − KW gave "
-                    f"{checked:.2e} in {self.system.dtype}; use float64 or a larger tolerance"
-                )
-                return True
-        if len(self._checks) < 3:
-            return False
-        (residual, energy), (_, now) = self._checks[-3], self._checks[-1]
-        return checked > 0.99 * residual and abs(energy - now) <= 4 * eps * max(abs(now), 1e-300)
 
     def _mean_relative(self, squared: Tensor) -> float:
         return float((squared.double().cpu().sqrt() / self.rhs_norms).mean())

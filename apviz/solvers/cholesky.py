@@ -13,7 +13,8 @@ from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
 from apviz.settings import require_tolerance
-from apviz.solvers.base import Limits, Run, Solver, StopReason, frobenius_inner
+from apviz.solvers.base import Limits, Run, Solver, frobenius_inner
+from apviz.solvers.outcome import StopReason
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from apviz.preconditioners.base import Preconditioner
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers.base import Limits, Run, Solver, StopReason
+from apviz.solvers.base import Limits, Run, Solver
+from apviz.solvers.outcome import StopReason
 from apviz.system import KernelSystem
 
 

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from apviz.settings import require_whole
-from apviz.solvers.base import Epoch, Hook, Run, Solution
+from apviz.solvers.base import Epoch, Hook, Run
+from apviz.solvers.outcome import Solution
 
 
 class ProgressHook(Hook):

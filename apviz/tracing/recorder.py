@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from apviz.solvers.base import Epoch, Hook, Run, Solution, Solver, Update
+from apviz.solvers.base import Epoch, Hook, Run, Solver, Update
+from apviz.solvers.outcome import Solution
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.record import Record
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION

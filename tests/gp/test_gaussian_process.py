@@ -19,7 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import apviz
-from apviz.solvers.base import Solver, StopReason
+from apviz.solvers import Solver, StopReason
 
 EXACT = {"solver": apviz.Cholesky(1e-6), "dtype": "float64", "device": "cpu"}
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
