@@ -184,6 +184,19 @@ class Operator(ABC):
         """r −= Σᵢ steps[i] · images[i] in place, for r: (n, p), images: (q, n, p), steps: (q, p). No entries."""
         r.sub_(torch.einsum("qnp,qp->np", images, steps))
 
+    def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
+        """Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
+
+        Args:
+            updates: (q, length, p), those of Uᵢ, zero where there are fewer.
+            rows: (q, length) whole numbers below n.
+            a: (n, p).
+
+        Returns:
+            (q, p) in float64.
+        """
+        return (updates * a[rows]).sum(1, dtype=torch.float64)
+
     def _check(self, u: Tensor, rows: int, name: str, r: Tensor | None = None) -> None:
         """Engines in C++ and KeOps would read what is not there."""
         x = self.x

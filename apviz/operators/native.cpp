@@ -283,6 +283,27 @@ void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* 
   }
 }
 
+// out[i] = Σ_k updates[i][k] · a[rows[i][k]] per column, for updates: q × length × p, a: rows of p.
+template <typename T>
+void gathered_products(const T* updates, const int64_t* rows, int64_t q, int64_t length, int64_t p, const T* a,
+                       double* out, int64_t threads) {
+  constexpr int64_t kChunk = 16;  // terms summed at the width of T, whose sum is added in double
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<T> chunk(p);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < q; ++i) {
+      std::fill_n(out + i * p, p, 0.0);
+      for (int64_t first = i * length; first < (i + 1) * length; first += kChunk) {
+        std::fill(chunk.begin(), chunk.end(), T(0));
+        for (int64_t k = first; k < std::min(first + kChunk, (i + 1) * length); ++k)
+          for (int64_t c = 0; c < p; ++c) chunk[c] += updates[k * p + c] * a[rows[k] * p + c];
+        for (int64_t c = 0; c < p; ++c) out[i * p + c] += chunk[c];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 // x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu, ldu a multiple of the lanes; out: n × width.
@@ -315,6 +336,10 @@ void subtract_combination(T* r, int64_t n, int64_t p, const T* images, const T* 
   extern "C" void subtract_combination_##suffix(T* r, int64_t n, int64_t p, const T* images, const T* steps,        \
                                                 int64_t q, int64_t threads) {                                       \
     subtract_combination<T>(r, n, p, images, steps, q, threads);                                                    \
+  }                                                                                                                 \
+  extern "C" void gathered_products_##suffix(const T* updates, const int64_t* rows, int64_t q, int64_t length,      \
+                                             int64_t p, const T* a, double* out, int64_t threads) {                 \
+    gathered_products<T>(updates, rows, q, length, p, a, out, threads);                                             \
   }
 
 APVIZ_EXPORT(float, f32)

@@ -219,3 +219,16 @@ def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
     i64 = ctypes.c_int64
     function = _function("subtract_combination", r.dtype)
     function(_pointer(r), i64(n), i64(p), _pointer(images), _pointer(steps), i64(len(images)), _threads(images.numel()))
+
+
+def gathered_products(updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
+    """Σₖ updates[i, k] · a[rows[i, k]]; updates: (q, length, p), rows: (q, length), a: (n, p), to (q, p) in float64."""
+    q, length, p = updates.shape
+    out = torch.empty(q, p, dtype=torch.float64)
+    i64 = ctypes.c_int64
+    function = _function("gathered_products", a.dtype)
+    function(
+        _pointer(updates), _pointer(rows), i64(q), i64(length), i64(p), _pointer(a), _pointer(out),
+        _threads(updates.numel()),
+    )  # fmt: skip
+    return out

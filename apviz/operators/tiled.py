@@ -91,6 +91,11 @@ class TiledOperator(Operator):
         else:
             super().subtract_combination_(r, images, steps)
 
+    def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
+        if self._compiled and all(given.is_contiguous() for given in (updates, rows, a)):
+            return native.gathered_products(updates, rows, a)
+        return super().gathered_products(updates, rows, a)
+
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         if self._compiled:
             return native.fill(self.kernel.name, rows.contiguous(), columns.contiguous())

@@ -49,9 +49,9 @@ class History:
         operator.subtract_columns_(image, rows, -u)
 
         held, updates = self.rows[:used], self.updates[:used]
-        inner = (updates * image[held]).sum(1, dtype=torch.float64).T  # Uᵢᵀ K U, (l+1, used)
+        inner = operator.operator.gathered_products(updates, held, image).T  # Uᵢᵀ K U, (l+1, used)
         self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
-        gradient = (updates * r[held]).sum(1, dtype=torch.float64).T
+        gradient = operator.operator.gathered_products(updates, held, r).T
         steps = self._minimum(used, slot, gradient)  # (l+1, used)
         taken = steps.T.to(r)
         self.taken[:used] += taken

@@ -353,6 +353,29 @@ def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_colu
 
 
 @EVERY_ENGINE
+@settings(deadline=None, max_examples=40)
+@given(
+    n=SIZES, columns=st.integers(1, 20), q=st.integers(0, 6), length=st.sampled_from([1, 7, 16, 17, 40]),
+    dtype=st.sampled_from([torch.float32, torch.float64]), transposed=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_hand_side_each(
+    engine, n, columns, q, length, dtype, transposed, seed
+):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, n, (q, length))
+    updates = torch.tensor(rng.standard_normal((q, length, columns)), dtype=dtype)
+    a = torch.tensor(rng.standard_normal((n, columns)), dtype=dtype)
+    if transposed:
+        a = a.T.contiguous().T
+    terms = updates.double().numpy(), a.double().numpy()[rows]
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(1.0), NOISE)
+    products = operator.gathered_products(updates, torch.tensor(rows), a)
+    assert products.dtype == torch.float64
+    allowed = 18 * torch.finfo(dtype).eps * np.einsum("qkp,qkp->qp", *map(np.abs, terms))
+    assert (np.abs(products.numpy() - np.einsum("qkp,qkp->qp", *terms)) <= allowed).all()
+
+
+@EVERY_ENGINE
 def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_own_takes_r_away(make_problem, engine):
     problem = make_problem(engine, Matern52, n=300, d=2, ard=False, dtype=torch.float64)
     u = problem.random(4, 3)
