@@ -147,6 +147,14 @@ def factor_numbers(system: apviz.KernelSystem, solver: Any) -> float:
     return float(sum(size**2 for size in partition.solved_sizes()))
 
 
+def choose(system: apviz.KernelSystem) -> tuple[str, float]:
+    """What `auto` takes for this system, and the seconds of choosing it."""
+    apviz.Automatic().resolve(system)  # threads and caches are warm
+    started = time.perf_counter()
+    automatic, _ = apviz.Automatic().resolve(system)
+    return automatic.name, round(time.perf_counter() - started, 3)
+
+
 def gpytorch_seconds(system: apviz.KernelSystem) -> dict[str, Any]:
     """Seconds of one iteration of GPyTorch's CG with its KeOps kernel: three iterations after one to warm up."""
     import gpytorch
@@ -190,13 +198,16 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str], 
     system, hyperparameters = build(dataset, n, rhs)
     path = result_file(dataset, system.n, rhs)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    automatic, _ = apviz.Automatic().resolve(system)
+    system.operator.prepare()
+    automatic, seconds = choose(system)
     about = {
         "dataset": dataset, "n": system.n, "d": system.d, "right-hand sides": rhs, "kernel": system.kernel.name,
         "noise": system.noise, "outputscale": system.kernel.outputscale, "lengthscale": system.kernel.lengthscale,
         "hyperparameters": hyperparameters.provenance,
     }  # fmt: skip
-    kept: dict[str, Any] = about | {"auto": automatic.name, "cells": cells_of_this_system(path, about)}
+    kept: dict[str, Any] = about | {
+        "auto": automatic, "seconds of choosing": seconds, "cells": cells_of_this_system(path, about)
+    }  # fmt: skip
     path.write_text(json.dumps(kept, indent=1) + "\n")
     for method in [*methods(system), GPYTORCH]:
         if (method in kept["cells"] and not again) or (wanted and not any(word in method for word in wanted)):
