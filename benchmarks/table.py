@@ -79,7 +79,7 @@ def gpytorch_ratio(result: dict[str, Any]) -> str:
 
 
 def shown(cell: dict[str, Any] | None) -> str:
-    """`work (seconds)`, or the bound on both; without what choosing takes, 0.02 to 0.1 s."""
+    """`work (seconds)`, or the bound on both; without what choosing takes, under 0.1 s."""
     if cell is None:
         return "–"
     (work, done), (seconds, _) = reached(cell, "work"), reached(cell, "seconds")
@@ -121,7 +121,7 @@ def chart() -> None:
             },
         )  # fmt: skip
     figure.update_layout(
-        template="plotly_white", title="Time to 0.01 on 2 cores; open: stopped before it got there",
+        template="plotly_white", title="Time to 0.01 on 2 cores; open: not reached by then",
         xaxis={"type": "log", "dtick": 1, "minor": {"ticks": "inside"}, "title": "time to a residual of 0.01 (s)"},
         yaxis={"autorange": "reversed"}, legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": -0.2},
         margin={"l": 190, "t": 110, "b": 60, "r": 20},

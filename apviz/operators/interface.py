@@ -189,7 +189,7 @@ class Operator(ABC):
 
         Args:
             updates: (q, length, p), those of Uᵢ, zero where there are fewer.
-            rows: (q, length) whole numbers below n.
+            rows: (q, length) int64, below n.
             a: (n, p).
 
         Returns:

@@ -87,7 +87,7 @@ def library() -> ctypes.CDLL | None:
     except OSError as error:
         warnings.warn(
             f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
-            "two to seven times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
+            "1.6 to 6.5 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
             "folder that can be written.",
             stacklevel=2,
         )
