@@ -14,8 +14,11 @@ from apviz.system import KernelSystem
 S = TypeVar("S")
 Auto = Literal["auto"]
 
-# solved rows of a block ÷ √n: factoring then costs about a third of a CG iteration, (2/3)n·solved² flops to n²·90
-SOLVED_ROWS = 6.7
+# solved rows of a block ÷ √n, in up to three dimensions and in more: factoring then costs a third and two thirds of a
+# CG iteration, about (2/3)n·solved² flops to n²·90. The optimum is flat: a tenth between 6 and 13 on most systems, but
+# in many dimensions small blocks cost the hardest systems twice the time
+SOLVED_ROWS, SOLVED_ROWS_OF_MANY = 6.7, 9.5
+FLAT = 3
 # of the free memory, for the factors
 MEMORY_SHARE = 0.4
 # past updates; a step along them reads history·(l+1) numbers a row, a block evaluates its solved rows' entries
@@ -32,7 +35,7 @@ def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
         if given.get(name) == "auto":
             found[name], reasons[name] = value, f"{value}: {why}"
 
-    flat = system.d <= 3
+    flat = system.d <= FLAT
     choose("overlap", 0.5 if flat else 1.0, f"d = {system.d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
     size, why = block_size(system, overlap)
@@ -46,16 +49,17 @@ def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
 
 
 def block_size(system: KernelSystem, overlap: float) -> tuple[int, str]:
-    """Rows a block owns, and why: solved rows near 6.7 √n, less if the factors would not fit the memory."""
+    """Rows a block owns, and why: solved rows near 6.7 or 9.5 √n, less if the factors would not fit the memory."""
     n, item = system.n, system.x.element_size()
-    wished = SOLVED_ROWS * math.sqrt(n) / (1 + overlap)
+    rows = SOLVED_ROWS if system.d <= FLAT else SOLVED_ROWS_OF_MANY
+    wished = rows * math.sqrt(n) / (1 + overlap)
     free = torch.cuda.mem_get_info(system.device)[0] if system.device.type == "cuda" else _available()
-    fits = MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
+    fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
     b = max(1, min(n, round(min(wished, fits))))
-    gib = item * n * b * (1 + overlap) ** 2 / 2**30
+    gib = item * n * b * (1 + overlap) ** 2 / 2 / 2**30
     if fits < wished:
         return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
-    return b, f"{SOLVED_ROWS} √n solved rows: factors of {gib:.2g} GiB at a third of a CG iteration's price"
+    return b, f"{rows} √n solved rows for d = {system.d}: factors of {gib:.2g} GiB, at less than a CG iteration's price"
 
 
 def coarse_rank(system: KernelSystem) -> int:

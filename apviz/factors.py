@@ -1,22 +1,23 @@
-"""Cached Cholesky factors of the blocks (paper, "Cached Cholesky Factors")."""
+"""Cached Cholesky factors of the blocks (paper, "Cached Cholesky Factors"), two in the memory of one."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import psutil
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator, Rows
+from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
 
 # relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
 # blocks factored in one call hold at most this much beside the cache, or are one block
-BATCH_BYTES = 64 * 2**20
+BATCH_BYTES = 16 * 2**20
 
 
 class NotPositiveDefinite(ValueError):
@@ -24,9 +25,11 @@ class NotPositiveDefinite(ValueError):
 
 
 class BlockFactors:
-    """Lower Cholesky factors of K[I, I] for the solved rows of every block, n·b·(1 + overlap)² numbers in all.
+    """K[I, I] = C D Cᵀ for the solved rows I of every block, C unit lower triangular, D diagonal.
 
-    Blocks of one size are factored together, as many at a time as fit a memory budget.
+    Two blocks of one size share a square: C of one lies below its diagonal, Cᵀ of the other above. That takes
+    n·b·(1 + overlap)²/2 numbers in all, half of what a square for every block would. Blocks of one size are factored
+    together, as many at a time as fit a memory budget.
 
     Args:
         rows: the rows each block solves on, in the operator's order.
@@ -38,18 +41,21 @@ class BlockFactors:
     """
 
     def __init__(self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None) -> None:
-        self.rows, self._low_rank = rows, low_rank
+        self.rows, self._low_rank, self._operator = rows, low_rank, operator
         sizes = [count(block) for block in rows]
         x = operator.operator.x
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
-        _check_memory(sum(size**2 for size in sizes) * x.element_size(), x.device, max(sizes))
-        self._factors: list[Tensor] = []
+        self.numbers = numbers(sizes)
+        _check_memory(self.numbers * x.element_size(), x.device, max(sizes))
+        self._unit: list[Tensor] = []
+        self._pivots: list[Tensor] = []
         first = 0
-        while first < len(sizes):
-            last = first + max(1, BATCH_BYTES // (sizes[first] ** 2 * x.element_size()))
-            last = next((j for j in range(first, min(last, len(sizes))) if sizes[j] != sizes[first]), last)
-            self._factors += self._factor(operator, range(first, min(last, len(sizes))))
-            first = last
+        for size, members in itertools.groupby(sizes):
+            end = first + len(list(members))
+            pairs = max(1, BATCH_BYTES // (2 * size**2 * x.element_size()))
+            for start in range(first, end, 2 * pairs):
+                self._factor(size, range(start, min(start + 2 * pairs, end)))
+            first = end
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -58,34 +64,51 @@ class BlockFactors:
                 stacklevel=2,
             )
 
-    def _factor(self, operator: CountingOperator, blocks: range) -> list[Tensor]:
-        size = count(self.rows[blocks[0]])
-        matrices = operator.operator.x.new_empty(len(blocks), size, size)
+    def _factor(self, size: int, blocks: range) -> None:
+        squares, pivots = self._triangles(size, blocks[0::2], upper=False)
+        others, other_pivots = self._triangles(size, blocks[1::2], upper=True)
+        squares[: len(others)] += others
+        for k in range(len(blocks)):
+            self._unit.append(squares[k // 2].mT if k % 2 else squares[k // 2])
+            self._pivots.append((other_pivots if k % 2 else pivots)[k // 2])
+
+    def _triangles(self, size: int, blocks: range, *, upper: bool) -> tuple[Tensor, Tensor]:
+        """C of some blocks, or Cᵀ, (m, |I|, |I|), and the diagonals D, (m, |I|, 1)."""
+        x = self._operator.operator.x
+        matrices = x.new_empty(len(blocks), size, size).mT  # a column is contiguous, so LAPACK factors in place
         for matrix, block in zip(matrices, blocks, strict=True):
-            matrix.copy_(operator.block(self.rows[block]))
-            if self._low_rank is not None:
-                part = self._low_rank[self.rows[block]]
-                matrix.addmm_(part, part.T, alpha=-1)
-        factors, info = torch.linalg.cholesky_ex(matrices)
-        for k in info.nonzero().flatten().tolist():
-            what = f"block {blocks[k]} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
-            scale = float(operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
-            factors[k], self.jitter[blocks[k]] = cholesky_with_jitter(matrices[k], what, scale)
-        return list(factors)
+            matrix.copy_(self._matrix(self._operator, block).mT)
+        failed = torch.empty(len(blocks), dtype=torch.int32, device=x.device)
+        torch.linalg.cholesky_ex(matrices, upper=upper, out=(matrices, failed))
+        for k in failed.nonzero().flatten().tolist():
+            block = blocks[k]
+            what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
+            scale = float(self._operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
+            evaluated_again = self._matrix(self._operator.operator, block)
+            factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
+            matrices[k] = factor.mT if upper else factor
+        diagonal = matrices.diagonal(dim1=1, dim2=2).clone()[:, :, None]
+        matrices.div_(diagonal if upper else diagonal.mT)
+        return matrices, diagonal.square_()
+
+    def _matrix(self, operator: CountingOperator | Operator, block: int) -> Tensor:
+        rows = self.rows[block]
+        k = operator.block(rows)
+        return k if self._low_rank is None else k.addmm_(self._low_rank[rows], self._low_rank[rows].T, alpha=-1)
 
     def __len__(self) -> int:
-        return len(self._factors)
-
-    def __getitem__(self, block: int) -> Tensor:
-        """The lower factor of K[I, I] + jitter, (|I|, |I|)."""
-        return self._factors[block]
+        return len(self._unit)
 
     def solve(self, block: int, r: Tensor) -> Tensor:
         """U = K[I, I]⁻¹ r, for r: (|I|, l+1)."""
-        factor = self._factors[block]  # not torch.cholesky_solve, which copies the factor at every call
-        half = torch.linalg.solve_triangular(factor, r, upper=False)
-        u: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        unit = self._unit[block]  # not torch.cholesky_solve, which copies the factor at every call
+        half = torch.linalg.solve_triangular(unit, r, upper=False, unitriangular=True).div_(self._pivots[block])
+        u: Tensor = torch.linalg.solve_triangular(unit.mT, half, upper=True, unitriangular=True)
         return u
+
+    def matrices(self) -> Iterator[Tensor]:
+        """K[I, I] of every block, evaluated again, for what looks on: not counted as work, without jitter."""
+        return (self._operator.operator.block(block) for block in self.rows)
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
@@ -118,7 +141,13 @@ def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
     """Memory of the factors for the inputs x: (n, d)."""
-    return math.ceil(len(x) / block_size) * _solved(x, block_size, overlap) ** 2 * x.element_size()
+    sizes = [_solved(x, block_size, overlap)] * math.ceil(len(x) / block_size)
+    return numbers(sizes) * x.element_size()
+
+
+def numbers(sizes: Iterable[int]) -> int:
+    """What the factors of blocks of these many solved rows hold: a square for every two neighbours of one size."""
+    return sum(math.ceil(len(list(members)) / 2) * size**2 for size, members in itertools.groupby(sizes))
 
 
 def _solved(x: Tensor, block_size: int, overlap: float) -> int:
@@ -130,5 +159,5 @@ def _check_memory(needed: int, device: torch.device, largest: int) -> None:
     if needed > 0.9 * free:
         raise MemoryError(
             f"the Cholesky factors of the blocks (largest: {largest} rows) need {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; use a smaller block_size or overlap: memory is n·b·(1 + overlap)²"
+            f"{free / 2**30:.1f} GiB are free; use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2"
         )

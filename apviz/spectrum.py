@@ -7,7 +7,7 @@ from above (Horn & Johnson, *Matrix Analysis*, 8.1.26) while the Rayleigh quotie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,7 +61,7 @@ def _ratio(above: Eigenvalue, below: Eigenvalue) -> Eigenvalue:
 
 def spectrum(
     system: KernelSystem,
-    factors: Sequence[Tensor] = (),
+    blocks: Iterable[Tensor] = (),
     method: Method | None = None,
     steps: int = 30,
     rows: int = SUBSAMPLE_ROWS,
@@ -69,7 +69,7 @@ def spectrum(
     """The spectrum of a system and of its blocks.
 
     Args:
-        factors: lower Cholesky factors of the blocks K[I, I] over the solved rows; none: λ′max is NaN.
+        blocks: K[I, I] over the solved rows of every block, read one at a time; none: λ′max is NaN.
         method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample`
             (λmax of 1,000 random rows scaled by n/1,000: under 1e6 entries), or None: exact up to n = 1,000,
             else subsample.
@@ -85,10 +85,10 @@ def spectrum(
         lambda_max, lambda_min = _by_subsample(system, rows)
     else:
         raise ValueError(f"method must be exact, lanczos or subsample, got {method!r}")
-    blocks, bounds = zip(*map(largest_eigenvalue_of_factor, factors), strict=True) if factors else ((), ())
-    how = "power iteration on the cached factors of the blocks"
-    largest = Eigenvalue(max(blocks, default=math.nan), how, True, max(bounds, default=math.nan))
-    return Spectrum(lambda_max, lambda_min, largest, torch.tensor(blocks, dtype=torch.float64))
+    found = torch.tensor([largest_eigenvalue(block) for block in blocks], dtype=torch.float64).reshape(-1, 2)
+    value, bound = found.amax(0).tolist() if len(found) else (math.nan, math.nan)
+    largest = Eigenvalue(value, "power iteration on the blocks K[I, I]", True, bound)
+    return Spectrum(lambda_max, lambda_min, largest, found[:, 0])
 
 
 def all_eigenvalues(
@@ -183,16 +183,16 @@ def lanczos(
     return float(values[-1]), float(values[0])
 
 
-def largest_eigenvalue_of_factor(factor: Tensor, steps: int = 4) -> tuple[float, float]:
-    """λmax(LLᵀ) by power iteration from ones, and the Collatz–Wielandt bound above it; L: (b, b) lower."""
-    v = torch.ones(len(factor), dtype=factor.dtype, device=factor.device)
+def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
+    """λmax by power iteration from ones, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, none below 0."""
+    v = torch.ones(len(k), dtype=k.dtype, device=k.device)
     for _ in range(steps):
         v = v / v.norm()
-        kv = factor @ (factor.T @ v)
+        kv = k @ v
         value, bound = v @ kv, (kv / v).max()
         # a far point's entry may round to 0; the quotient stays finite, and a bound, for any positive v
         v = kv.clamp_min(torch.finfo(kv.dtype).eps * float(kv.max()))
-    rounding = 1 + 8 * torch.finfo(factor.dtype).eps * math.sqrt(len(factor))
+    rounding = 1 + 8 * torch.finfo(k.dtype).eps * math.sqrt(len(k))
     return float(value), float(bound) * rounding
 
 

@@ -25,6 +25,7 @@ import torch
 import apviz
 from apviz import comparison
 from apviz.choices import resolve
+from apviz.factors import numbers
 from apviz.partitions import partitioner_named
 from benchmarks.machine import RESULTS, describe
 
@@ -139,12 +140,12 @@ def peak_kib(*, reset: bool = False) -> int:
 
 
 def factor_numbers(system: apviz.KernelSystem, solver: Any) -> float:
-    """Numbers in the blocks' Cholesky factors, Σ|solved|²."""
+    """Numbers in the blocks' Cholesky factors."""
     blocks = solver if isinstance(solver, apviz.AlternatingProjection) else getattr(solver, "preconditioner", None)
     if not hasattr(blocks, "overlap"):
         return 0.0
     partition = partitioner_named(blocks.partition)(system.operator.inputs, blocks.block_size, blocks.overlap)
-    return float(sum(size**2 for size in partition.solved_sizes()))
+    return float(numbers(partition.solved_sizes()))
 
 
 def choose(system: apviz.KernelSystem) -> tuple[str, float]:

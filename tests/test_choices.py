@@ -1,5 +1,6 @@
 """What `auto` chooses, and that what is given stays."""
 
+import itertools
 import json
 import math
 
@@ -41,16 +42,17 @@ def test_given_values_always_win():
 
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0, 3.0])
 def test_blocks_grow_with_the_root_of_n_and_solve_on_as_many_rows_at_any_overlap(overlap):
-    for n in (400, 1600):
-        size, _ = choices.block_size(system(n), overlap)
-        assert size * (1 + overlap) == pytest.approx(choices.SOLVED_ROWS * math.sqrt(n), rel=0.05)
+    for n, d in itertools.product((400, 1600), (3, 4)):
+        size, _ = choices.block_size(system(n, d), overlap)
+        rows = {3: choices.SOLVED_ROWS, 4: choices.SOLVED_ROWS_OF_MANY}[d]
+        assert size * (1 + overlap) == pytest.approx(rows * math.sqrt(n), rel=0.05)
 
 
 def test_where_memory_is_short_the_factors_take_their_share_of_it_and_the_reason_says_so(monkeypatch):
     free = 2_000_000
     monkeypatch.setattr(choices, "_available", lambda: free)
     size, why = choices.block_size(system(1600), 1.0)
-    assert 4 * 1600 * size * 4 == pytest.approx(choices.MEMORY_SHARE * free, rel=0.02)
+    assert 4 * 1600 * size * 4 / 2 == pytest.approx(choices.MEMORY_SHARE * free, rel=0.02)
     assert "40% of the free memory" in why
 
 

@@ -387,5 +387,5 @@ class _Spectrum(Hook):
 
     def on_start(self, run: Run) -> None:
         with run.clock.pause():
-            found = spectrum(run.system, run.factors or ())
+            found = spectrum(run.system, run.factors.matrices() if run.factors else ())
         self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value

@@ -107,7 +107,9 @@ class Recorder(Hook):
     def on_start(self, run: Run) -> None:
         self._run, self._pending = run, list[Update]()
         with run.clock.pause():
-            found = spectrum(run.system, run.factors or (), self.spectrum, rows=self.spectrum_rows)
+            found = spectrum(
+                run.system, run.factors.matrices() if run.factors else (), self.spectrum, rows=self.spectrum_rows
+            )
         record = Record(_attributes(run))
         # refuses a path that exists before anything is recorded
         self._open(record)

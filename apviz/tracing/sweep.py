@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from apviz.factors import numbers
 from apviz.spectrum import conjugate_gradient_iterations
 from apviz.tracing.trace import Trace
 
@@ -88,11 +89,11 @@ def slowest(traces: Iterable[Trace]) -> Trace | None:
 
 
 def factor_bytes(trace: Trace) -> float:
-    """Memory of the cached factors of the blocks: a square of the solved rows each; NaN without blocks."""
+    """Memory of the cached factors of the blocks: a square of the solved rows for every two; NaN without blocks."""
     if "block" not in trace:
         return math.nan
-    sizes = trace["block"]["solved_size"].values.astype(float)
-    return float((sizes**2).sum() * np.dtype(trace.attrs["dtype"]).itemsize)
+    sizes = trace["block"]["solved_size"].values.tolist()
+    return float(numbers(sizes) * np.dtype(trace.attrs["dtype"]).itemsize)
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:

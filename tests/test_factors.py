@@ -1,0 +1,94 @@
+"""Factors of the blocks, two in the square of one, against dense float64 linear algebra."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import apviz
+from apviz import factors
+from apviz.factors import BlockFactors, NotPositiveDefinite, numbers
+from apviz.operators import CountingOperator
+
+EPS = {torch.float32: 6e-8, torch.float64: 1.1e-16}
+
+
+def operator(n, dtype=torch.float64, noise=0.1, x=None):
+    x = np.random.default_rng(n).uniform(0, 1, (n, 2)) if x is None else x
+    system = apviz.KernelSystem(x, np.ones(n), apviz.Matern52(0.4), noise, "dense", dtype, "cpu")
+    return CountingOperator(system.operator)
+
+
+def dense(counting, rows):
+    """K[I, I] in float64."""
+    one = counting.operator
+    k = one.kernel(one.x[rows].double())
+    k.diagonal().add_(one.noise)
+    return k
+
+
+def consecutive(sizes):
+    return list(torch.arange(sum(sizes)).split(list(sizes)))
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([1, 2, 7, 12]), min_size=2, max_size=12), columns=st.integers(1, 3),
+    dtype=st.sampled_from([torch.float32, torch.float64]), batch=st.sampled_from([1, 2_000, 2**20]),
+)  # fmt: skip
+def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_are_factored_at_once(
+    sizes, columns, dtype, batch
+):
+    counting, rows = operator(sum(sizes), dtype), consecutive(sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factors, "BATCH_BYTES", batch)
+        found = BlockFactors(counting, rows)
+    assert len(found) == len(sizes) and counting.entries == sum(size**2 for size in sizes)
+    r = torch.tensor(np.random.default_rng(1).standard_normal((sum(sizes), columns)), dtype=dtype)
+    for block, (held, matrix) in enumerate(zip(rows, found.matrices(), strict=True)):
+        k = dense(counting, held)
+        expected = torch.linalg.solve(k, r[held].double())
+        scale = np.linalg.cond(k.numpy()) * float(expected.abs().max())
+        np.testing.assert_allclose(found.solve(block, r[held]), expected, rtol=0, atol=50 * EPS[dtype] * scale)
+        np.testing.assert_allclose(matrix, k, rtol=0, atol=10 * EPS[dtype])
+
+
+def test_two_blocks_of_one_size_take_the_memory_of_one():
+    sizes = [30, 30, 30, 30, 30, 20, 20, 10]
+    found = BlockFactors(operator(sum(sizes)), consecutive(sizes))
+    stores = {unit.untyped_storage().data_ptr(): unit.untyped_storage().nbytes() for unit in found._unit}
+    assert sum(stores.values()) == 8 * (3 * 30**2 + 20**2 + 10**2) == 8 * numbers(sizes)
+
+
+def test_blocks_of_what_a_low_rank_factor_leaves_are_solved():
+    counting, rows = operator(60), consecutive([20, 20, 20])
+    v = 0.02 * torch.tensor(np.random.default_rng(2).standard_normal((60, 3)))
+    found = BlockFactors(counting, rows, v)
+    for block, held in enumerate(rows):
+        k, r = dense(counting, held) - v[held] @ v[held].T, v[held] + 1
+        np.testing.assert_allclose(found.solve(block, r), torch.linalg.solve(k, r), rtol=1e-10)
+
+
+@pytest.mark.parametrize("singular", [0, 1, 2])
+def test_jitter_goes_to_the_block_that_needs_it_and_to_neither_of_its_neighbours(singular):
+    x = np.random.default_rng(0).uniform(0, 1, (60, 2))
+    x[20 * singular : 20 * (singular + 1)] = x[20 * singular]
+    counting, rows = operator(60, torch.float32, 1e-9, x), consecutive([20, 20, 20])
+    with pytest.warns(UserWarning, match=f"1 of 3 blocks needed jitter .* block {singular}"):
+        found = BlockFactors(counting, rows)
+    assert found.jitter.nonzero().tolist() == [[singular]]
+    for block, held in enumerate(rows):
+        k = dense(counting, held) + found.jitter[block] * torch.eye(20)
+        r = torch.ones(20, 1)
+        solved = found.solve(block, r).double()
+        np.testing.assert_allclose(k @ solved, r, atol=1e-2)
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_a_block_that_no_jitter_saves_is_named(block):
+    counting, rows = operator(40), consecutive([20, 20])
+    v = torch.zeros(40, 1, dtype=torch.float64)
+    v[20 * block] = 10.0
+    with pytest.raises(NotPositiveDefinite, match=f"block {block} of K − LLᵀ is not positive definite"):
+        BlockFactors(counting, rows, v)
