@@ -6,13 +6,15 @@ after every update; one that has drifted past a tolerance by the end, where B âˆ
 Seconds are since the start of the solve, set-up included; of a short solve, the median of three. Where the limit
 came first, what is left blank took longer.
 
-    python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--again] [data sets]
+    python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
+                                [data sets]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import time
@@ -46,6 +48,8 @@ SIZES: dict[str, dict[str, int | None]] = {
 # a solve of fewer seconds is run as often as this
 SHORT, REPEATS = 2.0, 3
 GPYTORCH = "GPyTorch, KeOps kernel"
+# seconds that a cell may take beside its limit; that GPyTorch's iterations may take where each is of half a minute
+START, SLOW_ITERATIONS = 30.0, 270.0
 
 
 def paper_block_size(n: int) -> int:
@@ -202,7 +206,11 @@ def cells_of_this_system(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str], again: bool = False) -> None:
+def run(
+    dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str], again: bool = False,
+    stop_at: float = math.inf,
+) -> None:  # fmt: skip
+    """Measures what is missing; starts no cell that could end after `stop_at`, of the clock `time.monotonic`."""
     system, hyperparameters = build(dataset, n, rhs)
     path = result_file(dataset, system.n, rhs)
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -217,9 +225,14 @@ def run(dataset: str, n: int | None, rhs: int, limit: float, wanted: list[str], 
         "auto": automatic, "seconds of choosing": seconds, "cells": cells_of_this_system(path, about)
     }  # fmt: skip
     path.write_text(json.dumps(kept, indent=1) + "\n")
-    for method in [*methods(system), GPYTORCH]:
-        if (method in kept["cells"] and not again) or (wanted and not any(word in method for word in wanted)):
-            continue
+    missing = [
+        method for method in [*methods(system), GPYTORCH]
+        if (again or method not in kept["cells"]) and (not wanted or any(word in method for word in wanted))
+    ]  # fmt: skip
+    for k, method in enumerate(missing):
+        if time.monotonic() + (SLOW_ITERATIONS if method == GPYTORCH else limit + START) > stop_at:
+            print(f"{dataset}: {len(missing) - k} methods are left for another run: {', '.join(missing[k:])}")
+            return
         command = [sys.executable, "-m", "benchmarks.solvers", "--cell", method, dataset, "--rhs", str(rhs)]
         command += ["--limit", str(limit), "--n", str(system.n)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -242,14 +255,16 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=40.0, help="seconds a solve may take")
     parser.add_argument("--only", action="append", default=[], help="methods whose name holds this")
     parser.add_argument("--again", action="store_true", help="also what was measured before")
+    parser.add_argument("--within", type=float, default=math.inf, help="seconds; leaves the rest for another run")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.cell:
         print(json.dumps(measure(a.datasets[0], a.n, a.rhs, a.cell, a.limit)))
         return
+    stop_at = time.monotonic() + a.within
     for dataset in a.datasets or SIZES[a.size]:
-        run(dataset, SIZES[a.size][dataset], a.rhs, a.limit, a.only, a.again)
+        run(dataset, SIZES[a.size][dataset], a.rhs, a.limit, a.only, a.again, stop_at)
 
 
 if __name__ == "__main__":

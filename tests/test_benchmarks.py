@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,17 @@ def test_cells_of_a_system_are_kept_until_it_is_another(tmp_path, capsys):
     assert cells_of_this_system(path, about) == {"CG": {"seconds": 1.0}}
     assert cells_of_this_system(path, about | {"noise": 0.2}) == {}
     assert capsys.readouterr().out == "one.json: 1 cells of another system are dropped\n"
+
+
+def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsys, monkeypatch):
+    from benchmarks import solvers
+
+    monkeypatch.setattr(solvers, "FOLDER", tmp_path)
+    solvers.run("diabetes", None, 1, 40.0, [], stop_at=time.monotonic() + 1)
+    (path,) = tmp_path.iterdir()
+    assert json.loads(path.read_text())["cells"] == {}
+    said = capsys.readouterr().out
+    assert "diabetes: 10 methods are left for another run: AP, the paper's" in said and solvers.GPYTORCH in said
 
 
 def test_a_residual_that_has_drifted_past_a_tolerance_did_not_reach_it():
