@@ -14,11 +14,8 @@ from apviz.system import KernelSystem
 S = TypeVar("S")
 Auto = Literal["auto"]
 
-# solved rows of a block ÷ √n, in up to three dimensions and in more: factoring then costs a third and two thirds of a
-# CG iteration, about (2/3)n·solved² flops to n²·90. The optimum is flat: a tenth between 6 and 13 on most systems, but
-# in many dimensions small blocks cost the hardest systems twice the time
-SOLVED_ROWS, SOLVED_ROWS_OF_MANY = 6.7, 9.5
-FLAT = 3
+# inputs, up to which a block has little surface and few neighbours
+FEW_INPUTS = 3
 # of the free memory, for the factors
 MEMORY_SHARE = 0.4
 # past updates; a step along them reads history·(l+1) numbers a row, a block evaluates its solved rows' entries
@@ -35,7 +32,7 @@ def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
         if given.get(name) == "auto":
             found[name], reasons[name] = value, f"{value}: {why}"
 
-    flat = system.d <= FLAT
+    flat = system.d <= FEW_INPUTS
     choose("overlap", 0.5 if flat else 1.0, f"d = {system.d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
     size, why = block_size(system, overlap)
@@ -49,17 +46,25 @@ def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
 
 
 def block_size(system: KernelSystem, overlap: float) -> tuple[int, str]:
-    """Rows a block owns, and why: solved rows near 6.7 or 9.5 √n, less if the factors would not fit the memory."""
+    """Rows a block owns, and why: `solved_rows` with their margin, less if the factors would not fit the memory."""
     n, item = system.n, system.x.element_size()
-    rows = SOLVED_ROWS if system.d <= FLAT else SOLVED_ROWS_OF_MANY
-    wished = rows * math.sqrt(n) / (1 + overlap)
+    wished = solved_rows(n, system.d) / (1 + overlap)
     free = torch.cuda.mem_get_info(system.device)[0] if system.device.type == "cuda" else _available()
     fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
     b = max(1, min(n, round(min(wished, fits))))
     gib = item * n * b * (1 + overlap) ** 2 / 2 / 2**30
     if fits < wished:
         return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
-    return b, f"{rows} √n solved rows for d = {system.d}: factors of {gib:.2g} GiB, at less than a CG iteration's price"
+    return b, f"{solved_rows(1, system.d):g} √n solved rows for d = {system.d}, factors of {gib:.2g} GiB"
+
+
+def solved_rows(n: int, d: int) -> float:
+    """Rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
+
+    Factoring then costs about a third and two thirds of a CG iteration, (2/3)n·solved² flops to n²·90. The optimum is
+    flat, within a fifth between 6 and 11 on most systems, but with many inputs the hardest take twice the time at 6.7.
+    """
+    return (6.7 if d <= FEW_INPUTS else 9.5) * math.sqrt(n)
 
 
 def coarse_rank(system: KernelSystem) -> int:

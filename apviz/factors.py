@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import psutil
@@ -16,8 +16,8 @@ from apviz.operators.interface import count
 
 # relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
-# blocks factored in one call hold at most this much beside the cache, or are one block
-BATCH_BYTES = 16 * 2**20
+# small blocks are factored together, as many as hold this, for a call then costs more than the arithmetic
+BATCH_BYTES = 2**20
 
 
 class NotPositiveDefinite(ValueError):
@@ -28,8 +28,7 @@ class BlockFactors:
     """K[I, I] = C D Cᵀ for the solved rows I of every block, C unit lower triangular, D diagonal.
 
     Two blocks of one size share a square: C of one lies below its diagonal, Cᵀ of the other above. That takes
-    n·b·(1 + overlap)²/2 numbers in all, half of what a square for every block would. Blocks of one size are factored
-    together, as many at a time as fit a memory budget.
+    n·b·(1 + overlap)²/2 numbers in all, half of what a square for every block would.
 
     Args:
         rows: the rows each block solves on, in the operator's order.
@@ -42,20 +41,19 @@ class BlockFactors:
 
     def __init__(self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None) -> None:
         self.rows, self._low_rank, self._operator = rows, low_rank, operator
-        sizes = [count(block) for block in rows]
+        of_size: dict[int, list[int]] = defaultdict(list)
+        for block, held in enumerate(rows):
+            of_size[count(held)].append(block)
         x = operator.operator.x
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
-        self.numbers = numbers(sizes)
-        _check_memory(self.numbers * x.element_size(), x.device, max(sizes))
-        self._unit: list[Tensor] = []
-        self._pivots: list[Tensor] = []
-        first = 0
-        for size, members in itertools.groupby(sizes):
-            end = first + len(list(members))
-            pairs = max(1, BATCH_BYTES // (2 * size**2 * x.element_size()))
-            for start in range(first, end, 2 * pairs):
-                self._factor(size, range(start, min(start + 2 * pairs, end)))
-            first = end
+        self.numbers = numbers_held(count(held) for held in rows)
+        _check_memory(self.numbers, x, max(of_size))
+        self._unit: dict[int, Tensor] = {}
+        self._pivots: dict[int, Tensor] = {}
+        for size, blocks in of_size.items():
+            together = 2 * max(1, BATCH_BYTES // (2 * size**2 * x.element_size()))
+            for first in range(0, len(blocks), together):
+                self._factor(blocks[first : first + together])
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -64,37 +62,45 @@ class BlockFactors:
                 stacklevel=2,
             )
 
-    def _factor(self, size: int, blocks: range) -> None:
-        squares, pivots = self._triangles(size, blocks[0::2], upper=False)
-        others, other_pivots = self._triangles(size, blocks[1::2], upper=True)
-        squares[: len(others)] += others
-        for k in range(len(blocks)):
-            self._unit.append(squares[k // 2].mT if k % 2 else squares[k // 2])
-            self._pivots.append((other_pivots if k % 2 else pivots)[k // 2])
+    def _factor(self, blocks: Sequence[int]) -> None:
+        squares, pivots = self._triangles(blocks[0::2], upper=False)
+        if len(blocks) > 1:
+            others, other_pivots = self._triangles(blocks[1::2], upper=True)
+            squares[: len(others)] += others  # ones and ones on the diagonal, which a unit solve does not read
+        for k, block in enumerate(blocks):
+            self._unit[block] = squares[k // 2].mT if k % 2 else squares[k // 2]
+            self._pivots[block] = (other_pivots if k % 2 else pivots)[k // 2]
 
-    def _triangles(self, size: int, blocks: range, *, upper: bool) -> tuple[Tensor, Tensor]:
-        """C of some blocks, or Cᵀ, (m, |I|, |I|), and the diagonals D, (m, |I|, 1)."""
-        x = self._operator.operator.x
-        matrices = x.new_empty(len(blocks), size, size).mT  # a column is contiguous, so LAPACK factors in place
-        for matrix, block in zip(matrices, blocks, strict=True):
-            matrix.copy_(self._matrix(self._operator, block).mT)
-        failed = torch.empty(len(blocks), dtype=torch.int32, device=x.device)
+    def _triangles(self, blocks: Sequence[int], *, upper: bool) -> tuple[Tensor, Tensor]:
+        """C of some blocks of one size, or Cᵀ, (m, |I|, |I|), and the diagonals D, (m, |I|, 1)."""
+        matrices = self._matrices(self._operator, blocks)
+        failed = torch.empty(len(blocks), dtype=torch.int32, device=matrices.device)
         torch.linalg.cholesky_ex(matrices, upper=upper, out=(matrices, failed))
         for k in failed.nonzero().flatten().tolist():
             block = blocks[k]
             what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
             scale = float(self._operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
-            evaluated_again = self._matrix(self._operator.operator, block)
+            (evaluated_again,) = self._matrices(self._operator.operator, [block])
             factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
             matrices[k] = factor.mT if upper else factor
         diagonal = matrices.diagonal(dim1=1, dim2=2).clone()[:, :, None]
         matrices.div_(diagonal if upper else diagonal.mT)
         return matrices, diagonal.square_()
 
-    def _matrix(self, operator: CountingOperator | Operator, block: int) -> Tensor:
-        rows = self.rows[block]
-        k = operator.block(rows)
-        return k if self._low_rank is None else k.addmm_(self._low_rank[rows], self._low_rank[rows].T, alpha=-1)
+    def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int]) -> Tensor:
+        """What is factored, (m, |I|, |I|), in new memory and column by column, so that LAPACK may work in place."""
+
+        def matrix(block: int) -> Tensor:
+            k = operator.block(rows := self.rows[block])
+            return k if self._low_rank is None else k.addmm_(self._low_rank[rows], self._low_rank[rows].T, alpha=-1)
+
+        if len(blocks) == 1:
+            return matrix(blocks[0])[None].mT  # symmetric: the same matrix
+        size = count(self.rows[blocks[0]])
+        matrices = self._operator.operator.x.new_empty(len(blocks), size, size)
+        for k, block in enumerate(blocks):
+            matrices[k] = matrix(block)
+        return matrices.mT
 
     def __len__(self) -> int:
         return len(self._unit)
@@ -136,28 +142,32 @@ def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
     Raises:
         MemoryError: they would not fit the free memory.
     """
-    _check_memory(factor_bytes(x, block_size, overlap), x.device, _solved(x, block_size, overlap))
+    sizes = _solved_sizes(len(x), block_size, overlap)
+    _check_memory(numbers_held(sizes), x, max(sizes))
 
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
     """Memory of the factors for the inputs x: (n, d)."""
-    sizes = [_solved(x, block_size, overlap)] * math.ceil(len(x) / block_size)
-    return numbers(sizes) * x.element_size()
+    return numbers_held(_solved_sizes(len(x), block_size, overlap)) * x.element_size()
 
 
-def numbers(sizes: Iterable[int]) -> int:
-    """What the factors of blocks of these many solved rows hold: a square for every two neighbours of one size."""
-    return sum(math.ceil(len(list(members)) / 2) * size**2 for size, members in itertools.groupby(sizes))
+def numbers_held(sizes: Iterable[int]) -> int:
+    """Numbers in the factors of blocks of these many solved rows: a square for every two of one size."""
+    return sum(math.ceil(several / 2) * size**2 for size, several in Counter(sizes).items())
 
 
-def _solved(x: Tensor, block_size: int, overlap: float) -> int:
-    return min(len(x), int(block_size * (1 + overlap)))
+def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
+    """As `apviz.partitions` makes them: all blocks but the last are full, a margin is at most all other rows."""
+    owned = [block_size] * (n // block_size) + [n % block_size] * (n % block_size > 0)
+    return [min(n, size + int(overlap * size)) for size in owned]
 
 
-def _check_memory(needed: int, device: torch.device, largest: int) -> None:
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-    if needed > 0.9 * free:
+def _check_memory(needed: int, x: Tensor, largest: int) -> None:
+    """Of the numbers needed, and of one square that is factored beside them."""
+    free = torch.cuda.mem_get_info(x.device)[0] if x.device.type == "cuda" else psutil.virtual_memory().available
+    taken = (needed + largest**2) * x.element_size()
+    if taken > 0.9 * free:
         raise MemoryError(
-            f"the Cholesky factors of the blocks (largest: {largest} rows) need {needed / 2**30:.1f} GiB, "
+            f"the Cholesky factors of the blocks (largest: {largest} rows) need {taken / 2**30:.1f} GiB, "
             f"{free / 2**30:.1f} GiB are free; use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2"
         )

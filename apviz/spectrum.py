@@ -184,7 +184,7 @@ def lanczos(
 
 
 def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
-    """λmax by power iteration from ones, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, none below 0."""
+    """λmax by power iteration from ones, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, entries ≥ 0."""
     v = torch.ones(len(k), dtype=k.dtype, device=k.device)
     for _ in range(steps):
         v = v / v.norm()

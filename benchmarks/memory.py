@@ -5,12 +5,14 @@ Read from the kernel's high-water mark, which is reset before the solve (Linux).
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from pathlib import Path
 
 import torch
 
 import apviz
+from apviz.tracing.sweep import factor_bytes
 from benchmarks.machine import keep
 
 ARRAYS, FIXED_MB = 8, 200
@@ -40,7 +42,7 @@ def measure(case: int) -> dict[str, object]:
     before = memory_mb("VmRSS")
     apviz.solve(system, solver, [recorder])
     trace = recorder.trace
-    factors = float((trace["block"]["solved_size"] ** 2).sum()) * 4 / 2**20 if "block" in trace else 0.0
+    factors = 0.0 if math.isnan(held := factor_bytes(trace)) else held / 2**20
     array = n * 16 * 4 / 2**20
     return {
         "method": solver.label,

@@ -44,8 +44,7 @@ def test_given_values_always_win():
 def test_blocks_grow_with_the_root_of_n_and_solve_on_as_many_rows_at_any_overlap(overlap):
     for n, d in itertools.product((400, 1600), (3, 4)):
         size, _ = choices.block_size(system(n, d), overlap)
-        rows = {3: choices.SOLVED_ROWS, 4: choices.SOLVED_ROWS_OF_MANY}[d]
-        assert size * (1 + overlap) == pytest.approx(rows * math.sqrt(n), rel=0.05)
+        assert size * (1 + overlap) == pytest.approx({3: 6.7, 4: 9.5}[d] * math.sqrt(n), rel=0.05)
 
 
 def test_where_memory_is_short_the_factors_take_their_share_of_it_and_the_reason_says_so(monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import apviz
 from apviz import factors
-from apviz.factors import BlockFactors, NotPositiveDefinite, numbers
+from apviz.factors import BlockFactors, NotPositiveDefinite, factor_bytes, numbers_held
 from apviz.operators import CountingOperator
 
 EPS = {torch.float32: 6e-8, torch.float64: 1.1e-16}
@@ -55,10 +55,25 @@ def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_ar
 
 
 def test_two_blocks_of_one_size_take_the_memory_of_one():
-    sizes = [30, 30, 30, 30, 30, 20, 20, 10]
+    sizes = [30, 20, 30, 30, 30, 20, 30, 10]
     found = BlockFactors(operator(sum(sizes)), consecutive(sizes))
-    stores = {unit.untyped_storage().data_ptr(): unit.untyped_storage().nbytes() for unit in found._unit}
-    assert sum(stores.values()) == 8 * (3 * 30**2 + 20**2 + 10**2) == 8 * numbers(sizes)
+    stores = {unit.untyped_storage().data_ptr(): unit.untyped_storage().nbytes() for unit in found._unit.values()}
+    assert sum(stores.values()) == 8 * (3 * 30**2 + 20**2 + 10**2) == 8 * numbers_held(sizes)
+
+
+@pytest.mark.parametrize("n", [1, 59, 60, 100, 119, 121, 180, 200])
+@pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0, 7.0])
+def test_the_memory_reckoned_from_the_inputs_is_that_of_the_partition(n, overlap):
+    x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
+    sizes = apviz.partitions.KDTree()(x, 60, overlap).solved_sizes()
+    assert factor_bytes(x, 60, overlap) == 4 * numbers_held(sizes)
+
+
+def test_a_dense_matrix_whose_blocks_are_factored_in_place_stays_what_it_is():
+    counting, rows = operator(60), [slice(0, 30), slice(30, 60)]
+    before = counting.operator.matrix.clone()
+    BlockFactors(counting, rows)
+    assert torch.equal(counting.operator.matrix, before)
 
 
 def test_blocks_of_what_a_low_rank_factor_leaves_are_solved():

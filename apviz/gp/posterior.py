@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.choices import SOLVED_ROWS
+from apviz.choices import solved_rows
 from apviz.gp.lanczos import LanczosInverse
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import free_memory
@@ -334,7 +333,7 @@ class Posterior:
         history = getattr(self.variance_solver, "history", 0)
         arrays = BATCH_ARRAYS + (history if isinstance(history, int) else 0)
         # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
-        chosen = SOLVED_ROWS / 2 * n * math.sqrt(n)
+        chosen = n * solved_rows(n, self.system.d) / 2
         numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
         return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
 

@@ -110,7 +110,7 @@ class Operator(ABC):
         add_rows_(r, rows, u, -self.noise)
 
     def block(self, rows: Rows) -> Tensor:
-        """K[I, I], (|I|, |I|). Evaluates |I|² entries."""
+        """K[I, I], (|I|, |I|), the caller's own to change. Evaluates |I|² entries."""
         inputs = self.inputs[rows]
         k = self._fill(inputs, inputs).mul_(self.kernel.outputscale)
         k.diagonal().fill_(self.kernel.outputscale + self.noise)

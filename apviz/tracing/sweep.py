@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from apviz.factors import numbers
+from apviz.factors import numbers_held
 from apviz.spectrum import conjugate_gradient_iterations
 from apviz.tracing.trace import Trace
 
@@ -93,7 +93,7 @@ def factor_bytes(trace: Trace) -> float:
     if "block" not in trace:
         return math.nan
     sizes = trace["block"]["solved_size"].values.tolist()
-    return float(numbers(sizes) * np.dtype(trace.attrs["dtype"]).itemsize)
+    return float(numbers_held(sizes) * np.dtype(trace.attrs["dtype"]).itemsize)
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
