@@ -85,7 +85,8 @@ def spectrum(
         lambda_max, lambda_min = _by_subsample(system, rows)
     else:
         raise ValueError(f"method must be exact, lanczos or subsample, got {method!r}")
-    found = torch.tensor([largest_eigenvalue(block) for block in blocks], dtype=torch.float64).reshape(-1, 2)
+    # map lets go of a block before the next is evaluated, a comprehension after
+    found = torch.tensor(list(map(largest_eigenvalue, blocks)), dtype=torch.float64).reshape(-1, 2)
     value, bound = found.amax(0).tolist() if len(found) else (math.nan, math.nan)
     largest = Eigenvalue(value, "power iteration on the blocks K[I, I]", True, bound)
     return Spectrum(lambda_max, lambda_min, largest, found[:, 0])
