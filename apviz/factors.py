@@ -51,9 +51,12 @@ class BlockFactors:
         self._unit: dict[int, Tensor] = {}
         self._pivots: dict[int, Tensor] = {}
         for size, blocks in of_size.items():
-            together = 2 * max(1, BATCH_BYTES // (2 * size**2 * x.element_size()))
-            for first in range(0, len(blocks), together):
-                self._factor(blocks[first : first + together])
+            # one piece: squares allocated between what comes and goes would leave holes
+            squares = x.new_empty(math.ceil(len(blocks) / 2), size, size).mT
+            together = max(1, BATCH_BYTES // (size**2 * x.element_size()))
+            for upper in (False, True):
+                for first in range(0, len(half := blocks[upper::2]), together):
+                    self._factor(half[first : first + together], squares[first:], upper)
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -62,30 +65,26 @@ class BlockFactors:
                 stacklevel=2,
             )
 
-    def _factor(self, blocks: Sequence[int]) -> None:
-        squares, pivots = self._triangles(blocks[0::2], upper=False)
-        if len(blocks) > 1:
-            others, other_pivots = self._triangles(blocks[1::2], upper=True)
-            squares[: len(others)] += others  # ones and ones on the diagonal, which a unit solve does not read
-        for k, block in enumerate(blocks):
-            self._unit[block] = squares[k // 2].mT if k % 2 else squares[k // 2]
-            self._pivots[block] = (other_pivots if k % 2 else pivots)[k // 2]
-
-    def _triangles(self, blocks: Sequence[int], *, upper: bool) -> tuple[Tensor, Tensor]:
-        """C of some blocks of one size, or Cᵀ, (m, |I|, |I|), and the diagonals D, (m, |I|, 1)."""
-        matrices = self._matrices(self._operator, blocks)
-        failed = torch.empty(len(blocks), dtype=torch.int32, device=matrices.device)
-        torch.linalg.cholesky_ex(matrices, upper=upper, out=(matrices, failed))
+    def _factor(self, blocks: Sequence[int], squares: Tensor, upper: bool) -> None:
+        """Puts C of some blocks of one size into the first squares; or adds Cᵀ to what is there."""
+        factors = self._matrices(self._operator, blocks)
+        failed = torch.empty(len(blocks), dtype=torch.int32, device=factors.device)
+        torch.linalg.cholesky_ex(factors, upper=upper, out=(factors, failed))
         for k in failed.nonzero().flatten().tolist():
             block = blocks[k]
             what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
             scale = float(self._operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
             (evaluated_again,) = self._matrices(self._operator.operator, [block])
             factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
-            matrices[k] = factor.mT if upper else factor
-        diagonal = matrices.diagonal(dim1=1, dim2=2).clone()[:, :, None]
-        matrices.div_(diagonal if upper else diagonal.mT)
-        return matrices, diagonal.square_()
+            factors[k] = factor.mT if upper else factor
+        diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
+        factors.div_(diagonal if upper else diagonal.mT)
+        if upper:
+            squares[: len(blocks)] += factors  # the diagonal is not read by a solve with a unit triangle
+        else:
+            squares[: len(blocks)] = factors
+        for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=False):
+            self._unit[block], self._pivots[block] = square.mT if upper else square, pivots
 
     def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int]) -> Tensor:
         """What is factored, (m, |I|, |I|), in new memory and column by column, so that LAPACK may work in place."""
