@@ -56,7 +56,8 @@ class BlockFactors:
             together = max(1, BATCH_BYTES // (size**2 * x.element_size()))
             for upper in (False, True):
                 for first in range(0, len(half := blocks[upper::2]), together):
-                    self._factor(half[first : first + together], squares[first:], upper)
+                    several = half[first : first + together]
+                    self._factor(several, squares[first : first + len(several)], upper)
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -66,7 +67,7 @@ class BlockFactors:
             )
 
     def _factor(self, blocks: Sequence[int], squares: Tensor, upper: bool) -> None:
-        """Puts C of some blocks of one size into the first squares; or adds Cᵀ to what is there."""
+        """Puts C of some blocks of one size into their squares, or adds Cᵀ to what is there."""
         factors = self._matrices(self._operator, blocks)
         failed = torch.empty(len(blocks), dtype=torch.int32, device=factors.device)
         torch.linalg.cholesky_ex(factors, upper=upper, out=(factors, failed))
@@ -80,10 +81,10 @@ class BlockFactors:
         diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
         factors.div_(diagonal if upper else diagonal.mT)
         if upper:
-            squares[: len(blocks)] += factors  # the diagonal is not read by a solve with a unit triangle
+            squares.add_(factors)  # the diagonal is not read by a solve with a unit triangle
         else:
-            squares[: len(blocks)] = factors
-        for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=False):
+            squares.copy_(factors)
+        for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=True):
             self._unit[block], self._pivots[block] = square.mT if upper else square, pivots
 
     def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int]) -> Tensor:
