@@ -31,8 +31,8 @@ def test_a_curve_over_b_has_epochs_seconds_condition_and_memory_of_every_run(run
             [int(trace["epoch"]["epoch"][-1]) for trace in (small, large)],
             [float(trace["epoch"]["seconds"][-1]) for trace in (small, large)],
             [float(trace["spectrum"]["kappa_prime"]) for trace in (small, large)],
-            # 8 blocks of 50² and 4 of 100² numbers of 4 bytes
-            [8 * 50**2 * 4, 4 * 100**2 * 4],
+            # 8 blocks of 50² and 4 of 100² numbers of 4 bytes, two in a square
+            [4 * 50**2 * 4, 2 * 100**2 * 4],
         ),
         start=1,
     ):
