@@ -244,7 +244,9 @@ class Run:
         self.epoch_number += 1
         claimed = self._mean_relative(squared_residual)
         checked = drift = math.nan
-        claims = claimed < self._checks.aim(limits.tol) and self.epoch_number >= limits.minimum
+        last = self.epoch_number >= limits.maximum
+        aim = limits.tol if last else self._checks.aim(limits.tol)
+        claims = claimed < aim and self.epoch_number >= limits.minimum
         if math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
             distance, squared_residual = recompute(claims)
             drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
@@ -252,7 +254,7 @@ class Run:
         self._report_epoch(squared_residual, block_norms(), checked, drift)
         if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
             return StopReason.DIVERGED
-        if claims and checked < limits.tol:
+        if checked < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
         if checked >= limits.tol:
             self._checks.add(claimed if claims else None, checked, self._energy)
@@ -262,7 +264,7 @@ class Run:
         if self.must_stop:
             self.stop_message = f"stopped: {self._stop_requested}"
             return StopReason.STOPPED
-        return StopReason.MAX_EPOCHS if self.epoch_number >= limits.maximum else None
+        return StopReason.MAX_EPOCHS if last else None
 
     def stopped_inside_epoch(self, squared_residual: Tensor, block_norms: Tensor | None) -> StopReason:
         """A hook asked to stop: records where the solve is, as a last and incomplete epoch."""

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_oracle import Watch, problem
 
@@ -56,6 +56,7 @@ def test_all_solvers_return_the_same_fields_and_at_a_tight_tolerance_the_same_we
     solver=st.sampled_from(SOLVERS), tol=st.sampled_from((0.3, 1e-2, 1e-4, 1e-6, 1e-8)), seed=st.integers(0, 99),
     noise=st.sampled_from((1e-3, 0.05, 1.0)), dtype=st.sampled_from((torch.float32, torch.float64)),
 )  # fmt: skip
+@example(apviz.AlternatingProjection(9), 1e-8, 10, 1.0, torch.float32)  # at the cap, below the tolerance, not the aim
 def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, seed, noise, dtype):
     p = problem(n=40, seed=seed, noise=noise, dtype=dtype)
     caps = {"max_epochs": 60, "max_iterations": 60}
