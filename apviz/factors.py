@@ -16,7 +16,7 @@ from apviz.operators.interface import count
 
 # relative to the diagonal of K, tried in this order
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
-# small blocks are factored together, as many as hold this, for a call then costs more than the arithmetic
+# small blocks are factored together, as many as hold this: one call in place of many
 BATCH_BYTES = 2**20
 
 
