@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from apviz.operators import native
 from apviz.operators.interface import Rows, count
 
 #: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it
@@ -188,35 +189,57 @@ def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float
         return Partition(order, starts)
     points = inputs[order]
     blocks = torch.split(points, block_size)
-    landmarks = torch.cat([_landmarks(block) for block in blocks])
+    full, d = n - n % block_size, points.shape[1]
+    landmarks = torch.cat([_landmarks(points[:full].view(-1, block_size, d)), _landmarks(points[full:][None])])
     members = torch.tensor([min(LANDMARKS, len(block)) for block in blocks], device=inputs.device)
     home = torch.arange(len(blocks), device=inputs.device).repeat_interleave(members)
+    distances = _distances_on(inputs)
     margins = []
     for j, owned in enumerate(blocks):
         size = min(int(overlap * len(owned)), n - len(owned))
-        nearest = _nearest(landmarks, landmarks[home == j])
+        nearest = distances(landmarks, landmarks[home == j])
         distance = nearest.new_full((len(blocks),), torch.inf).scatter_reduce_(0, home, nearest, "amin")
         distance[j] = torch.inf
         near = math.ceil(CANDIDATES * overlap) + 2 if compact else len(blocks)
         around = distance.argsort()[:near]
         around = around[around != j].sort().values
         rows = torch.cat([torch.arange(starts[k], starts[k + 1], device=inputs.device) for k in around.tolist()])
-        margins.append(rows[_nearest(points[rows], owned).topk(size, largest=False).indices].sort().values)
+        margins.append(rows[distances(points[rows], owned).topk(size, largest=False).indices].sort().values)
     return Partition(order, starts, tuple(margins))
 
 
-def _landmarks(points: Tensor) -> Tensor:
-    """Up to `LANDMARKS` of the points, each the farthest from those before it (Gonzalez, 1985)."""
-    chosen = [int((points - points.mean(0)).square().sum(1).argmin())]
-    distance = torch.full_like(points[:, 0], torch.inf)
-    while len(chosen) < min(LANDMARKS, len(points)):
-        torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1), out=distance)
-        chosen.append(int(distance.argmax()))
-    return points[chosen]
+def _landmarks(blocks: Tensor) -> Tensor:
+    """Up to `LANDMARKS` points of each block, each the farthest from those before it (Gonzalez, 1985).
+
+    Args:
+        blocks: (m, b, d).
+
+    Returns:
+        (m·min(b, `LANDMARKS`), d), block after block.
+    """
+    m, b, _ = blocks.shape
+    if b == 0:
+        return blocks.flatten(0, 1)
+    every = torch.arange(m, device=blocks.device)
+    chosen = [(blocks - blocks.mean(1, keepdim=True)).square_().sum(2).argmin(1)]
+    distance = blocks.new_full((m, b), torch.inf)
+    while len(chosen) < min(LANDMARKS, b):
+        torch.minimum(distance, (blocks - blocks[every, chosen[-1], None]).square_().sum(2), out=distance)
+        chosen.append(distance.argmax(1))
+    return blocks[every[:, None], torch.stack(chosen, 1)].flatten(0, 1)
+
+
+def _distances_on(inputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """What finds the squared distance of each of (n, d) points to the nearest of (m, d) others, to (n,).
+
+    The compiled engine, 2 to 15 times as fast, where it is there already and knows the dtype and the device.
+    """
+    known = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
+    return native.nearest if known and native.is_built() and native.library() is not None else _nearest
 
 
 def _nearest(points: Tensor, others: Tensor) -> Tensor:
-    """The squared distance of each point to the nearest of the others: (n, d), (m, d) to (n,)."""
+    """By matrix products: good on any device."""
     centre = others.mean(0)  # keeps the products below small beside what they are the difference of
     points, others = points - centre, others - centre
     norms = others.square().sum(1)[:, None]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from apviz.operators import native
 from apviz.partitions import PARTITIONS, KDTree, Partition, PrincipalAxisTree, Sequential, Shuffled, partitioner_named
 
 EVERY_PARTITIONER = pytest.mark.parametrize("partitioner", PARTITIONS.values(), ids=PARTITIONS.keys())
@@ -73,6 +74,16 @@ def test_with_few_blocks_a_margin_is_the_rows_nearest_to_any_owned_row(
     assert_margins_are_exact(partitioner(x, block_size, overlap), x)
 
 
+@pytest.fixture(params=["compiled", "matrix products"])
+def search(request, monkeypatch):
+    """How distances to the nearest owned row are found."""
+    if request.param == "matrix products":
+        monkeypatch.setattr(native, "is_built", lambda: False)
+    elif native.library() is None:
+        pytest.skip("no C++ compiler on this machine")
+
+
+@pytest.mark.usefixtures("search")
 @EVERY_PARTITIONER
 @pytest.mark.parametrize(("overlap", "blocks"), [(0.25, 4), (0.5, 7), (1.0, 12), (2.0, 22)])
 @pytest.mark.parametrize("duplicates", [False, True], ids=["distinct", "duplicates"])
@@ -92,6 +103,7 @@ def test_a_margin_is_nearest_to_the_rows_themselves_not_to_their_bounding_box():
     assert Sequential()(x, 2, 1.0).solved(0).tolist() == [0, 1, 3, 5]
 
 
+@pytest.mark.usefixtures("search")
 def test_margins_far_from_the_origin_are_as_good_in_float32():
     # a grid that float32 holds exactly at this distance; ‖x‖² is 1e8 times the squared spacing
     grid = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0))

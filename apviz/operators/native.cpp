@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace {
@@ -180,6 +181,32 @@ void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used,
   }
 }
 
+// out[i] = squared distance of row i of x to the nearest of the first `used` columns of z.
+template <typename T>
+void nearest(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, int64_t threads) {
+#pragma omp parallel num_threads(threads)
+  {
+    alignas(64) T values[kRows * kColumns];
+    std::vector<T> padded(kRows * d);
+#pragma omp for schedule(static, kRowGroup / kRows)
+    for (int64_t r = 0; r < n; r += kRows) {
+      const T* rows = rows_of(x, n, d, r, padded.data());
+      const int64_t kept = std::min(kRows, n - r);
+      std::fill_n(out + r, kept, std::numeric_limits<T>::infinity());
+      for (int64_t c = 0; c < used; c += kColumns) {
+        squared_distances<T>(rows, d, z + c, m, std::min(kColumns, m - c), values);
+        for (int64_t i = 0; i < kept; ++i) {
+          const T* row = values + i * kColumns;
+          T least = out[r + i];
+#pragma omp simd reduction(min : least)
+          for (int64_t j = 0; j < std::min(kColumns, used - c); ++j) least = row[j] < least ? row[j] : least;
+          out[r + i] = least;
+        }
+      }
+    }
+  }
+}
+
 // du of the correlation; 0 at u = 0 where there is none (Matérn-1/2)
 template <int kind, typename T> inline T slope(T u) {
   if constexpr (kind == kRbf) return -exponential(-u);
@@ -321,6 +348,10 @@ void gathered_products(const T* updates, const int64_t* rows, int64_t q, int64_t
     if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, threads);                            \
     if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, threads);                            \
     fill<kRbf, T>(x, n, d, z, m, used, out, threads);                                                               \
+  }                                                                                                                 \
+  extern "C" void nearest_##suffix(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out,  \
+                                   int64_t threads) {                                                              \
+    nearest<T>(x, n, d, z, m, used, out, threads);                                                                  \
   }                                                                                                                 \
   extern "C" void derivative_sums_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,   \
                                            const T* a, const T* bt, int64_t p, double* partial, int64_t threads) {  \

@@ -180,6 +180,16 @@ def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
     return out
 
 
+def nearest(x: Tensor, z: Tensor) -> Tensor:
+    """The squared distance of each of x: (n, d) to the nearest of z: (m, d), to (n,)."""
+    function = _function("nearest", x.dtype)
+    (n, d), x, zt = x.shape, x.contiguous(), _transposed(z)
+    m, out = zt.shape[1], x.new_empty(n)
+    i64 = ctypes.c_int64
+    function(_pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(len(z)), _pointer(out), _threads(n * m))
+    return out
+
+
 def derivative_sums(kind: str, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """ΣM·correlation, then ΣM·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled inputs, a, b: (n, p), to (1 + d,).
 

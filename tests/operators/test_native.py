@@ -6,8 +6,10 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 
 from apviz import Matern32
 from apviz.operators import native
@@ -147,6 +149,18 @@ class TestWithACompiler:
         long.settle(1e12, 1)
         assert native.is_built() and long.engine.startswith("compiled")
         assert short.engine.startswith("in-place")  # a running solve keeps its engine
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (3, 17, 2), (130, 256, 5), (701, 523, 13)])
+def test_the_squared_distance_to_the_nearest_point_is_that_of_scipy_far_from_the_origin_too(n, m, d, dtype):
+    if native.library() is None:
+        pytest.skip("no C++ compiler on this machine")
+    generator = torch.Generator().manual_seed(n)
+    x, z = (torch.rand(rows, d, generator=generator, dtype=dtype) + 50 for rows in (n, m))
+    z[0] = x[0]
+    expected = cdist(x.double(), z.double(), "sqeuclidean").min(1)
+    np.testing.assert_allclose(native.nearest(x, z), expected, rtol=20 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
