@@ -1,6 +1,7 @@
 """Every method on every data set, to 0.1, 0.01 and 0.001: work, seconds, memory, checked residual.
 
-One process a cell; a cell that is in `results/solvers/` is not run again, so a run that was cut goes on. A solve
+One process a cell; a cell that is in `results/solvers/` is not run again, so a run that was cut goes on; those of
+another machine are dropped. A solve
 aims at 0.001 and is stopped by a time limit; when it passed 0.1, 0.01 and 0.001 is read from the residual recorded
 after every update; one that has drifted past a tolerance by the end, where B − KW is computed, did not reach it.
 Seconds are since the start of the solve, set-up included; of a short solve, the median of three. Where the limit
@@ -18,6 +19,7 @@ import math
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,8 @@ SIZES: dict[str, dict[str, int | None]] = {
 # a solve of fewer seconds is run as often as this
 SHORT, REPEATS = 2.0, 3
 GPYTORCH = "GPyTorch, KeOps kernel"
+# its CG makes so many iterations at least (linear_operator.utils.linear_cg)
+GPYTORCH_LEAST = 11
 # seconds that a cell may take beside its limit; that GPyTorch's iterations may take where each is of half a minute
 START, SLOW_ITERATIONS = 30.0, 270.0
 
@@ -97,7 +101,7 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
     """One cell, in a process of its own."""
     system, _ = build(dataset, n, rhs)
     if method == GPYTORCH:
-        return gpytorch_seconds(system)
+        return gpytorch_cell(system, limit)
     system.operator.prepare()
     system.operator.columns_matmul(slice(0, 100), system.b[:100])  # threads and caches are warm
     before = peak_kib(reset=True)
@@ -109,9 +113,7 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
         runs.append((solution, recorder.trace))
         peak = peak if len(runs) > 1 else peak_kib() - before
     solution, trace = sorted(runs, key=lambda one: one[0].seconds)[len(runs) // 2]
-    b = system.b.double()
-    fresh = b - system.operator.matmul(torch.as_tensor(solution.weights).reshape(b.shape)).double()
-    checked = float((fresh.norm(dim=0) / b.norm(dim=0)).mean())
+    checked = checked_residual(system, torch.as_tensor(solution.weights))
     updates = trace["update"]
     residual = updates["residual"].mean("rhs").to_numpy()
     reached: dict[str, Any] = {}
@@ -128,6 +130,13 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
         "set-up work": round(solution.setup_work, 3), "peak MB": round(peak / 1024),
         "factor MB": round(factor_numbers(system, solver) * system.x.element_size() / 2**20),
     }  # fmt: skip
+
+
+def checked_residual(system: apviz.KernelSystem, weights: torch.Tensor) -> float:
+    """The mean over right-hand sides of ‖B − KW‖ / ‖B‖."""
+    b = system.b.double()
+    fresh = b - system.operator.matmul(weights.to(system.b).reshape(b.shape)).double()
+    return float((fresh.norm(dim=0) / b.norm(dim=0)).mean())
 
 
 def first_below(residual: np.ndarray, checked: float) -> dict[float, int]:
@@ -167,8 +176,12 @@ def choose(system: apviz.KernelSystem) -> tuple[str, float]:
     return automatic.name, round(time.perf_counter() - started, 3)
 
 
-def gpytorch_seconds(system: apviz.KernelSystem) -> dict[str, Any]:
-    """Seconds of one iteration of GPyTorch's CG with its KeOps kernel: three iterations after one to warm up."""
+def gpytorch_cell(system: apviz.KernelSystem, limit: float) -> dict[str, Any]:
+    """GPyTorch's CG with its KeOps kernel: seconds of an iteration, and of its own solves where those are short.
+
+    An iteration: three, after one to warm up. Solves to 0.01 with a preconditioner of its default rank, of 100 and of
+    500, cut off after as many iterations as the limit holds; the fastest that got there counts.
+    """
     import gpytorch
     from gpytorch.kernels.keops import MaternKernel
 
@@ -176,19 +189,32 @@ def gpytorch_seconds(system: apviz.KernelSystem) -> dict[str, Any]:
     inner = MaternKernel(nu=2.5, ard_num_dims=lengthscale.shape[1] if lengthscale.numel() > 1 else None)
     kernel = gpytorch.kernels.ScaleKernel(inner)
     inner.lengthscale, kernel.outputscale = lengthscale, system.kernel.outputscale
-    settings = gpytorch.settings
-    with (
-        torch.no_grad(), settings.max_cholesky_size(1), settings.cg_tolerance(1e-9),
-        settings.max_preconditioner_size(0), settings.max_lanczos_quadrature_iterations(1),
-    ):  # fmt: skip
-        k = kernel(system.x).add_diagonal(torch.tensor(system.noise))
-        times = {}
-        for iterations in (1, 1, 4):
-            with settings.max_cg_iterations(iterations):
-                started = time.perf_counter()
-                k.solve(system.b)
-                times[iterations] = time.perf_counter() - started
-    return {"label": GPYTORCH, "seconds an iteration": round((times[4] - times[1]) / 3, 3), "reached": {}}
+    settings, tol = gpytorch.settings, 0.01
+
+    def solve(iterations: int, rank: int, tolerance: float) -> tuple[float, torch.Tensor]:
+        with (
+            torch.no_grad(), settings.max_lanczos_quadrature_iterations(1),
+            settings.cg_tolerance(tolerance), settings.max_cg_iterations(iterations),
+            settings.max_preconditioner_size(rank), warnings.catch_warnings(),
+        ):  # fmt: skip
+            warnings.simplefilter("ignore")  # that it was cut off
+            started = time.perf_counter()
+            weights = kernel(system.x).add_diagonal(torch.tensor(system.noise)).solve(system.b)
+            return time.perf_counter() - started, weights
+
+    seconds = {iterations: solve(iterations, 0, 1e-9)[0] for iterations in (1, 1, 4)}
+    each = (seconds[4] - seconds[1]) / 3
+    cell: dict[str, Any] = {"label": GPYTORCH, "seconds an iteration": round(each, 3), "reached": {}, "solves": []}
+    if (most := int(limit / each)) < GPYTORCH_LEAST:
+        return cell
+    for rank in (settings.max_preconditioner_size.value(), 100, 500):
+        took, weights = solve(most, rank, tol)
+        checked = checked_residual(system, weights)
+        cell["solves"].append({"rank": rank, "seconds": round(took, 2), "checked residual": checked})
+    ends = [one["seconds"] for one in cell["solves"] if one["checked residual"] < ROUNDING * tol]
+    if ends:
+        cell["reached"][str(tol)] = {"seconds": min(ends)}
+    return cell
 
 
 def result_file(dataset: str, n: int, rhs: int) -> Path:
@@ -196,14 +222,25 @@ def result_file(dataset: str, n: int, rhs: int) -> Path:
 
 
 def cells_of_this_system(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """What was measured before; nothing where it was of other hyperparameters or other rows."""
+    """What was measured before, but of other hyperparameters or rows, or on another machine: ratios are of one."""
     if not path.exists():
         return {}
     before = json.loads(path.read_text())
-    if all(before.get(key) == value for key, value in json.loads(json.dumps(about)).items()):
-        return dict(before["cells"])
-    print(f"{path.name}: {len(before['cells'])} cells of another system are dropped", flush=True)
-    return {}
+    cells = before["cells"]
+    if any(before.get(key) != value for key, value in json.loads(json.dumps(about)).items()):
+        print(f"{path.name}: {len(cells)} cells of another system are dropped", flush=True)
+        return {}
+    here = machine(describe())
+    kept = {method: cell for method, cell in cells.items() if machine(cell["machine"]) == here}
+    if len(kept) < len(cells):
+        print(f"{path.name}: {len(cells) - len(kept)} cells of another machine are dropped", flush=True)
+    return kept
+
+
+def machine(described: dict[str, Any]) -> str:
+    """What seconds are of, in words: processor, cores used, and GPU if any."""
+    words = [described["processor"], f"{described['threads']} cores", described["gpu"]]
+    return ", ".join(word for word in words if word)
 
 
 def run(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import RESULTS
-from benchmarks.solvers import FOLDER, GPYTORCH
+from benchmarks.solvers import FOLDER, GPYTORCH, machine
 
 README = Path(__file__).parents[1] / "README.md"
 MARKS = ("<!-- the table of benchmarks.table -->", "<!-- its end -->")
@@ -64,18 +65,33 @@ def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str =
 
 
 def gpytorch_ratio(result: dict[str, Any]) -> str:
-    """Seconds over ours, reckoned: a measured iteration of GPyTorch's CG with KeOps times the iterations CG needs.
+    """Seconds of GPyTorch's own solve over ours; `≥` reckoned, a measured iteration times the iterations CG needs.
 
-    The fewest of plain CG and of pivoted Cholesky of rank 100 and 500, which GPyTorch has too; its set-up is left out.
+    Those are the fewest of plain CG and of pivoted Cholesky of rank 100 and 500; its set-up is left out.
     """
     cell = result["cells"].get(GPYTORCH)
     ours, done = by_auto(result, "seconds")
     cells = [result["cells"][name] for name in OTHER_CG[:3] if name in result["cells"]]
     if cell is None or not done or not cells:
         return "–"
+    if TOL in cell["reached"]:
+        return f"{cell['reached'][TOL]['seconds'] / ours:.0f}×"
     ends = [one["reached"][TOL]["epochs"] for one in cells if TOL in one["reached"]]
     iterations = min(ends or [one["epochs"] for one in cells])
-    return f"{'' if ends else '> '}{iterations * cell['seconds an iteration'] / ours:.0f}×"
+    return f"{'≥' if ends else '>'} {iterations * cell['seconds an iteration'] / ours:.0f}×"
+
+
+def machine_of(result: dict[str, Any]) -> str:
+    """The machine a row was measured on.
+
+    Raises:
+        ValueError: its cells are of several, so that their ratios would mean nothing.
+    """
+    found = {machine(cell["machine"]) for name, cell in result["cells"].items() if name in {*COLUMNS, GPYTORCH}}
+    if len(found) != 1:
+        name = f"{result['dataset']}, n = {result['n']:,}, {result['right-hand sides']} right-hand sides"
+        raise ValueError(f"{name}: cells are of {len(found)} machines ({'; '.join(sorted(found))}); a row is of one")
+    return found.pop()
 
 
 def shown(cell: dict[str, Any] | None) -> str:
@@ -92,14 +108,18 @@ def table() -> str:
     heading = ["data, n, right-hand sides", *COLUMNS.values(), "work: paper's ÷ auto", "time: best other CG ÷ auto",
                "time: GPyTorch + KeOps ÷ auto"]  # fmt: skip
     lines = ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading)]
-    for one in results():
+    found = results()
+    machines = [name for name, _ in Counter(machine_of(one) for one in found).most_common()]
+    for one in found:
         cells = []
         for name in COLUMNS:
             text = shown(one["cells"].get(name))
             cells.append(f"**{text}**" if name == chosen(one) else text)
-        row = [f"{one['dataset']}, {one['n']:,}, {one['right-hand sides']}", *cells]
+        mark = "†" * machines.index(machine_of(one))
+        row = [f"{one['dataset']}, {one['n']:,}, {one['right-hand sides']}{mark}", *cells]
         row += [ratio(one, (PAPER,), "work"), ratio(one, OTHER_CG, "seconds"), gpytorch_ratio(one)]
         lines.append("| " + " | ".join(row) + " |")
+    lines += ["", "Measured " + ", ".join(f"{'†' * k} on {name}".strip() for k, name in enumerate(machines)) + "."]
     return "\n".join(lines)
 
 

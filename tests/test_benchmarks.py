@@ -142,14 +142,55 @@ def test_a_cell_of_the_trainings_that_is_there_is_not_run_again(tmp_path):
 
 
 def test_cells_of_a_system_are_kept_until_it_is_another(tmp_path, capsys):
+    from benchmarks.machine import describe
     from benchmarks.solvers import cells_of_this_system
 
     about, path = {"n": 4, "lengthscale": (0.5, 1.0), "noise": 0.1}, tmp_path / "one.json"
+    cells = {"CG": {"seconds": 1.0, "machine": describe()}}
     assert cells_of_this_system(path, about) == {}
-    path.write_text(json.dumps(about | {"auto": "Cholesky", "cells": {"CG": {"seconds": 1.0}}}))
-    assert cells_of_this_system(path, about) == {"CG": {"seconds": 1.0}}
+    path.write_text(json.dumps(about | {"auto": "Cholesky", "cells": cells}))
+    assert cells_of_this_system(path, about) == cells
     assert cells_of_this_system(path, about | {"noise": 0.2}) == {}
     assert capsys.readouterr().out == "one.json: 1 cells of another system are dropped\n"
+
+
+def test_cells_of_another_machine_are_dropped(tmp_path, capsys):
+    from benchmarks.machine import describe
+    from benchmarks.solvers import cells_of_this_system
+
+    here, path = {"seconds": 1.0, "machine": describe()}, tmp_path / "one.json"
+    elsewhere = {"seconds": 0.1, "machine": describe() | {"processor": "Z80"}}
+    path.write_text(json.dumps({"n": 4, "cells": {"CG": here, "B": elsewhere}}))
+    assert cells_of_this_system(path, {"n": 4}) == {"CG": here}
+    assert capsys.readouterr().out == "one.json: 1 cells of another machine are dropped\n"
+
+
+def test_a_row_of_the_table_whose_cells_are_of_two_machines_is_refused():
+    from benchmarks.table import machine_of
+
+    fast, slow = ({"machine": {"processor": name, "threads": 2, "gpu": None}} for name in ("EPYC", "Z80"))
+    row = {"dataset": "china", "n": 54_000, "right-hand sides": 16, "cells": {"CG": fast, "AP, the paper's": fast}}
+    assert machine_of(row) == "EPYC, 2 cores"
+    row["cells"]["AP, the paper's"] = slow
+    with pytest.raises(ValueError, match=r"china, n = 54,000, 16 .*: cells are of 2 machines \(EPYC, 2 cores; Z80"):
+        machine_of(row)
+
+
+def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg_needs():
+    from benchmarks.solvers import GPYTORCH
+    from benchmarks.table import A, OTHER_CG, gpytorch_ratio
+
+    def cell(**reached: float) -> dict:
+        return {"reached": {"0.01": reached} if reached else {}, "epochs": 40}
+
+    peer = cell() | {"seconds an iteration": 2.0}
+    cells = {A: cell(seconds=0.9), "CG": cell(), OTHER_CG[2]: cell(epochs=5), GPYTORCH: peer}
+    row = {"auto": "AlternatingProjection", "seconds of choosing": 0.1, "cells": cells}
+    assert gpytorch_ratio(row) == "≥ 10×"
+    cells[OTHER_CG[2]] = cell()
+    assert gpytorch_ratio(row) == "> 80×"
+    peer["reached"] = {"0.01": {"seconds": 30.0}}
+    assert gpytorch_ratio(row) == "30×"
 
 
 def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsys, monkeypatch):
