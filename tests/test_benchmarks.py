@@ -178,7 +178,7 @@ def test_a_row_of_the_table_whose_cells_are_of_two_machines_is_refused():
 
 def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg_needs():
     from benchmarks.solvers import GPYTORCH
-    from benchmarks.table import A, OTHER_CG, gpytorch_ratio
+    from benchmarks.table import OTHER_CG, A, gpytorch_ratio
 
     def cell(**reached: float) -> dict:
         return {"reached": {"0.01": reached} if reached else {}, "epochs": 40}
