@@ -1,11 +1,10 @@
 """Every method on every data set, to 0.1, 0.01 and 0.001: work, seconds, memory, checked residual.
 
 One process a cell; a cell that is in `results/solvers/` is not run again, so a run that was cut goes on; those of
-another machine are dropped. A solve
-aims at 0.001 and is stopped by a time limit; when it passed 0.1, 0.01 and 0.001 is read from the residual recorded
-after every update; one that has drifted past a tolerance by the end, where B − KW is computed, did not reach it.
-Seconds are since the start of the solve, set-up included; of a short solve, the median of three. Where the limit
-came first, what is left blank took longer.
+another machine are dropped. A solve aims at 0.001 and is stopped by a time limit; when it passed 0.1, 0.01 and 0.001
+is read from the residual recorded after every update; one that has drifted past a tolerance by the end, where B − KW
+is computed, did not reach it. Seconds are since the start of the solve, set-up included; of a short solve, the median
+of three. Where the limit came first, what is left blank took longer.
 
     python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
                                 [data sets]

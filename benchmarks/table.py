@@ -7,6 +7,7 @@ browser; `--no-chart` leaves it).
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -61,7 +62,12 @@ def ratio(result: dict[str, Any], others: tuple[str, ...], what: str, tol: str =
     if ends:
         return f"{min(ends) / ours:.1f}×"
     # each was stopped at the limit: even the one that spent least had not arrived
-    return f"> {min(value for value, _ in cells) / ours:.0f}×" if cells else "–"
+    return f"> {rounded_down(min(value for value, _ in cells) / ours)}×" if cells else "–"
+
+
+def rounded_down(bound: float) -> str:
+    """A lower bound with two digits, never above what was measured."""
+    return f"{math.floor(bound)}" if bound >= 10 else f"{math.floor(10 * bound) / 10:.1f}"
 
 
 def gpytorch_ratio(result: dict[str, Any]) -> str:
@@ -78,7 +84,7 @@ def gpytorch_ratio(result: dict[str, Any]) -> str:
         return f"{cell['reached'][TOL]['seconds'] / ours:.0f}×"
     ends = [one["reached"][TOL]["epochs"] for one in cells if TOL in one["reached"]]
     iterations = min(ends or [one["epochs"] for one in cells])
-    return f"{'≥' if ends else '>'} {iterations * cell['seconds an iteration'] / ours:.0f}×"
+    return f"{'≥' if ends else '>'} {rounded_down(iterations * cell['seconds an iteration'] / ours)}×"
 
 
 def machine_of(result: dict[str, Any]) -> str:

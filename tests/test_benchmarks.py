@@ -187,8 +187,10 @@ def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg
     cells = {A: cell(seconds=0.9), "CG": cell(), OTHER_CG[2]: cell(epochs=5), GPYTORCH: peer}
     row = {"auto": "AlternatingProjection", "seconds of choosing": 0.1, "cells": cells}
     assert gpytorch_ratio(row) == "≥ 10×"
+    peer["seconds an iteration"] = 1.999
+    assert gpytorch_ratio(row) == "≥ 9.9×"  # a bound is never rounded up
     cells[OTHER_CG[2]] = cell()
-    assert gpytorch_ratio(row) == "> 80×"
+    assert gpytorch_ratio(row) == "> 79×"
     peer["reached"] = {"0.01": {"seconds": 30.0}}
     assert gpytorch_ratio(row) == "30×"
 
