@@ -4,7 +4,7 @@ One process a cell; a cell that is in `results/solvers/` is not run again, so a 
 another machine are dropped. A solve aims at 0.001 and is stopped by a time limit; when it passed 0.1, 0.01 and 0.001
 is read from the residual recorded after every update; one that has drifted past a tolerance by the end, where B − KW
 is computed, did not reach it. Seconds are since the start of the solve, set-up included; of a short solve, the median
-of three. Where the limit came first, what is left blank took longer.
+of five. Where the limit came first, what is left blank took longer.
 
     python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
                                 [data sets]
@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, int | None]] = {
     "full": {"protein": None, "kin40k": None, "airquality": None, "sgemm": None, "china": None},
 }  # fmt: skip
 # a solve of fewer seconds is run as often as this
-SHORT, REPEATS = 2.0, 3
+SHORT, REPEATS = 2.0, 5
 GPYTORCH = "GPyTorch, KeOps kernel"
 # its CG makes so many iterations at least (linear_operator.utils.linear_cg)
 GPYTORCH_LEAST = 11
