@@ -87,7 +87,8 @@ def test_with_hardly_any_noise_projection_is_ahead_and_with_much_cg_comes_first(
     for preset in ("hardly any noise", "CG's residual rises first"):
         widget.choose(preset)
         cg, ap = widget.paths
-        at[preset] = [path.error[path.at(24)].sum() / path.error[0].sum() for path in (cg, ap)]
+        # at what the preset shows; by 24 CG's error of hardly any noise is what the processor's rounding makes it
+        at[preset] = [path.error[path.at(12)].sum() / path.error[0].sum() for path in (cg, ap)]
     assert at["hardly any noise"][1] < at["hardly any noise"][0]
     assert at["CG's residual rises first"][0] < at["CG's residual rises first"][1]
     widget.reset()
