@@ -2,9 +2,9 @@
 
 One process a cell; a cell that is in `results/solvers/` is not run again, so a run that was cut goes on; those of
 another machine are dropped. A solve aims at 0.001 and is stopped by a time limit; when it passed 0.1, 0.01 and 0.001
-is read from the residual recorded after every update; one that has drifted past a tolerance by the end, where B − KW
-is computed, did not reach it. Seconds are since the start of the solve, set-up included; of a short solve, the median
-of five. Where the limit came first, what is left blank took longer.
+is read from the residual recorded after every update. Where B − KW, computed at the end, has drifted past one of these,
+a second solve that aims at it decides. Seconds are since the start of the solve, set-up included; of a short solve, the
+median of five. Where the limit came first, what is left blank took longer.
 
     python -m benchmarks.solvers [--size 14k|50k|full] [--rhs 16] [--limit SECONDS] [--within SECONDS] [--again]
                                 [data sets]
@@ -60,9 +60,9 @@ def paper_block_size(n: int) -> int:
     return 1_000 if n <= 20_000 else 1_500 if n <= 60_000 else 6_000
 
 
-def methods(system: apviz.KernelSystem) -> dict[str, Callable[[], Any]]:
+def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[str, Callable[[], Any]]:
     """The solvers by the names in the table."""
-    place, tol, most = "principal-axis-tree", min(TOLERANCES), 100_000
+    place, most = "principal-axis-tree", 100_000
     b = paper_block_size(system.n)
     projection = apviz.AlternatingProjection(
         "auto", partition=place, overlap="auto", history="auto", tol=tol, max_epochs=most
@@ -105,29 +105,41 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
     system.operator.columns_matmul(slice(0, 100), system.b[:100])  # threads and caches are warm
     before = peak_kib(reset=True)
     solver, _ = methods(system)[method]().resolve(system)
+    solution, trace, peak = timed(system, solver, limit)
+    checked = checked_residual(system, torch.as_tensor(solution.weights))
+    updates = trace["update"]
+    residual = updates["residual"].mean("rhs").to_numpy()
+    reached = {str(tol): passing(updates, first) for tol, first in first_below(residual, checked).items()}
+    for tol in drifted_past(residual, checked):
+        aimed, anew, _ = timed(system, methods(system, tol)[method]().resolve(system)[0], limit)
+        if checked_residual(system, torch.as_tensor(aimed.weights)) < ROUNDING * tol:
+            reached[str(tol)] = passing(anew["update"], -1)
+    return {
+        "label": trace.label, "reached": reached, "stop": str(solution.stop_reason), "checked residual": checked,
+        "residual": solution.residual, "epochs": solution.epochs, "work": round(solution.work, 2),
+        "seconds": round(solution.seconds, 2), "set-up seconds": round(solution.setup_seconds, 2),
+        "set-up work": round(solution.setup_work, 3), "peak MB": round((peak - before) / 1024),
+        "factor MB": round(factor_numbers(system, solver) * system.x.element_size() / 2**20),
+    }  # fmt: skip
+
+
+def timed(system: apviz.KernelSystem, solver: Any, limit: float) -> tuple[apviz.Solution, apviz.Trace, int]:
+    """A solve and its trace, of a short one those of the median time of five; and KiB at the peak of the first."""
     runs, peak = [], 0
     while not runs or (len(runs) < REPEATS and runs[0][0].seconds < SHORT):
         recorder = apviz.Recorder()
         solution = apviz.solve(system, solver, [recorder, apviz.StopHook(max_seconds=limit)])
         runs.append((solution, recorder.trace))
-        peak = peak if len(runs) > 1 else peak_kib() - before
-    solution, trace = sorted(runs, key=lambda one: one[0].seconds)[len(runs) // 2]
-    checked = checked_residual(system, torch.as_tensor(solution.weights))
-    updates = trace["update"]
-    residual = updates["residual"].mean("rhs").to_numpy()
-    reached: dict[str, Any] = {}
-    for tol, first in first_below(residual, checked).items():
-        row = updates.isel(update=first)
-        reached[str(tol)] = {
-            "work": round(float(row["work"]), 2), "seconds": round(float(row["seconds"]), 2),
-            "epochs": int(row["epoch_of_update"]),
-        }  # fmt: skip
+        peak = peak or peak_kib()
+    return *sorted(runs, key=lambda one: one[0].seconds)[len(runs) // 2], peak
+
+
+def passing(updates: Any, update: int) -> dict[str, float]:
+    """Work, seconds and epochs up to this update, of a trace's updates."""
+    row = updates.isel(update=update)
     return {
-        "label": trace.label, "reached": reached, "stop": str(solution.stop_reason), "checked residual": checked,
-        "residual": solution.residual, "epochs": solution.epochs, "work": round(solution.work, 2),
-        "seconds": round(solution.seconds, 2), "set-up seconds": round(solution.setup_seconds, 2),
-        "set-up work": round(solution.setup_work, 3), "peak MB": round(peak / 1024),
-        "factor MB": round(factor_numbers(system, solver) * system.x.element_size() / 2**20),
+        "work": round(float(row["work"]), 2), "seconds": round(float(row["seconds"]), 2),
+        "epochs": int(row["epoch_of_update"]),
     }  # fmt: skip
 
 
@@ -145,9 +157,13 @@ def first_below(residual: np.ndarray, checked: float) -> dict[float, int]:
         residual: after every update, as the solver's recursion has it.
         checked: that of B − KW after the last.
     """
-    drifted = [tol for tol in TOLERANCES if residual[-1] < tol and checked > ROUNDING * tol]
-    passed = [tol for tol in TOLERANCES if (residual < tol).any() and tol not in drifted]
+    passed = [tol for tol in TOLERANCES if (residual < tol).any() and tol not in drifted_past(residual, checked)]
     return {tol: int((residual < tol).argmax()) for tol in passed}
+
+
+def drifted_past(residual: np.ndarray, checked: float) -> list[float]:
+    """Tolerances the recursion is below at the end, but B − KW is not."""
+    return [tol for tol in TOLERANCES if residual[-1] < tol and checked > ROUNDING * tol]
 
 
 def peak_kib(*, reset: bool = False) -> int:

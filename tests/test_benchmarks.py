@@ -206,10 +206,18 @@ def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsy
     assert "methods are left for another run: AP, the paper's, AP, k-d tree," in said and solvers.GPYTORCH in said
 
 
-def test_a_residual_that_has_drifted_past_a_tolerance_did_not_reach_it():
-    from benchmarks.solvers import first_below
+def test_a_residual_that_has_drifted_past_a_tolerance_leaves_it_to_a_solve_that_aims_there():
+    from benchmarks.solvers import drifted_past, first_below
 
     falling, rising = np.array([0.5, 0.05, 0.004]), np.array([0.5, 0.05, 0.009, 0.02])
-    assert first_below(falling, checked=0.0041) == {0.1: 1, 0.01: 2}
-    assert first_below(falling, checked=0.024) == {0.1: 1}
+    assert first_below(falling, checked=0.0041) == {0.1: 1, 0.01: 2} and drifted_past(falling, checked=0.0041) == []
+    assert first_below(falling, checked=0.024) == {0.1: 1} and drifted_past(falling, checked=0.024) == [0.01]
     assert first_below(rising, checked=0.02) == {0.1: 1, 0.01: 2}  # as CG's does
+
+
+def test_a_solve_that_aims_where_the_first_had_drifted_decides(monkeypatch):
+    from benchmarks import solvers
+
+    monkeypatch.setattr(solvers, "drifted_past", lambda residual, checked: [0.1])
+    cell = solvers.measure("diabetes", None, 1, "CG", limit=40.0)
+    assert cell["epochs"] > cell["reached"]["0.1"]["epochs"] >= 1 and cell["checked residual"] < 0.001
