@@ -55,6 +55,7 @@ def sit_down(browser, lab):
     assert [each for desk in desks for each in desk.elsewhere] == []
 
 
+@pytest.mark.slow
 def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_step_in_its_place(sit_down, lab):
     desk = sit_down("ProjectionPlayer.ipynb")
     desk.run_all()
