@@ -84,6 +84,7 @@ def test_a_python_snippet_has_at_most_ten_lines(snippet):
     assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) <= 10
 
 
+@pytest.mark.slow
 def test_the_apviz_commands_run_in_their_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)

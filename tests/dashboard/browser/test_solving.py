@@ -88,6 +88,7 @@ def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
     assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
 
 
+@pytest.mark.slow
 def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
     visitors = [visit().go(**ENDLESS) for _ in range(3)]
     for visitor in visitors[:2]:
