@@ -2,7 +2,8 @@
 
 Every kernel is written as ``k(x, z) = outputscale · correlation(u)`` with ``u = ‖scale(x) − scale(z)‖²``, where
 ``scale`` divides by the lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes the
-correlation shortest. Engines therefore need one squared distance and one formula per kernel entry.
+correlation shortest. Engines therefore need one squared distance and one formula per kernel entry. Inputs are
+centred and scaled in float64 and then rounded, for what is lost before a difference is taken cannot be had again.
 Formulas: Rasmussen & Williams, *Gaussian Processes for Machine Learning*, section 4.2.1.
 """
 
@@ -52,12 +53,18 @@ class Kernel(ABC):
         object.__setattr__(self, "lengthscale", values[0] if len(values) == 1 else tuple(values))
         object.__setattr__(self, "outputscale", outputscale)
 
-    def scale(self, x: Tensor) -> Tensor:
-        """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d)."""
-        lengthscale = torch.as_tensor(self.lengthscale, dtype=torch.float64)
+    def scale(self, x: Tensor, centre: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
+        """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d).
+
+        Args:
+            centre: (d,) what is subtracted first; None: `centre_of` x. Inputs to be compared need one and the same.
+            dtype: of the result; None: that of x.
+        """
+        centre = centre_of(x) if centre is None else centre
+        lengthscale = torch.as_tensor(self.lengthscale, dtype=torch.float64, device=x.device)
         if lengthscale.ndim and len(lengthscale) != x.shape[-1]:
             raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[-1]} columns")
-        return (x * (self.distance_scale / lengthscale).to(x)).contiguous()
+        return ((x.double() - centre) * (self.distance_scale / lengthscale)).to(dtype or x.dtype).contiguous()
 
     @staticmethod
     @abstractmethod
@@ -70,9 +77,10 @@ class Kernel(ABC):
         """The derivative of the correlation in u, the squared scaled distance; 0 where it has none, at u = 0."""
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """The kernel matrix k(x, z), x: (n, d), z: (m, d), to (n, m): no noise, direct differences."""
-        x = self.scale(x)
-        z = x if z is None else self.scale(z)
+        """The kernel matrix k(x, z), x: (n, d), z: (m, d), to (n, m) in x's dtype: no noise, direct differences."""
+        centre, dtype = centre_of(x), x.dtype
+        x = self.scale(x, centre, dtype)
+        z = x if z is None else self.scale(z, centre, dtype)
         u = torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist").square_()
         return self.correlation_(u, torch.empty_like(u)).mul_(self.outputscale)
 
@@ -141,6 +149,12 @@ class RBF(Kernel):
     @staticmethod
     def slope(u: Tensor) -> Tensor:
         return -(-u).exp()
+
+
+def centre_of(x: Tensor) -> Tensor:
+    """(d,) float64, half-way between the least and the largest of each input of x: (n, d); any order of rows has it."""
+    least, largest = x.aminmax(dim=0)
+    return least.double() + (largest.double() - least.double()) / 2
 
 
 KERNELS: dict[str, type[Kernel]] = {kind.name: kind for kind in (Matern12, Matern32, Matern52, RBF)}

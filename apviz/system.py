@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -12,13 +13,16 @@ from apviz.kernels import Kernel
 from apviz.operators import Operator, make_operator
 
 DTYPES = (torch.float32, torch.float64)
+# of a lengthscale: an error of K's entries by about as much
+COARSE = 0.01
 
 
 class KernelSystem:
     """K W = B with K = k(X, X) + σ²I (paper, section 2).
 
     Args:
-        x: (n, d) inputs, a tensor or anything `torch.as_tensor` takes.
+        x: (n, d) inputs, a tensor or anything `torch.as_tensor` takes. They are centred and scaled in float64 as they
+            are given, and rounded to `dtype` after that; give them in float64 where they are far from zero.
         b: (n,) or (n, l+1) right-hand sides: the targets minus their mean, then probe vectors.
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target.
@@ -32,7 +36,9 @@ class KernelSystem:
         TypeError: a kernel that is not an `apviz` kernel.
         ValueError: fewer than 2 rows, shapes that do not match, NaN or infinite values (which column, how many),
             a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype,
-            an operator of another system.
+            an operator of another system, right-hand sides too small for the dtype.
+
+    Inputs that the dtype, or the dtype they are given in, holds to more than a hundredth of a lengthscale only warn.
     """
 
     def __init__(
@@ -63,17 +69,29 @@ class KernelSystem:
             x = x[:, None]
         _check_shapes(x, b)
         self.device = _device(device)
-        self.x = x.to(self.device, dtype)
+        # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
+        given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
+            memory_format=torch.contiguous_format
+        )
+        check_finite(given, "x")
+        single_column = b.ndim == 1
+        b = b[:, None] if single_column else b
         #: (n, l+1), always two-dimensional
-        self.b = (b if b.ndim == 2 else b[:, None]).to(self.device, dtype)
+        self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
         # after the conversion: a finite float64 can be infinite in float32
-        check_finite(self.x, "x")
         check_finite(self.b, "b")
+        _check_not_lost(b, self.b)
         #: whether `b` was given as a vector, so that the weights are returned as one
-        self.single_column = b.ndim == 1
+        self.single_column = single_column
         self.kernel, self.noise, self.dtype = kernel, noise, dtype
         self.dataset, self.seed = dataset, seed
-        self.operator = make_operator(operator, self.x, kernel, noise) if isinstance(operator, str) else operator
+        if isinstance(operator, str):
+            operator = make_operator(operator, given, kernel, noise, dtype)
+            _warn_where_coarse(operator)
+        self.operator = operator
+        #: (n, d) in the system's dtype; the operator keeps them as they were given
+        self.x = given.to(dtype)
+        check_finite(self.x, "x")
         self._check_operator()
 
     def _check_operator(self) -> None:
@@ -122,6 +140,47 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
         raise ValueError(f"a system needs at least 2 rows, x has {len(x)}")
     if b.ndim not in (1, 2) or len(b) != len(x) or b.numel() == 0:
         raise ValueError(f"b must have shape (n,) or (n, l+1) with n = {len(x)} as x has, got {tuple(b.shape)}")
+
+
+def _check_not_lost(given: Tensor, converted: Tensor) -> None:
+    """Refuses columns that are not zero and become zero, or lose digits, in a smaller dtype."""
+    if given.dtype == converted.dtype or not given.dtype.is_floating_point:
+        return
+    largest, kept = given.abs().amax(0).to(converted.device), converted.abs().amax(0)
+    lost = (largest > 0) & (kept < torch.finfo(converted.dtype).tiny)
+    if lost.any():
+        column = int(lost.nonzero()[0, 0])
+        raise ValueError(
+            f"the largest value in column {column} of b is {float(largest[column]):.1e}, below what {converted.dtype} "
+            f"holds ({torch.finfo(converted.dtype).tiny:.1e}); multiply b, and divide the weights, or use "
+            "dtype=torch.float64"
+        )
+
+
+def _warn_where_coarse(operator: Operator) -> None:
+    """Says where rounding moves inputs by a part of a lengthscale that entries of K show."""
+    given, inputs = operator.given, operator.inputs
+    lengthscale = torch.as_tensor(operator.kernel.lengthscale, dtype=torch.float64, device=given.device)
+    by_given = torch.finfo(given.dtype).eps * given.abs().amax(0).double() / lengthscale
+    by_dtype = torch.finfo(inputs.dtype).eps * inputs.abs().amax(0).double() / operator.kernel.distance_scale
+    for column in range(given.shape[1]):
+        first, second = float(by_given[column]), float(by_dtype[column])
+        if max(first, second) < COARSE:
+            continue
+        if first >= second:
+            why = f"they were given in {given.dtype}, and are up to {float(given[:, column].abs().max()):.3g}"
+            advice = "give them in float64, or subtract a constant before they are rounded"
+        else:
+            why = f"they span {float(inputs[:, column].abs().max()) * 2 / operator.kernel.distance_scale:.1e} of them"
+            advice = "use dtype=torch.float64, or a larger lengthscale"
+        merged = len(torch.unique(given, dim=0)) - len(torch.unique(inputs, dim=0))
+        same = f"; {merged:,} of {len(given):,} rows are no longer distinct from others" if merged else ""
+        warnings.warn(
+            f"the values in column {column} of x are known to {max(first, second):.2g} of a lengthscale only, for "
+            f"{why}{same}: {advice}",
+            stacklevel=4,
+        )
+        return
 
 
 def check_finite(values: Tensor, name: str) -> None:

@@ -38,7 +38,7 @@ def main() -> None:
         x = 2 * torch.rand(N, d, generator=generator) - 1
         u = torch.randn(COLUMNS, RHS, generator=generator)
         kernel = apviz.Matern52(0.3 * d**0.5)
-        in_place, compiled = TiledOperator(x, kernel, 0.1, False), TiledOperator(x, kernel, 0.1)
+        in_place, compiled = TiledOperator(x, kernel, 0.1, compiled=False), TiledOperator(x, kernel, 0.1)
         compiled.prepare()
         operators = {"keops": KeOpsOperator(x, kernel, 0.1), "in-place tiles": in_place, "compiled": compiled}
         row: dict[str, object] = {"d": d}

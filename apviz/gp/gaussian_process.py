@@ -281,7 +281,15 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
     ) -> Posterior:
         return Posterior(
-            x, y, hyperparameters, self.solver, dtype=dtype, device=self.device, operator=self.operator, **how
+            # scaled inputs round harmlessly, and what is fitted is what `save` writes
+            x.to(dtype),
+            y,
+            hyperparameters,
+            self.solver,
+            dtype=dtype,
+            device=self.device,
+            operator=self.operator,
+            **how,
         )
 
     def _restored(self, x: Tensor, y: Tensor, weights: Tensor) -> Posterior:

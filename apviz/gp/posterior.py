@@ -20,7 +20,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
 from apviz.solvers import Automatic, Hook, Solution, Solver, StopReason, solve
-from apviz.system import KernelSystem, check_finite
+from apviz.system import DTYPES, KernelSystem, check_finite
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
@@ -304,8 +304,7 @@ class Posterior:
     def _solve_batch(self, chunk: Tensor, rows: slice, hooks: list[Hook]) -> tuple[Tensor, VarianceSolve]:
         """2cᵀw − wᵀKw = cᵀw + rᵀw for the batch, (c,) float64, and how its solve ended."""
         s = self.system
-        c = s.kernel(s.x, chunk)
-        self._operator.entries += c.numel()
+        c = self._operator.cross_columns(chunk)
         batch = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
         solution = solve(batch, self.variance_solver, hooks)
         self._solve_work += solution.work
@@ -348,7 +347,7 @@ class Posterior:
             chunk = self._chunk_of(x_star, rows)
             where = "x_star" if shape[0] <= CHUNK else f"x_star[{rows.start}:{rows.stop}]"
             check_finite(chunk, where)
-            span = float(self.system.kernel.scale(chunk).abs().max())
+            span = float(self.system.operator.scaled(chunk).abs().max())
             if not span < MAX_SPAN:
                 raise ValueError(
                     f"{where} spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
@@ -357,10 +356,10 @@ class Posterior:
         return x_star
 
     def _chunk_of(self, points: Any, rows: slice) -> Tensor:
-        """points[rows] as (c, d), on the system's device in its dtype."""
+        """points[rows] as (c, d) on the system's device, in the dtype they are given in: it may be far from zero."""
         chunk = points[rows]
         chunk = chunk.detach() if isinstance(chunk, Tensor) else torch.tensor(np.asarray(chunk))
-        chunk = chunk.to(self.system.x)
+        chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
 
 

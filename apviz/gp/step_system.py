@@ -40,20 +40,22 @@ def step_system(
     *,
     operator: str = "auto",
     dataset: str = "",
+    dtype: torch.dtype | None = None,
 ) -> StepSystem:
     """The system of a step (paper, section 5.1).
 
     Args:
-        x, y: (n, d) inputs and (n,) targets; the system takes its dtype and device from x.
+        x, y: (n, d) inputs and (n,) targets; the system takes its device from x.
+        dtype: of the system; None: that of x.
         probes: l.
         seed: of the probes: `TrainingSettings.seed_of` the step.
     """
-    h = hyperparameters
-    targets = KernelSystem(x, y - h.mean, h.build_kernel(), h.noise, operator, x.dtype, x.device)
+    h, dtype = hyperparameters, dtype or x.dtype
+    targets = KernelSystem(x, y.double() - h.mean, h.build_kernel(), h.noise, operator, dtype, x.device)
     counting = CountingOperator(targets.operator)
     drawn, solver = draw(solver, counting, probes, seed)
     system = KernelSystem(
-        targets.x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
+        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
         targets.dtype, targets.device, dataset=dataset, seed=seed,
     )  # fmt: skip
     return StepSystem(system, counting, drawn, solver)

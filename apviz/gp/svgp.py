@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import KERNELS
+from apviz.kernels import KERNELS, centre_of
 from apviz.settings import require, require_number, require_whole
 from apviz.system import KernelSystem
 
@@ -98,7 +98,9 @@ class SVGP:
         if y.ndim != 1:
             raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
         checked = KernelSystem(x, y, KERNELS[s.kernel](), 1.0, "tiled", dtype, device)
-        self._x, self._y = checked.x, checked.b[:, 0]
+        # GPyTorch takes differences in the dtype of the inputs
+        self._centre = centre_of(checked.operator.given)
+        self._x, self._y = self._centred(checked.operator.given, dtype), checked.b[:, 0]
         self._generator = torch.Generator().manual_seed(s.seed)
         chosen = torch.randperm(checked.n, generator=self._generator)[: s.inducing_points]
         self._inducing = len(chosen)
@@ -111,6 +113,9 @@ class SVGP:
         self.elbo: list[float] = []
         self.seconds = 0.0
         self._initialise()
+
+    def _centred(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        return (x.to(self._centre.device, torch.float64) - self._centre).to(dtype)
 
     def _initialise(self) -> None:
         """The variational distribution at first: the prior, its mean moved by a little; not by the global seed."""
@@ -184,7 +189,7 @@ class SVGP:
         means, variances = [self._x.new_empty(0)], [self._x.new_empty(0)]
         with torch.no_grad():
             for chunk in torch.split(x_star, CHUNK):
-                found = self._model(chunk.to(self._x))
+                found = self._model(self._centred(chunk, self._x.dtype))
                 means.append(found.mean)
                 variances.append(found.variance)
         added = self._likelihood.noise.item() if noise else 0.0

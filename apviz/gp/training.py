@@ -165,6 +165,8 @@ class Training:
         # checks the data before any work; a step's system takes x and the device from here
         system = KernelSystem(x, y, KERNELS[s.kernel](), 1.0, "tiled", dtype, device, dataset=dataset)
         self._x, self._y, self._n, self._d = system.x, system.b[:, 0], system.n, system.d
+        # as they were given: they may be far from zero
+        self._inputs, self._targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor)
         raw = self._parametrisation.zeros() if initial is None else self._parametrisation.raw(initial)
         self._initial = raw.tolist()
@@ -250,8 +252,8 @@ class Training:
         """One step, recorded in memory; None where a hook stopped the solve."""
         s, started, before = self.settings, time.perf_counter(), self.hyperparameters
         built = step_system(
-            self._x, self._y, before, s.solver, s.probes, s.seed_of(number), operator=self._operator,
-            dataset=self._dataset,
+            self._inputs, self._targets, before, s.solver, s.probes, s.seed_of(number), operator=self._operator,
+            dataset=self._dataset, dtype=self._x.dtype,
         )  # fmt: skip
         operator = built.operator
         watch = _Spectrum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
@@ -17,7 +18,7 @@ OPERATORS: dict[str, type[Operator]] = {"dense": DenseOperator, "tiled": TiledOp
 DENSE_MAX_N = 4_000
 
 
-def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float) -> Operator:
+def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> Operator:
     """The operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
     Raises:
@@ -27,4 +28,4 @@ def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float) -> Operato
         name = "dense" if len(x) <= DENSE_MAX_N else "tiled"
     if name not in OPERATORS:
         raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
-    return OPERATORS[name](x, kernel, noise)
+    return OPERATORS[name](x, kernel, noise, dtype)

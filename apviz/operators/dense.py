@@ -15,12 +15,16 @@ class DenseOperator(Operator):
 
     name = "dense"
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: float, matrix: Tensor | None = None) -> None:
-        super().__init__(x, kernel, noise)
-        if matrix is None:
-            matrix = kernel(x)
-            matrix.diagonal().fill_(kernel.outputscale + noise)
-        self.matrix = matrix
+    def __init__(
+        self,
+        x: Tensor,
+        kernel: Kernel,
+        noise: float,
+        dtype: torch.dtype | None = None,
+        matrix: Tensor | None = None,
+    ) -> None:
+        super().__init__(x, kernel, noise, dtype)
+        self.matrix = super().block(slice(0, self.n)) if matrix is None else matrix
 
     @property
     def engine(self) -> str:
@@ -49,4 +53,4 @@ class DenseOperator(Operator):
         return columns
 
     def reordered(self, order: Tensor) -> DenseOperator:
-        return DenseOperator(self.x[order], self.kernel, self.noise, self.matrix[order][:, order])
+        return DenseOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self.matrix[order][:, order])

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel
+from apviz.kernels import Kernel, centre_of
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
@@ -51,22 +51,34 @@ class Operator(ABC):
     """K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
 
     Args:
-        x: (n, d) inputs.
+        x: (n, d) inputs, in any floating dtype.
         kernel: k.
         noise: σ² > 0.
+        dtype: of the entries; None: that of x.
+
+    Attributes:
+        given: x as it was given.
+        x: x in the operator's dtype.
+        inputs: x centred and scaled (`Kernel.scale`), from `given` in float64, in the operator's dtype.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: float) -> None:
-        self.x, self.kernel, self.noise = x, kernel, noise
-        self.inputs = kernel.scale(x)
-        span = float(self.inputs.abs().max())
+    def __init__(self, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> None:
+        self.given, self.kernel, self.noise = x, kernel, noise
+        self.x = x.to(dtype or x.dtype)
+        self._centre = centre_of(x)
+        self.inputs = self.scaled(x)
+        span = 2 * float(self.inputs.abs().max())
         if not span < MAX_SPAN:
             raise ValueError(
                 f"the inputs span {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would overflow; "
                 "scale the inputs, or use a larger lengthscale"
             )
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """Inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
+        return self.kernel.scale(z.to(self.x.device), self._centre, self.x.dtype)
 
     @property
     def n(self) -> int:
@@ -109,6 +121,13 @@ class Operator(ABC):
         self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
         add_rows_(r, rows, u, -self.noise)
 
+    def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
+        """K[I, :] v for v: (n, p), to (|I|, p); a row may be asked for more than once. Evaluates n|I| entries."""
+        self._check(v, self.n, "v")
+        out = v[rows] * self.noise
+        self._accumulate(out, self.inputs[rows], self.inputs, v * self.kernel.outputscale)
+        return out
+
     def block(self, rows: Rows) -> Tensor:
         """K[I, I], (|I|, |I|), the caller's own to change. Evaluates |I|² entries."""
         inputs = self.inputs[rows]
@@ -120,17 +139,21 @@ class Operator(ABC):
         """k(X, X[I]), without noise, (n, |I|). Evaluates n|I| entries."""
         return self._fill(self.inputs, self.inputs[rows]).mul_(self.kernel.outputscale)
 
+    def cross_columns(self, z: Tensor) -> Tensor:
+        """k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m). Evaluates mn entries."""
+        return self._fill(self.inputs, self.scaled(z)).mul_(self.kernel.outputscale)
+
     def diagonal(self) -> Tensor:
         """The diagonal of K, (n,): constant, for every kernel here is stationary."""
         return torch.full((self.n,), self.kernel.outputscale + self.noise, dtype=self.x.dtype, device=self.x.device)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
-        """k(z, X) v, without noise, for z: (m, d), v: (n, p), to (m, p). Evaluates mn entries."""
+        """k(z, X) v, without noise, for z: (m, d) in any floating dtype, v: (n, p), to (m, p). Evaluates mn entries."""
         if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
             raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
         self._check(v, self.n, "v")
         out = torch.zeros(len(z), v.shape[1], dtype=v.dtype, device=v.device)
-        self._accumulate(out, self.kernel.scale(z.to(self.x)), self.inputs, v * self.kernel.outputscale)
+        self._accumulate(out, self.scaled(z), self.inputs, v * self.kernel.outputscale)
         return out
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
@@ -210,7 +233,7 @@ class Operator(ABC):
 
     def reordered(self, order: Tensor) -> Operator:
         """The operator of the points x[order], on the same engine."""
-        return type(self)(self.x[order], self.kernel, self.noise)
+        return type(self)(self.given[order], self.kernel, self.noise, self.x.dtype)
 
 
 class CountingOperator:
@@ -230,6 +253,10 @@ class CountingOperator:
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         self.entries += len(z) * self.operator.n
         return self.operator.cross_matmul(z, v)
+
+    def cross_columns(self, z: Tensor) -> Tensor:
+        self.entries += len(z) * self.operator.n
+        return self.operator.cross_columns(z)
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
         self.entries += self.operator.n**2

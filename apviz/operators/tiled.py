@@ -30,19 +30,26 @@ class TiledOperator(Operator):
 
     name = "tiled"
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: float, compiled: bool | None = None) -> None:
-        super().__init__(x, kernel, noise)
+    def __init__(
+        self,
+        x: Tensor,
+        kernel: Kernel,
+        noise: float,
+        dtype: torch.dtype | None = None,
+        compiled: bool | None = None,
+    ) -> None:
+        super().__init__(x, kernel, noise, dtype)
         self._compiled = compiled
         self._direct = self._needs_direct_differences()
 
     def _needs_direct_differences(self) -> bool:
         """Whether ‖x‖² − 2xᵀz + ‖z‖² would lose near pairs to cancellation, or is not worth it.
 
-        The product form errs by about eps·max‖x − centre‖² in u, hence in K by up to that times outputscale;
+        The product form errs by about eps·max‖x̃‖² in u, hence in K by up to that times outputscale;
         summed over a row's near neighbours this must stay far below the noise, or K is no longer positive
         definite. Matérn-1/2 has its kink at u = 0 and is never safe.
         """
-        radius = (self.inputs - self.inputs.mean(0)).square().sum(1).max().item()
+        radius = self.inputs.square().sum(1).max().item()
         error = torch.finfo(self.x.dtype).eps * radius * self.kernel.outputscale
         return self.kernel.name == "matern12" or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
 
@@ -62,7 +69,7 @@ class TiledOperator(Operator):
         self._compiled = bool(self._compiled)
 
     def reordered(self, order: Tensor) -> TiledOperator:
-        return TiledOperator(self.x[order], self.kernel, self.noise, self._compiled)
+        return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled)
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
