@@ -17,7 +17,7 @@ from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
-from apviz.solvers.base import Limits, Run, Solver, frobenius_inner
+from apviz.solvers.base import Limits, Run, Solver, column_inner
 from apviz.solvers.history import History
 from apviz.solvers.outcome import StopReason
 from apviz.system import KernelSystem
@@ -113,13 +113,15 @@ class _Projection:
         self.operator = run.operator
         self.factors = run.factors = BlockFactors(run.operator, [partition.solved(j) for j in range(len(partition))])
         self.rule = rule_named(settings.rule)
-        self.b = system.b if partition.is_identity else system.b[partition.order]
+        self.b = run.b[partition.order]
         if run.initial_weights is None:
             self.w, self.r = torch.zeros_like(self.b), self.b.clone()
         else:
             self.w = run.initial_weights[partition.order].clone()
             self.r = self.b - self.operator.matmul(self.w)
         self.spare = torch.empty_like(self.r)
+        # the rule weighs right-hand sides as the user's units do (paper, equation 9)
+        self.share = None if bool((run.share == 1).all()) else run.share.to(self.r)
         self.history: History | None = None
         self.coarse: tuple[Tensor, Tensor] | None = None
         if settings.history:
@@ -150,7 +152,7 @@ class _Projection:
         run.start(self.weights, r, norms)
         while True:  # epoch
             for _ in range(m):  # mini-batch
-                block = select(run.update_number, norms)
+                block = select(run.update_number, norms if self.share is None else norms * self.share)
                 rows = self.factors.rows[block]
 
                 r_before = r[rows].clone()
@@ -159,7 +161,7 @@ class _Projection:
                     add_rows_(w, rows, u)
                     self.operator.subtract_columns_(r, rows, u)
                     # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
-                    decrease = 0.5 * frobenius_inner(u, r_before + r[rows])
+                    decrease = 0.5 * column_inner(u, r_before + r[rows])
                 else:
                     decrease = self.history.project_(self.operator, w, r, rows, u)
                 if self.coarse is not None:
@@ -179,11 +181,11 @@ class _Projection:
             norms = self.norms()
 
     def _project_onto_coarse_space(self, v: Tensor, kv: Tensor) -> Tensor:
-        """W += V VᵀR for VᵀKV = I; returns the decrease of h."""
+        """W += V VᵀR for VᵀKV = I; returns the (l+1,) decreases of h."""
         c = v.T @ self.r
         self.w.addmm_(v, c)
         self.r.addmm_(kv, c, alpha=-1)
-        return 0.5 * frobenius_inner(c, c + v.T @ self.r)
+        return 0.5 * column_inner(c, c + v.T @ self.r)
 
     def _may_end_early(self) -> bool:
         """Whether to look at the residual now: 8 times an epoch, where an epoch costs more than a CG iteration."""
@@ -194,16 +196,16 @@ class _Projection:
     def _end_epoch(self) -> StopReason | None:
         s, squared = self.settings, self.norms().sum(0)
         limits = Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every)
-        return self.run.end_epoch(squared, self.norms, self._recompute, limits)
+        return self.run.end_epoch(squared, self.norms, self._recompute, self._adopt, limits)
 
     def _settle(self) -> None:
         if self.history is not None:
             self.history.settle_(self.w)
 
-    def _recompute(self, adopt: bool) -> tuple[float, Tensor]:
-        """B − KW afresh always becomes the residual: the projection does not care where R came from."""
+    def _recompute(self) -> tuple[Tensor, Tensor]:
         self._settle()
-        fresh = self.b - self.operator.matmul(self.w)
-        drift = float(torch.linalg.vector_norm(self.r - fresh))
+        return self.run.fresh_residual(self.b, self.w)
+
+    def _adopt(self, fresh: Tensor, claimed: bool) -> None:
+        """B − KW afresh always becomes the residual: the projection does not care where R came from."""
         self.r.copy_(fresh)
-        return drift, torch.linalg.vector_norm(fresh, dim=0).square()

@@ -16,6 +16,7 @@ from apviz.operators import CountingOperator
 from apviz.partitions import Partition
 from apviz.solvers.checks import Checks
 from apviz.solvers.clock import Clock
+from apviz.solvers.exact import ExactResidual
 from apviz.solvers.outcome import Solution, StopReason
 from apviz.system import KernelSystem
 
@@ -30,7 +31,7 @@ class Update:
         number: from 1.
         block: the block projected onto, −1 for all rows at once.
         energy_decrease: 0-d float64 tensor, the decrease of h.
-        squared_residual: (l+1,) tensor of ‖r_i‖².
+        squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
         mark: a reading of the run's clock.
     """
 
@@ -121,13 +122,23 @@ class Limits:
     check_every: int
 
 
-def frobenius_inner(a: Tensor, b: Tensor) -> Tensor:
-    """tr(AᵀB) accumulated in float64, a 0-d tensor."""
-    return torch.sum(a * b, dtype=torch.float64)
+def column_inner(a: Tensor, b: Tensor) -> Tensor:
+    """aᵢᵀbᵢ of every column accumulated in float64: (n, p), (n, p) to (p,)."""
+    return torch.sum(a * b, 0, dtype=torch.float64)
+
+
+def column_squares(r: Tensor) -> Tensor:
+    """‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
+    norms: Tensor = torch.linalg.vector_norm(r, dim=0, dtype=torch.float64)
+    return norms.square()
 
 
 class Run:
     """One solve in progress: what a solver reports to, and what hooks may look at.
+
+    Solvers work on right-hand sides whose largest entries lie between 1 and 2: each is divided by its own power of
+    two, which is exact, so that no norm can underflow or overflow and B times a power of two is solved alike. What
+    solvers report is in these units, what hooks and users see is in the user's.
 
     Attributes:
         system, solver: what is solved, with which settings; none of them says `auto` any more.
@@ -135,7 +146,7 @@ class Run:
         operator: counts the kernel entries; a solver asks nothing of the system's operator behind its back.
         partition, factors: of alternating projection, else None.
         preconditioner: r ↦ P⁻¹r for r: (n, p), of conjugate gradients, else None.
-        rhs_norms: (l+1,) float64 ‖b_i‖, with 1 in place of 0.
+        share: (l+1,) float64, the square of each unit ÷ that of the largest.
     """
 
     def __init__(
@@ -150,34 +161,64 @@ class Run:
         self.system, self.solver, self.hooks, self.choices = system, solver, list(hooks), dict(choices or {})
         self.clock = clock or Clock(system.device)
         self.operator = CountingOperator(system.operator)
-        self.initial_weights = initial
+        self._units = _powers_of_two(system.b)
+        b = self.b
+        self._norms = torch.linalg.vector_norm(b, dim=0, dtype=torch.float64).cpu()
+        is_zero = self._norms == 0
+        self._norms[is_zero] = 1.0
+        self.share = (self._units / self._units.max()).square()
+        self.initial_weights = None
+        if initial is not None:
+            # where b is zero, so is the solution
+            self.initial_weights = (initial.double() / self._units).masked_fill_(is_zero.to(initial.device), 0.0).to(b)
         self.partition: Partition | None = None
         self.factors: Any = None
         self.preconditioner: Callable[[Tensor], Tensor] | None = None
-        norms = torch.linalg.vector_norm(system.b.double(), dim=0)
-        self.rhs_norms = torch.where(norms > 0, norms, 1.0).cpu()
         self.epoch_number = self.update_number = 0
         self.setup_work = self.setup_seconds = 0.0
         self.stop_message = ""
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         self._weights: Callable[[], Tensor] = lambda: torch.zeros_like(system.b)
-        self._residual_vectors = system.b
+        self._residual_vectors = b
+        self._exact: ExactResidual | None = None
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._stop_requested: str | None = None
-        self.initial_energy = self._energy = self._first_residual = 0.0
-        self.residual_per_rhs = torch.ones_like(self.rhs_norms)
+        self._first_energy = self._last_energy = self._first_residual = 0.0
+        self.residual_per_rhs = torch.ones_like(self._norms)
+        self._tol = float(getattr(solver, "tol", math.inf))
         self._checks = Checks(system.dtype)
 
     @property
+    def b(self) -> Tensor:
+        """(n, l+1) the right-hand sides in the units of the solve; a copy."""
+        b: Tensor = (self.system.b.double() / self._units).to(self.system.b)
+        return b
+
+    @property
+    def rhs_norms(self) -> Tensor:
+        """(l+1,) float64 ‖b_i‖ on the host, with 1 in place of 0; a copy."""
+        norms: Tensor = self._norms * self._units.cpu()
+        return norms
+
+    @property
     def weights(self) -> Tensor:
-        """(n, l+1) the weights so far, in the user's order; copy them to keep them."""
-        return self._weights()
+        """(n, l+1) the weights so far, in the user's order and units; a copy."""
+        return self._in_users_units(self._weights())
 
     @property
     def residual_vectors(self) -> Tensor:
-        """(n, l+1) R as the recursion has it, in the user's order."""
-        return _user(self, self._residual_vectors)
+        """(n, l+1) R as the recursion has it, in the user's order and units; a copy."""
+        return self._in_users_units(_user(self, self._residual_vectors))
+
+    @property
+    def initial_energy(self) -> float:
+        return self._energy_in_users_units(self._first_energy)
+
+    @property
+    def energy(self) -> float:
+        """h(W) after the last epoch; NaN where |B| is so small or large that float64 does not hold its square."""
+        return self._energy_in_users_units(self._last_energy)
 
     @property
     def work(self) -> float:
@@ -204,22 +245,27 @@ class Run:
         """Set-up is done. r: (n, l+1), updated in place from now on; block_norms: (m, l+1) squared, or None."""
         self._weights, self._residual_vectors = weights, r
         self.setup_work, self.setup_seconds = self.work, self.seconds()
-        self.initial_energy = self._energy = -0.5 * float(
-            frobenius_inner(self.weights, self.system.b + self.residual_vectors)
-        )
+        by_column = column_inner(self._weights(), self.b + _user(self, r))
+        self._first_energy = self._last_energy = -0.5 * float((by_column * self.share).sum())
+        self._exact = ExactResidual(self.operator)  # before hooks can reach what it is made from
         for hook in self.hooks:
             hook.on_start(self)
-        self._report_epoch(torch.linalg.vector_norm(r, dim=0).square(), block_norms, math.nan, math.nan)
+        self._report_epoch(column_squares(r), block_norms, math.nan, math.nan)
         self._first_residual = self.residual
 
     def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor | None) -> None:
-        """An update is done; `squared_residual` may be None where `records_updates` is false."""
+        """An update is done, with its (l+1,) float64 decreases of h, one a right-hand side.
+
+        The squared norms of the residual, (l+1,), may be None where `records_updates` is false.
+        """
         self.update_number += 1
-        self._decrease += energy_decrease
+        decrease = (energy_decrease * self.share).sum()
+        self._decrease += decrease
         if squared_residual is None or not self.records_updates:
             return
         update = Update(
-            self.update_number, self.epoch_number + 1, block, self.work, energy_decrease, squared_residual,
+            self.update_number, self.epoch_number + 1, block, self.work,
+            decrease * self._energy_unit, squared_residual / self._norms.to(squared_residual.device).square(),
             self.clock.mark(),
         )  # fmt: skip
         for hook in self.hooks:
@@ -233,13 +279,17 @@ class Run:
         self,
         squared_residual: Tensor,
         block_norms: Callable[[], Tensor | None],
-        recompute: Callable[[bool], tuple[float, Tensor]],
+        recompute: Callable[[], tuple[Tensor, Tensor]],
+        adopt: Callable[[Tensor, bool], None] | None,
         limits: Limits,
     ) -> StopReason | None:
         """Ends an epoch; returns why the solve is over, or None.
 
-        `recompute(adopt)` computes B − KW, makes it the residual of the recursion if `adopt`, and returns the
-        drift ‖R − (B − KW)‖_F and the (l+1,) squared norms of B − KW.
+        Args:
+            squared_residual: (l+1,) squared norms by the recursion.
+            recompute: `fresh_residual` of the solver's B and W.
+            adopt: told B − KW and whether the recursion had claimed convergence; may make it the recursion's. None:
+                there is no recursion, which could have drifted.
         """
         self.epoch_number += 1
         claimed = self._mean_relative(squared_residual)
@@ -248,16 +298,18 @@ class Run:
         aim = limits.tol if last else self._checks.aim(limits.tol)
         claims = claimed < aim and self.epoch_number >= limits.minimum
         if math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
-            distance, squared_residual = recompute(claims)
-            drift = distance / float(torch.linalg.vector_norm(self.rhs_norms))
+            fresh, squared_residual = recompute()
             checked = self._mean_relative(squared_residual)
+            if adopt is not None:
+                drift = self._relative(self._residual_vectors - fresh)
+                adopt(fresh, claims)
         self._report_epoch(squared_residual, block_norms(), checked, drift)
         if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
             return StopReason.DIVERGED
         if checked < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
         if checked >= limits.tol:
-            self._checks.add(claimed if claims else None, checked, self._energy)
+            self._checks.add(claimed if claims else None, checked, self._last_energy)
             if stagnation := self._checks.stagnation():
                 self.stop_message = stagnation
                 return StopReason.STAGNATED
@@ -273,16 +325,50 @@ class Run:
         self.stop_message = f"stopped: {self._stop_requested}"
         return StopReason.STOPPED
 
+    def fresh_residual(self, b: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """B − KW, (n, l+1), and its (l+1,) squared norms, by which alone a solve may have converged.
+
+        Where n is small all of it is in float64. Else it is in the operator's dtype, and its norms are corrected by
+        what float64 finds on some rows (`ExactResidual`).
+
+        Args:
+            b, w: (n, l+1) in the solver's order of rows.
+        """
+        assert self._exact is not None  # start made it
+        if self._exact.is_small:
+            return self._exact.residual(b, w)
+        fresh = b - self.operator.matmul(w)
+        return fresh, self._exact.corrected(b, w, fresh, column_squares(fresh))
+
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _mean_relative(self, squared: Tensor) -> float:
-        return float((squared.double().cpu().sqrt() / self.rhs_norms).mean())
+        return float((squared.double().cpu().sqrt() / self._norms).mean())
+
+    def _relative(self, a: Tensor) -> float:
+        """‖A‖_F/‖B‖_F in the user's units."""
+        of_b = (self._norms.square() * self.share.cpu()).sum()
+        return math.sqrt(float((column_squares(a) * self.share).sum()) / float(of_b))
+
+    @property
+    def _energy_unit(self) -> float:
+        """The factor from energies here to the user's; NaN where float64 does not hold it."""
+        largest = float(self._units.max())
+        return largest**2 if 1e-150 < largest < 1e150 else math.nan
+
+    def _energy_in_users_units(self, energy: float) -> float:
+        return energy * self._energy_unit if energy else 0.0
+
+    def _in_users_units(self, a: Tensor) -> Tensor:
+        return (a.double() * self._units).to(a)
 
     def _report_epoch(self, squared: Tensor, block_norms: Tensor | None, checked: float, drift: float) -> None:
         """The one transfer from the device in an epoch."""
-        self.residual_per_rhs = squared.double().cpu().sqrt() / self.rhs_norms
-        self._energy = self.initial_energy - float(self._decrease)
-        norms = None if block_norms is None else block_norms.double().sum(1).sqrt().cpu()
+        self.residual_per_rhs = squared.double().cpu().sqrt() / self._norms
+        self._last_energy = self._first_energy - float(self._decrease)
+        norms = None
+        if block_norms is not None:
+            norms = (block_norms.double() * self.share).sum(1).sqrt().cpu() * float(self._units.max())
         seconds = self.seconds()
         measured: dict[str, float] = {}
         with self.clock.pause():
@@ -290,13 +376,14 @@ class Run:
                 measured |= hook.measure(self)
         epoch = Epoch(
             self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs, checked, drift,
-            self._energy, norms, measured,
+            self.energy, norms, measured,
         )  # fmt: skip
         for hook in self.hooks:
             hook.on_epoch(epoch)
 
     def solution(self, reason: StopReason) -> Solution:
         weights = self.weights
+        reason = self._holds(weights, reason)
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
             stop_reason=reason,
@@ -308,8 +395,40 @@ class Run:
             seconds=self.seconds(),
             setup_work=self.setup_work,
             setup_seconds=self.setup_seconds,
-            energy=self._energy,
+            energy=self.energy,
         )
+
+    def _holds(self, weights: Tensor, reason: StopReason) -> StopReason:
+        """The reason, unless weights in the user's units are beyond their dtype, or so small that digits are lost."""
+        dtype, largest = self.system.dtype, float(self.system.b.abs().max())
+        if not torch.isfinite(weights).all() and torch.isfinite(self._weights()).all():
+            self.stop_message = (
+                f"diverged: the weights of right-hand sides up to {largest:.1e} are beyond {dtype}; divide B, or use "
+                "float64"
+            )
+            return StopReason.DIVERGED
+        kept, order = (weights.double() / self._units).to(weights), self.partition.order if self.partition else ...
+        if reason is not StopReason.CONVERGED or torch.equal(kept, self._weights()):
+            return reason
+        _, squared = self.fresh_residual(self.b[order], kept[order])
+        self.residual_per_rhs = squared.cpu().sqrt() / self._norms
+        if self.residual < self._tol:
+            return reason
+        self.stop_message = (
+            f"stagnated: the weights of right-hand sides up to {largest:.1e} are so small that {dtype} loses their "
+            f"digits, and a residual of {self.residual:.2e} is left; multiply B, or use float64"
+        )
+        return StopReason.STAGNATED
+
+
+def _powers_of_two(b: Tensor) -> Tensor:
+    """(l+1,) float64: for each column of b: (n, l+1) the power of two at or below its largest entry.
+
+    A column of zeros takes that of the largest of the others, beside which it then weighs nothing; or 1.
+    """
+    largest = b.abs().amax(0).double()
+    largest = torch.where(largest > 0, largest, largest.max() if bool(largest.any()) else 1.0)
+    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
 
 
 def _user(run: Run, r: Tensor) -> Tensor:

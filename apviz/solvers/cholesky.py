@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
 import psutil
 import torch
-from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
 from apviz.settings import require_tolerance
-from apviz.solvers.base import Limits, Run, Solver, frobenius_inner
+from apviz.solvers.base import Limits, Run, Solver, column_inner
 from apviz.solvers.outcome import StopReason
 
 
@@ -56,19 +54,16 @@ class Cholesky(Solver):
                 "avoids it",
                 stacklevel=2,
             )
-        w = torch.zeros_like(system.b) if run.initial_weights is None else run.initial_weights.clone()
-        r = system.b.clone() if run.initial_weights is None else system.b - operator.matmul(w)
+        b = run.b
+        w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
+        r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
         run.start(lambda: w, r, None)
         r_before = r.clone()
         u = torch.cholesky_solve(r, factor)
         w += u
-        fresh = system.b - operator.matmul(w)
+        fresh, squared = run.fresh_residual(b, w)
         r.copy_(fresh)
-        squared = torch.linalg.vector_norm(fresh, dim=0).square()
-        run.updated(-1, 0.5 * frobenius_inner(u, r_before + fresh), squared)
-
-        def recompute(adopt: bool) -> tuple[float, Tensor]:
-            return math.nan, squared  # there is no recursion that could have drifted
-
-        reason = run.end_epoch(squared, lambda: None, recompute, Limits(self.tol, 0, 1, 1))
+        run.updated(-1, 0.5 * column_inner(u, r_before + fresh), squared)
+        # there is no recursion that could have drifted
+        reason = run.end_epoch(squared, lambda: None, lambda: (fresh, squared), None, Limits(self.tol, 0, 1, 1))
         return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apviz.preconditioners.base import Preconditioner
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers.base import Limits, Run, Solver
+from apviz.solvers.base import Limits, Run, Solver, column_squares
 from apviz.solvers.outcome import StopReason
 from apviz.system import KernelSystem
 
@@ -59,7 +59,7 @@ class ConjugateGradient(Solver):
         return replace(self, preconditioner=preconditioner), choices
 
     def run(self, run: Run) -> StopReason:
-        operator, b = run.operator, run.system.b
+        operator, b = run.operator, run.b
         precondition = run.preconditioner = self.preconditioner.build(operator) if self.preconditioner else _identity
         w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
         r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
@@ -68,28 +68,25 @@ class ConjugateGradient(Solver):
         restart = True
         rz = p = r  # set at once by the restart
 
-        def recompute(adopt: bool) -> tuple[float, Tensor]:
+        def adopt(fresh: Tensor, claimed: bool) -> None:
             nonlocal restart
-            fresh = b - operator.matmul(w)
-            drift = float(torch.linalg.vector_norm(r - fresh))
-            if adopt:
+            if claimed:
                 r.copy_(fresh)
                 restart = True
-            return drift, torch.linalg.vector_norm(fresh, dim=0).square()
 
         while True:
             z = precondition(r)
-            rz, rz_before = column_inner(r, z), rz
+            rz, rz_before = _inner(r, z), rz
             p = z.clone() if restart else p.mul_(_ratio(rz, rz_before)).add_(z)
             restart = False
             kp = operator.matmul(p)
-            step = _ratio(rz, column_inner(p, kp))
+            step = _ratio(rz, _inner(p, kp))
             w.addcmul_(p, step)
             r.addcmul_(kp, step, value=-1)
             # exact line search: each column lowers h by half of step · rᵀz
-            squared = torch.linalg.vector_norm(r, dim=0).square()
-            run.updated(-1, 0.5 * (step.double() * rz.double()).sum(), squared)
-            reason = run.end_epoch(squared, lambda: None, recompute, limits)
+            squared = column_squares(r)
+            run.updated(-1, 0.5 * step.double() * rz.double(), squared)
+            reason = run.end_epoch(squared, lambda: None, lambda: run.fresh_residual(b, w), adopt, limits)
             if reason is not None:
                 return reason
 
@@ -98,7 +95,7 @@ def _identity(r: Tensor) -> Tensor:
     return r
 
 
-def column_inner(a: Tensor, b: Tensor) -> Tensor:
+def _inner(a: Tensor, b: Tensor) -> Tensor:
     """aᵢᵀbᵢ for every column i: (n, p), (n, p) to (p,)."""
     return torch.einsum("np,np->p", a, b)
 

@@ -34,7 +34,7 @@ class History:
         self.made = 0
 
     def project_(self, operator: CountingOperator, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        """Adds the update u on `rows` to the history and steps to the minimum; returns the decrease of h.
+        """Adds the update u on `rows` to the history and steps to the minimum; returns the (l+1,) decreases of h.
 
         The steps are in `r` at once, and in `w` after `settle_`.
         """
@@ -57,7 +57,7 @@ class History:
         self.taken[:used] += taken
         operator.operator.subtract_combination_(r, self.images[:used], taken)
         curvature = (self.gram[:, :used, :used] @ steps[..., None])[..., 0]
-        return torch.sum(steps * (gradient - 0.5 * curvature))
+        return torch.sum(steps * (gradient - 0.5 * curvature), dim=1)
 
     def settle_(self, w: Tensor) -> None:
         """Adds to `w` the steps that are not in it yet."""

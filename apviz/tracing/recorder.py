@@ -118,7 +118,7 @@ class Recorder(Hook):
                 _put_eigenvalues(record, run)
         self._records.append(record)
         self._recording = True
-        self._guarantee = math.nan
+        self._guarantee, self._squared_norms = math.nan, run.rhs_norms.square()
         put_spectrum(record, found)
         if run.partition is not None:
             record.put(
@@ -166,7 +166,7 @@ class Recorder(Hook):
         record.put(**groups)
         # Ctrl-C before the line above loses nothing, for the updates are still pending; after it, neither
         if "update" in groups:
-            self._squared = float(self._pending[-1].squared_residual.double().sum())
+            self._squared = float((self._pending[-1].squared_residual.cpu() * self._squared_norms).sum())
             self._chosen = torch.as_tensor(groups["block"]["times_chosen"]) if "block" in groups else self._chosen
         self._pending = []
         self.flush_if_due()
@@ -202,8 +202,8 @@ class Recorder(Hook):
         if not updates:
             return {}
         blocks = torch.tensor([u.block for u in updates])
-        squared = torch.stack([u.squared_residual for u in updates]).double().cpu()
-        totals = squared.sum(1)
+        squared = torch.stack([u.squared_residual for u in updates]).cpu()
+        totals = squared @ self._squared_norms
         before = torch.cat([torch.tensor([self._squared], dtype=torch.float64), totals[:-1]])
         groups: dict[str, dict[str, Any]] = {
             "update": {
@@ -214,7 +214,7 @@ class Recorder(Hook):
                 "seconds": [self._run.clock.seconds(u.mark) for u in updates],
                 "energy_decrease": torch.stack([u.energy_decrease for u in updates]).double().cpu(),
                 "guaranteed_decrease": before * self._guarantee,
-                "residual": squared.sqrt() / self._run.rhs_norms,
+                "residual": squared.sqrt(),
             }
         }
         if len(self._chosen):

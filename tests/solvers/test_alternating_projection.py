@@ -100,7 +100,7 @@ def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(sy
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
 def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(rule, overlap):
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
-    p = problem(x=x, n=60, noise=1e-7, kernel="RBF", dtype=torch.float32)
+    p = problem(x=x, n=60, noise=1e-8, kernel="RBF", dtype=torch.float32)
     with pytest.warns(UserWarning, match="needed jitter"):
         seen = watched(p, apviz.AlternatingProjection(20, rule, overlap=overlap, max_epochs=2))
     assert seen.run.factors.jitter.max() > 0

@@ -34,10 +34,12 @@ CALLERS = {
     "BlockFactors.solve": SOLVE,
     "add_rows_": WEIGHTS,
     "Operator.subtract_columns_": RESIDUAL,
-    "frobenius_inner": RECORD,
+    "column_inner": RECORD,
     "Run.__init__": RECORD,
     "Run.start": RECORD,
     "Run.updated": RECORD,
+    "Run.b": RECORD,
+    "Run.solution": RECORD,
     "_Projection._end_epoch": RECORD,
 }
 EVALUATING = {"TiledOperator._tile": ENTRIES, "Operator.block": ENTRIES}

@@ -1,0 +1,352 @@
+"""Nothing is called converged that is not: residuals in extended precision, of the inputs and B as they were given."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import StopReason
+from apviz.factors import NotPositiveDefinite
+from apviz.gp.posterior import Posterior
+
+ROUND, MARGIN = np.longdouble, 1.01
+SQRT3, SQRT5 = np.sqrt(ROUND(3)), np.sqrt(ROUND(5))
+CORRELATIONS = {
+    "Matern12": lambda r: np.exp(-r),
+    "Matern32": lambda r: (1 + SQRT3 * r) * np.exp(-SQRT3 * r),
+    "Matern52": lambda r: (1 + SQRT5 * r + 5 * r**2 / 3) * np.exp(-SQRT5 * r),
+    "RBF": lambda r: np.exp(-(r**2) / 2),
+}
+
+
+def residuals(kernel, x, b, noise, w):
+    """‖b_i − Kw_i‖/‖b_i‖, in numbers of 64 bits of mantissa where the machine has them; a column of zeros as ‖Kw_i‖."""
+    x, b, w = (np.asarray(a, dtype=ROUND) for a in (x, b, w))
+    gaps = (x[:, None] - x[None]) / np.asarray(kernel.lengthscale, dtype=ROUND)
+    k = ROUND(kernel.outputscale) * CORRELATIONS[type(kernel).__name__](np.sqrt((gaps**2).sum(-1)))
+    k += ROUND(noise) * np.eye(len(x), dtype=ROUND)
+    r = b.reshape(len(x), -1) - k @ w.reshape(len(x), -1)
+    scale = np.abs(b.reshape(len(x), -1)).max(0)
+    scale[scale == 0] = 1
+    norms = np.sqrt(((b.reshape(len(x), -1) / scale) ** 2).sum(0))
+    return (np.sqrt(((r / scale) ** 2).sum(0)) / np.where(norms > 0, norms, 1)).astype(float)
+
+
+def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
+    """The solution, and its mean residual as the oracle has it."""
+    system = apviz.KernelSystem(torch.as_tensor(x), torch.as_tensor(b), kernel, noise, operator, dtype)
+    solution = apviz.solve(system, solver)
+    return solution, residuals(kernel, x, b, noise, solution.weights.double().numpy()).mean()
+
+
+# --- B in any units ------------------------------------------------------------------------------------------------
+
+SOLVERS = (
+    apviz.AlternatingProjection(20, tol=1e-3),
+    apviz.AlternatingProjection(20, "cyclic", "kd-tree", 0.5, tol=1e-3, history=4),
+    apviz.ConjugateGradient(tol=1e-3),
+    apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-3),
+    apviz.Cholesky(tol=1e-3),
+)
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+
+
+def points(n=90, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, 2))
+
+
+@EVERY_SOLVER
+@pytest.mark.parametrize(
+    ("power", "dtype"),
+    [(-90, torch.float32), (60, torch.float32), (-100, torch.float32), (-660, torch.float64), (330, torch.float64)],
+)
+def test_b_times_a_power_of_two_is_solved_alike_to_the_last_bit(solver, power, dtype):
+    x, b = points()
+    b = torch.as_tensor(b, dtype=dtype)
+    kernel = apviz.Matern32(0.3)
+    plain = apviz.solve(apviz.KernelSystem(x, b, kernel, 0.1, dtype=dtype), solver)
+    scaled = apviz.solve(apviz.KernelSystem(x, b * 2.0**power, kernel, 0.1, dtype=dtype), solver)
+    assert plain.converged and scaled.converged
+    assert torch.equal(scaled.weights, plain.weights * 2.0**power)
+    assert torch.equal(scaled.residual_per_rhs, plain.residual_per_rhs) and scaled.work == plain.work
+
+
+@EVERY_SOLVER
+def test_columns_of_very_different_sizes_all_have_the_residual_that_is_claimed(solver):
+    x, b = points()
+    b = b @ np.diag([1.0, 1e-30])
+    solution, true = solved(x, b, apviz.Matern32(0.3), 0.1, solver, torch.float32)
+    assert solution.converged and true < 1e-3
+    each = residuals(apviz.Matern32(0.3), x, b.astype(np.float32), 0.1, solution.weights.double())
+    np.testing.assert_allclose(solution.residual_per_rhs, each, rtol=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_column_of_zeros_beside_small_or_large_ones_changes_no_choice_of_a_block(scale):
+    x, b = points()
+    recorder = apviz.Recorder()
+    for columns in (b * scale, np.column_stack([b * scale, np.zeros(90)])):
+        system = apviz.KernelSystem(x, columns, apviz.Matern32(0.3), 0.1)
+        assert apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-3), [recorder]).converged
+    alone, beside = (trace["update"]["block"].values for trace in recorder.traces)
+    np.testing.assert_array_equal(beside, alone[: len(beside)])
+
+
+def test_a_trace_of_values_whose_squares_no_number_holds_is_written_and_opens(tmp_path):
+    x, b = points()
+    for scale in (1e-200, 1e200):
+        system = apviz.KernelSystem(x, b * scale, apviz.Matern32(0.3), 0.1, dtype=torch.float64)
+        path = tmp_path / f"{scale}.zarr"
+        solution = apviz.solve(system, SOLVERS[0], [apviz.Recorder(path)], initial_weights=system.b)
+        trace = apviz.open_trace(path)
+        assert solution.converged and trace.converged and np.isnan(solution.energy)
+        assert float(trace["epoch"]["residual"][-1]) == solution.residual
+        apviz.plots.residuals([trace])
+        with pytest.raises(ValueError, match="the energy of every epoch"):
+            apviz.plots.k_norm_error([trace])
+
+
+def test_energies_are_h_of_the_weights_in_the_units_of_b():
+    x, b = points()
+    kernel, k = apviz.Matern32(0.3), apviz.Matern32(0.3)(torch.as_tensor(x)).numpy() + 0.1 * np.eye(90)
+    for scale in (1e-60, 3.0, 1e60):
+        recorder = apviz.Recorder()
+        system = apviz.KernelSystem(x, b * scale, kernel, 0.1, dtype=torch.float64)
+        solution = apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-8), [recorder])
+        w = solution.weights.numpy()
+        assert solution.energy == pytest.approx(np.sum(w * (0.5 * k @ w - b * scale)), rel=1e-9)
+        total = float(recorder.trace["update"]["energy_decrease"].sum())
+        assert total == pytest.approx(-solution.energy, rel=1e-9)
+
+
+def test_weights_too_small_for_float32_are_not_called_converged():
+    x, b = points()
+    b = torch.as_tensor(b * 1e-37, dtype=torch.float32)
+    solution, true = solved(x, b, apviz.Matern32(0.3, 1e7), 1e4, apviz.ConjugateGradient(), torch.float32)
+    assert true > 1e-2 and not solution.converged
+    assert "so small that torch.float32 loses" in solution.stop_message
+    assert solution.residual == pytest.approx(true, rel=1e-3)
+
+
+def test_weights_too_large_for_float32_are_not_called_converged():
+    x, b = points()
+    system = apviz.KernelSystem(x, b * 1e37, apviz.Matern32(0.3, 1e-6), 1e-6)
+    solution = apviz.solve(system, apviz.ConjugateGradient())
+    assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float32" in solution.stop_message
+
+
+def test_a_column_that_float32_cannot_hold_is_refused_and_named():
+    x, b = points()
+    with pytest.raises(ValueError, match="column 1 of b is .*e-60, below what torch.float32 holds"):
+        apviz.KernelSystem(x, b @ np.diag([1.0, 1e-60]), apviz.Matern32(0.3), 0.1)
+
+
+def test_a_column_of_zeros_has_weights_of_zeros_wherever_the_solve_starts():
+    x, b = points()
+    b[:, 1] = 0
+    system = apviz.KernelSystem(x, b, apviz.Matern32(0.3), 0.1, dtype=torch.float64)
+    solution = apviz.solve(system, apviz.ConjugateGradient(), initial_weights=torch.full((90, 2), 1e-3))
+    assert solution.converged and not solution.weights[:, 1].any()
+
+
+# --- inputs as given -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", ["dense", "tiled"])
+@EVERY_SOLVER
+def test_inputs_far_from_zero_are_solved_as_those_around_zero(solver, operator):
+    """The residual was 337 where 0.012 was claimed: positions in metres look like that."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (200, 1))
+    b = rng.standard_normal(200)
+    kernel = apviz.RBF(0.018)
+    near, _ = solved(x, b, kernel, 0.05, replace(solver, tol=1e-2), torch.float32, operator)
+    far, true = solved(x + 3559.0, b, kernel, 0.05, replace(solver, tol=1e-2), torch.float32, operator)
+    assert near.converged and far.converged and true < 1e-2
+    np.testing.assert_allclose(far.weights, near.weights, atol=1e-3 * float(near.weights.abs().max()))
+
+
+def test_predictions_at_inputs_far_from_zero_are_those_around_zero():
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(0, 1, (200, 1)), rng.uniform(0, 1, (50, 1))
+    h = apviz.Hyperparameters("rbf", (0.02,), 1.0, 0.05)
+    y = torch.as_tensor(np.sin(9 * x[:, 0]))
+    near = Posterior(x, y, h)
+    far = Posterior(x + 4e6, y, h)
+    torch.testing.assert_close(far.mean(z + 4e6), near.mean(z), atol=1e-4, rtol=0)
+    torch.testing.assert_close(far.variance(z + 4e6), near.variance(z), atol=1e-4, rtol=0)
+
+
+def test_inputs_given_in_float32_too_coarse_for_the_lengthscale_say_so():
+    x = torch.linspace(0, 1, 1000, dtype=torch.float64)[:, None] * 3600 + 1.7e9
+    with pytest.warns(UserWarning, match="known to 0.*given in torch.float32.*rows are no longer distinct|given in"):
+        apviz.KernelSystem(x.float(), torch.ones(1000), apviz.RBF(600.0), 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apviz.KernelSystem(x, torch.ones(1000), apviz.RBF(600.0), 0.1)
+
+
+def test_rows_that_float32_makes_equal_are_counted():
+    x = torch.cat([torch.linspace(0, 1, 100), torch.linspace(0, 1, 100) + 1e7]).double()[:, None]
+    x[:100] = torch.linspace(0, 1, 100).double()[:, None]
+    with pytest.warns(UserWarning, match="rows are no longer distinct from others.*dtype=torch.float64"):
+        apviz.KernelSystem(x, torch.ones(200), apviz.RBF(0.5), 0.1)
+
+
+@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(250), apviz.ConjugateGradient()], ids=lambda s: s.name)
+def test_float32_rounding_beyond_the_rows_that_are_all_checked_is_found_on_a_sample(solver):
+    """n above the number of rows whose residual is computed in float64: what float32 cannot see, the sample does."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (2500, 1)) + rng.integers(0, 2, (2500, 1)) * 3e5  # two clusters, far from their middle
+    b = rng.standard_normal(2500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that they are coarse is said before
+        solution, true = solved(x, b, apviz.Matern32(0.05), 0.01, replace(solver, tol=1e-2), torch.float32, "tiled")
+    assert true > 1e-2 and not solution.converged
+    assert solution.residual == pytest.approx(true, rel=0.3)
+
+
+def test_an_expanded_b_and_x_are_solved_as_their_copies():
+    x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None].expand(60, 3)
+    b = torch.randn(60, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(60, 4)
+    for solver in SOLVERS:
+        expanded = apviz.solve(apviz.KernelSystem(x, b, apviz.RBF(0.3), 0.1, dtype=torch.float64), solver)
+        copied = apviz.solve(apviz.KernelSystem(x.clone(), b.clone(), apviz.RBF(0.3), 0.1, dtype=torch.float64), solver)
+        assert torch.equal(expanded.weights, copied.weights)
+
+
+# --- hooks ---------------------------------------------------------------------------------------------------------
+
+
+class Meddler(apviz.Hook):
+    """Writes into whatever a hook can reach by a public name."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def on_start(self, run):
+        self.run = run
+        self.on_update(None)
+
+    def on_update(self, update):
+        run = self.run
+        {
+            "rhs_norms": lambda: run.rhs_norms.mul_(1e6),
+            "b": lambda: (run.b.zero_(), run.system.b.mul_(0.5)),
+            "inputs": lambda: run.system.operator.inputs.mul_(1.5),
+            "given": lambda: run.system.operator.given.mul_(1.5),
+            "weights": lambda: run.weights.mul_(1.5),
+            "residual_vectors": lambda: run.residual_vectors.zero_(),
+        }[self.what]()
+
+
+@pytest.mark.parametrize("what", ["rhs_norms", "b", "inputs", "given", "weights", "residual_vectors"])
+@pytest.mark.parametrize("operator", ["dense", "tiled"])
+@EVERY_SOLVER
+def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(solver, what, operator):
+    x, b = points()
+    kernel = apviz.Matern32(0.3)
+    system = apviz.KernelSystem(x, b, kernel, 0.1, operator, torch.float64)
+    solution = apviz.solve(
+        system, replace(solver, **({} if solver.name == "Cholesky" else CAP[solver.name])), [Meddler(what)]
+    )
+    true = residuals(kernel, x, b, 0.1, solution.weights.numpy()).mean()
+    assert not solution.converged or true < 1e-3 * MARGIN
+    if what in ("rhs_norms", "weights", "residual_vectors"):
+        assert solution.converged
+
+
+CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_iterations": 60}}
+
+
+def test_watching_a_solve_whose_noise_float32_loses_does_not_end_it():
+    x = np.zeros((40, 1))
+    system = apviz.KernelSystem(x, np.ones(40), apviz.RBF(1.0, 1e12), 1e-12)
+    recorder = apviz.Recorder()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        apviz.solve(system, apviz.ConjugateGradient(max_iterations=5), [recorder])
+    assert np.isfinite(float(recorder.trace["spectrum"]["lambda_max"]))
+
+
+# --- random systems ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Random:
+    """One system of the campaign, drawn from its seed."""
+
+    seed: int
+
+    def draw(self):
+        rng = np.random.default_rng(self.seed)
+        n, d = int(rng.choice([2, 3, 17, 60, 150, 300])), int(rng.integers(1, 6))
+        dtype = torch.float32 if rng.random() < 0.6 else torch.float64
+        x = rng.uniform(-1, 1, (n, d))
+        if rng.random() < 0.3:  # duplicates
+            x[rng.integers(0, n, n // 2)] = x[rng.integers(0, n, n // 2)]
+        if rng.random() < 0.4:
+            x = x + rng.choice([-1, 1], d) * 10 ** rng.uniform(0, 6, d)
+        if rng.random() < 0.2:  # given in float32: those are the inputs then
+            x = x.astype(np.float32)
+        b = rng.standard_normal((n, int(rng.integers(1, 5))))
+        low, high = (-35, 18) if dtype == torch.float32 else (-200, 100)
+        b = b * 10 ** (rng.uniform(low, high, b.shape[1]) if rng.random() < 0.5 else rng.uniform(low, high))
+        if rng.random() < 0.2:
+            b[:, rng.integers(b.shape[1])] = 0
+        b = b.astype(np.float32 if dtype == torch.float32 else np.float64)
+        kernel = getattr(apviz, rng.choice(list(CORRELATIONS)))(
+            10 ** rng.uniform(-2, 1.5, d if rng.random() < 0.5 else 1), 10 ** rng.uniform(-6, 6)
+        )
+        noise = 10 ** rng.uniform(-8, 0) * (1.0 if rng.random() < 0.5 else kernel.outputscale)
+        operator = str(rng.choice(["dense", "tiled"]))
+        return x, b, kernel, noise, self._solver(rng, n), dtype, operator
+
+    def _solver(self, rng, n):
+        tol = float(10 ** rng.uniform(-6, -0.3))
+        kind, size = rng.random(), int(rng.integers(1, max(2, n)))
+        if kind < 0.1:
+            return apviz.Cholesky(tol)
+        if kind < 0.2:
+            return apviz.Automatic(tol)
+        if kind < 0.45:
+            preconditioner = (
+                None, apviz.PivotedCholesky(min(n, 10)), apviz.RandomlyPivotedCholesky(min(n, 10)),
+                apviz.TwoLevelSchwarz(size, 0.5, min(n // 2, 5)),
+                apviz.TwoLevelSchwarz(size, 0.5, min(n // 2, 5), coarse="galerkin"),
+            )[int(rng.integers(5))]  # fmt: skip
+            return apviz.ConjugateGradient(preconditioner, tol, 60)
+        return apviz.AlternatingProjection(
+            size, str(rng.choice(["gauss-southwell", "cyclic", "random", "shuffled"])),
+            str(rng.choice(["sequential", "shuffled", "kd-tree", "principal-axis-tree"])),
+            float(rng.choice([0.0, 0.5, 1.0])), tol, int(max(2, min(40, 4000 // max(1, n // size)))),
+            history=int(rng.choice([0, 0, 3, 16])), coarse_rank=int(rng.choice([0, 0, 0, min(5, n // 2)])),
+        )  # fmt: skip
+
+
+def false_claim(seed):
+    """Whether the system of a seed is called converged at a residual above the tolerance; None where none is solved."""
+    x, b, kernel, noise, solver, dtype, operator = Random(seed).draw()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            solution, true = solved(x, b, kernel, noise, solver, dtype, operator)
+        except NotPositiveDefinite:
+            return None
+    return solution.converged and not true <= MARGIN * solver.tol
+
+
+def test_no_random_system_is_called_converged_that_is_not():
+    found = [false_claim(seed) for seed in range(60)]
+    assert not any(found), [seed for seed, wrong in enumerate(found) if wrong]
+    assert sum(wrong is not None for wrong in found) > 50
+
+
+@pytest.mark.slow
+def test_none_of_two_thousand_random_systems_is_called_converged_that_is_not():
+    found = [false_claim(seed) for seed in range(2000)]
+    assert not any(found), [seed for seed, wrong in enumerate(found) if wrong]
