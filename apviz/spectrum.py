@@ -125,7 +125,7 @@ def all_eigenvalues(
 
 def _dense(system: KernelSystem) -> Tensor:
     """K: (n, n) in float64."""
-    k = system.kernel(system.x.double())
+    k = system.kernel(system.operator.given.double())
     k.diagonal().add_(system.noise)
     return k
 
@@ -134,7 +134,10 @@ def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
     values = torch.linalg.eigvalsh(_dense(system))
     how = "all eigenvalues of the dense K in float64"
     low, high = float(values[0]), float(values[-1])
-    return Eigenvalue(high, how, False, high), Eigenvalue(low, how, False, low)
+    largest = Eigenvalue(high, how, False, high)
+    if low < system.noise + len(values) * torch.finfo(torch.float64).eps * high:  # what rounding may have made of σ²
+        return largest, _noise_floor(system)
+    return largest, Eigenvalue(low, how, False, low)
 
 
 def _noise_floor(system: KernelSystem) -> Eigenvalue:
@@ -147,7 +150,7 @@ def _trace(system: KernelSystem) -> float:
 
 def _by_subsample(system: KernelSystem, count: int) -> tuple[Eigenvalue, Eigenvalue]:
     rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:count]
-    k = system.kernel(system.x[rows.to(system.device)].double())
+    k = system.kernel(system.operator.given[rows.to(system.device)].double())
     high, _ = lanczos(lambda v: k @ v, len(rows), 20, k.device)
     value = high * system.n / len(rows) + system.noise
     how = f"estimate from {len(rows):,} random rows, scaled by n"

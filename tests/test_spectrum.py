@@ -32,7 +32,7 @@ def make(n=200, d=2, kernel=None, noise=0.1, dtype=torch.float32, seed=0, **sett
 
 def eigenvalues(system):
     """All eigenvalues of K, from SciPy, smallest first; the entries in float64 are tested in test_kernels."""
-    x = system.x.double()
+    x = system.operator.given
     return scipy.linalg.eigvalsh(system.kernel(x).numpy() + system.noise * np.eye(len(x)))
 
 
@@ -149,7 +149,7 @@ def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(k
     # λmax/n is a mean over pairs of points; 1,000 of 2,500 rows give it to about 1/√1000 = 3 %
     system = make(n=2500, kernel=kernel)
     found = spectrum(system)
-    x = system.x.double()
+    x = system.operator.given
     k = system.kernel(x).numpy() + system.noise * np.eye(2500)
     exact = scipy.sparse.linalg.eigsh(k, k=1, return_eigenvectors=False)[0]
     assert found.lambda_max.value == pytest.approx(exact, rel=0.1)
@@ -160,7 +160,7 @@ def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(k
 
 def dense(system):
     """K in float64, with numpy's sum."""
-    return system.kernel(system.x.double()).numpy() + system.noise * np.eye(system.n)
+    return system.kernel(system.operator.given).numpy() + system.noise * np.eye(system.n)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

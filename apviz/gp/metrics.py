@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -16,7 +17,9 @@ def rmse(mean: Any, y: Any) -> float:
         ValueError: shapes that differ, or no rows.
     """
     mean, y = _vectors(mean=mean, y=y)
-    return float((y - mean).square().mean().sqrt())
+    # BLAS scales: no square underflows or overflows
+    error = float(scipy.linalg.norm((y - mean).numpy()))
+    return error / math.sqrt(len(y))
 
 
 def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
@@ -36,7 +39,7 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
             f"{int(bad.sum())} of {len(variance)} variances are not positive, the first in row {first}: "
             f"{float(variance[first]):g}; the variance of an observation includes σ² (noise=True)"
         )
-    return float((0.5 * torch.log(2 * math.pi * variance) + (y - mean).square() / (2 * variance)).mean())
+    return float((0.5 * torch.log(2 * math.pi * variance) + ((y - mean) / variance.sqrt()).square() / 2).mean())
 
 
 def _vectors(**given: Any) -> list[Tensor]:

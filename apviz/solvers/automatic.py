@@ -90,7 +90,9 @@ def left_by_low_rank(system: KernelSystem, rank: int, seed: int) -> float:
     seconds do not.
     """
     rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS].to(system.device)
-    probe = CountingOperator(make_operator("tiled", system.x[rows].double(), system.kernel, system.noise))
+    probe = CountingOperator(
+        make_operator("tiled", system.operator.given[rows], system.kernel, system.noise, torch.float64)
+    )
     probe.operator.settle(0.0, 1)
     factor = randomly_pivoted_cholesky(probe, rank, seed)
     left = system.kernel.outputscale - factor.square().sum(1)

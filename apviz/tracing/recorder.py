@@ -366,7 +366,9 @@ def _put_eigenvalues(record: Record, run: Run) -> None:
 
 def _put_rows(record: Record, run: Run) -> None:
     """Where each row is, its target, the block that owns it, and all (row, block) pairs of a row a block solves on."""
-    record.put(rows={"coordinates": run.system.x.double().cpu(), "target": run.system.b[:, 0].double().cpu()})
+    record.put(
+        rows={"coordinates": run.system.operator.given.double().cpu(), "target": run.system.b[:, 0].double().cpu()}
+    )
     if run.partition is None:
         return
     owner = torch.empty(run.system.n, dtype=torch.int64)
