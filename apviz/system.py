@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class KernelSystem:
     """K W = B with K = k(X, X) + σ²I (paper, section 2).
 
     Args:
-        x: (n, d) inputs, a tensor or anything `torch.as_tensor` takes. They are centred and scaled in float64 as they
+        x: (n, d) inputs, a tensor or anything `numpy.asarray` takes. They are centred and scaled in float64 as they
             are given, and rounded to `dtype` after that; give them in float64 where they are far from zero.
         b: (n,) or (n, l+1) right-hand sides: the targets minus their mean, then probe vectors.
         kernel: k, with positive lengthscales and outputscale.
@@ -33,7 +34,7 @@ class KernelSystem:
         seed: the seed the right-hand sides were drawn with, for the trace.
 
     Raises:
-        TypeError: a kernel that is not an `apviz` kernel.
+        TypeError: a kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
         ValueError: fewer than 2 rows, shapes that do not match, NaN or infinite values (which column, how many),
             a noise that is not positive, a number of lengthscales other than 1 or d, an unknown operator or dtype,
             an operator of another system, right-hand sides too small for the dtype.
@@ -64,7 +65,7 @@ class KernelSystem:
                 f"noise is the variance σ² and must be finite and positive, got {noise!r}; "
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
-        x, b = torch.as_tensor(x).detach(), torch.as_tensor(b).detach()
+        x, b = _tensor(x, "x"), _tensor(b, "b")
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
@@ -131,6 +132,22 @@ def _device(device: str | torch.device) -> torch.device:
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {str(device)!r} was asked for, but torch sees no GPU; use device='cpu' or 'auto'")
     return chosen
+
+
+def _tensor(values: Any, name: str) -> Tensor:
+    """What was given as a tensor; tables and their columns too."""
+    if not isinstance(values, Tensor):
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{name} must be numbers, a tensor or an array of them, got {type(values).__name__} of {array.dtype}"
+            )
+        values = torch.tensor(array)  # a copy: an array may be read-only
+    if values.is_meta or values.is_complex() or values.is_sparse:
+        kind = "a meta tensor" if values.is_meta else f"a {values.layout} tensor of {values.dtype}"
+        raise TypeError(f"{name} must be a dense tensor of real numbers, got {kind}")
+    tensor: Tensor = values.detach()
+    return tensor
 
 
 def _check_shapes(x: Tensor, b: Tensor) -> None:

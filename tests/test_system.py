@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -52,6 +53,28 @@ def test_bad_input_is_refused_with_a_message_that_names_it(changes, message):
     good = {"x": X, "b": B, "kernel": RBF(0.3), "noise": 0.1}
     with pytest.raises(ValueError, match=message):
         KernelSystem(**good | changes)
+
+
+def test_a_table_of_numbers_is_taken_as_its_array():
+    x = pd.DataFrame(X.numpy(), columns=["east", "north"])
+    system = KernelSystem(x, pd.Series(B.numpy(), index=range(7, 13)), RBF(0.3), 0.1)
+    assert torch.equal(system.x, X) and torch.equal(system.b[:, 0], B)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "x must be numbers, a tensor or an array of them, got NoneType"),
+        ({"b": ["a"] * 6}, "b must be numbers.*got list"),
+        ({"x": pd.DataFrame({"place": list("abcdef")})}, "x must be numbers.*got DataFrame of"),
+        ({"x": X.to("meta")}, "x must be a dense tensor of real numbers, got a meta tensor"),
+        ({"x": X.to_sparse()}, "x must be a dense tensor of real numbers, got a torch.sparse_coo tensor"),
+        ({"b": B * 1j}, "b must be a dense tensor of real numbers, got a .* of torch.complex64"),
+    ],
+)
+def test_what_is_not_dense_real_numbers_is_refused_and_named(changes, message):
+    with pytest.raises(TypeError, match=message):
+        KernelSystem(**{"x": X, "b": B, "kernel": RBF(0.3), "noise": 0.1} | changes)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", RBF, lambda x, z: x @ z.T])
