@@ -44,9 +44,11 @@ class Checks:
     def stagnation(self) -> str | None:
         """Why going on is in vain, or None: three claims were false, or three checks found no progress."""
         if len(self._claimed) >= 3 and self._claimed[-1] > 0.9 * self._claimed[-3]:
+            exact = self._dtype == torch.float64
             return (
-                f"stagnated: the recursion claimed a residual below the tolerance three times, but B − KW gave "
-                f"{self._claimed[-1]:.2e} in {self._dtype}; use float64 or a larger tolerance"
+                f"stagnated: the recursion in {self._dtype} claimed a residual below the tolerance three times, but "
+                f"B − KW in float64 is {self._claimed[-1]:.2e}{', rounding included' if exact else ''}; use "
+                f"{'more noise' if exact else 'float64'} or a larger tolerance"
             )
         if len(self._seen) < 3:
             return None
