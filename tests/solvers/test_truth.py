@@ -263,14 +263,16 @@ def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(
 CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_iterations": 60}}
 
 
-def test_watching_a_solve_whose_noise_float32_loses_does_not_end_it():
-    x = np.zeros((40, 1))
-    system = apviz.KernelSystem(x, np.ones(40), apviz.RBF(1.0, 1e12), 1e-12)
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_a_condition_number_is_bounded_where_rounding_hides_the_smallest_eigenvalue(n):
+    """All of K is 1e12, and the σ² on its diagonal is lost: λmin came out as 0 or negative, and watching as an error."""
+    system = apviz.KernelSystem(np.zeros((n, 1)), np.ones(n), apviz.RBF(1.0, 1e12), 1e-12)
     recorder = apviz.Recorder()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         apviz.solve(system, apviz.ConjugateGradient(max_iterations=5), [recorder])
-    assert np.isfinite(float(recorder.trace["spectrum"]["lambda_max"]))
+    kappa = recorder.trace["spectrum"]["kappa"]
+    assert float(kappa) == pytest.approx(n * 1e24, rel=1e-6) and kappa.attrs["is_estimate"]
 
 
 # --- random systems ------------------------------------------------------------------------------------------------
