@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ import plotly.graph_objects as go
 from apviz.plots.parts.captions import CAPTION_WIDTH, run_names
 from apviz.plots.parts.curves import positive
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MARKERS: Final = 7
 
 
 def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """All eigenvalues of K, and of P⁻¹K for each preconditioned run, against their index, largest first.
+    """All eigenvalues of K, and of P⁻¹K for each preconditioned run there is, against their index, largest first.
 
     Conjugate gradients see these alone: they are done in as many iterations as there are clusters of them, and a
     perfect preconditioner puts all at 1, the thin line. Condition numbers κ are in the legend. Runs on one system
@@ -53,12 +53,16 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
             marker = {"color": color, "symbol": symbol, "size": 8}
             curve = trace["eigenvalues"]["preconditioned"]
             _add(figure, curve, name, "κ(P⁻¹K)", line={"color": color, "width": 2.5}, marker=marker)
-    _add_one(figure, colors)
+    preconditioned = any("preconditioned" in trace["eigenvalues"] for trace in several)
+    if preconditioned:
+        _add_one(figure, colors)
+    drawn = np.concatenate([curve.values for trace in several for curve in trace["eigenvalues"].values()])
     figure.update_xaxes(type="log", title_text="index, largest eigenvalue first", dtick=1, tickformat=",d")
-    figure.update_yaxes(type="log", title_text="eigenvalue", dtick=_tick(several), exponentformat="power")
+    figure.update_yaxes(type="log", title_text="eigenvalue", **log_ticks(drawn, most=8))
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no eigenvalues and are left out"] if left_out else []
-    return finish(figure, several, colors, "Eigenvalues of K and of P⁻¹K", "eigenvalues", notes)
+    title = "Eigenvalues of K and of P⁻¹K" if preconditioned else "Eigenvalues of K"
+    return finish(figure, several, colors, title, "eigenvalues", notes)
 
 
 def _systems(traces: Sequence[Trace]) -> list[int]:
@@ -69,13 +73,6 @@ def _systems(traces: Sequence[Trace]) -> list[int]:
         if not any(own.shape == values[j].shape and np.allclose(own, values[j], rtol=1e-3) for j in first):
             first.append(i)
     return first
-
-
-def _tick(traces: Sequence[Trace]) -> int | str:
-    """Labels at 1, 2 and 5 over few decades, else at powers of ten."""
-    drawn = np.concatenate([positive(curve.values) for trace in traces for curve in trace["eigenvalues"].values()])
-    span = np.log10(np.nanmax(drawn) / np.nanmin(drawn))
-    return "D2" if span < 2.5 else math.ceil(span / 8)
 
 
 def _add(

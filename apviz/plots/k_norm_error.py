@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 
 from apviz.plots.parts.captions import legend_entry, run_names, safe
-from apviz.plots.parts.curves import Curves, positive
+from apviz.plots.parts.curves import Curves, Floats, positive
 from apviz.plots.parts.grid import Grid
 from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 _NOTES = ("The error lies inside the band; dashes are bounds",)
 
 
-def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: ThemeName = "light") -> go.Figure:
+def k_norm_error(
+    traces: Trace | Sequence[Trace],
+    *,
+    errors: ArrayLike | None = None,
+    x: X = "epochs",
+    theme: ThemeName = "light",
+) -> go.Figure:
     """The band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
 
     W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
@@ -29,12 +36,18 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
     for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
     called estimates. Buttons switch x.
 
+    Args:
+        errors: (epochs + 1,) ‖W − W*‖²_K of the one trace, before the first epoch and after each, where W* is known;
+            drawn as a line.
+
     Raises:
-        ValueError: no trace, or no error band for any; an unknown x or theme.
+        ValueError: no trace, or no error band for any; errors of several traces, or not one for every epoch; an
+            unknown x or theme.
     """
     several, colors = as_traces(traces), theme_named(theme)
+    true = None if errors is None else _of_every_epoch(errors, several)
     curves = Curves(Grid(), colors, x)
-    drawn = [_draw(curves, run, name, theme) for run, name in zip(several, run_names(several), strict=True)]
+    drawn = [_draw(curves, run, name, theme, true) for run, name in zip(several, run_names(several), strict=True)]
     if not any(drawn):
         raise ValueError(
             "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are "
@@ -50,8 +63,19 @@ def k_norm_error(traces: Trace | Sequence[Trace], *, x: X = "epochs", theme: The
     return curves.finish(several, title, f"k_norm_error/{x}", notes)
 
 
-def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
-    """Band and bound of one run; whether there is a band."""
+def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
+    """The errors of the one trace that is drawn."""
+    true, places = np.asarray(errors, dtype=float), traces[0]["epoch"].sizes["epoch"]
+    if len(traces) > 1 or true.shape != (places,):
+        raise ValueError(
+            f"errors are those of one trace, before its first epoch and after each; got {true.shape} numbers for "
+            f"{len(traces)} traces, of which the first has {places} of them. Draw one trace at a time"
+        )
+    return true
+
+
+def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Floats | None) -> bool:
+    """Band and bound of one run, and its error where that is known; whether there is a band."""
     error = trace.k_norm_error()
     upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
     known = np.flatnonzero(np.isfinite(upper))
@@ -90,6 +114,17 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName) -> bool:
             name=entry,
             legendgroup=entry,
             showlegend=edge is upper,
+        )
+    if true is not None:
+        rows = curves.thin(true, np.arange(len(true)))
+        curves.add(
+            trace,
+            positive(true)[rows] / start,
+            "error",
+            rows,
+            mode="lines",
+            line={"color": curves.theme.ink, "width": 2},
+            name="the error itself, from W*",
         )
     at = curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
     if len(at):

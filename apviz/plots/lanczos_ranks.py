@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.plots.parts.captions import safe
 from apviz.plots.parts.layout import as_traces, finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light"
             line={"color": colors.muted, "width": 1.5},
             hovertemplate=f"<b>variances by solves{name}</b><br>NLL %{{y:.6g}}<extra></extra>",
         )
-    few = np.log10(max(trace["lanczos"]["rank"].values.max() for trace in several)) < 2.2
-    figure.update_xaxes(title_text="rank of the variances", type="log", dtick="D2" if few else 1)
+    ranks = np.concatenate([trace["lanczos"]["rank"].values for trace in several])
+    figure.update_xaxes(title_text="rank of the variances", type="log", **log_ticks(ranks) | {"tickformat": ",d"})
     figure.update_yaxes(title_text="test NLL (nats a row)")
     return finish(figure, several, colors, "Test NLL by rank of the variances", "lanczos_ranks")
 

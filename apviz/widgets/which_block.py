@@ -19,6 +19,8 @@ POINTS = 36
 #: updates of every rule
 STEPS = 24
 NONE = "no bet"
+#: the bet on a block that is none: blocks are counted from 0, as in a trace
+NO_BLOCK = -1
 
 
 class WhichBlock(Lesson):
@@ -33,7 +35,7 @@ class WhichBlock(Lesson):
     still_values: ClassVar[dict[str, Any]] = {"reveal": True}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "columns of a photograph": {
-            "step": 0, "bet_rule": NONE, "bet_block": 0, "reveal": False, "rule": "gauss-southwell",
+            "step": 0, "bet_rule": NONE, "bet_block": NO_BLOCK, "reveal": False, "rule": "gauss-southwell",
             "data": "photograph", "block_size": 4, "lengthscale": 0.2, "noise": 0.1, "seed": 0,
         },
         "one bump: most blocks have nothing to give": {"data": "one bump", "lengthscale": 0.05, "block_size": 6},
@@ -57,9 +59,9 @@ class WhichBlock(Lesson):
                 f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
             ),
             "bet_block": Control(
-                ipywidgets.BoundedIntText(description="bet: block", min=0, max=POINTS),
+                ipywidgets.BoundedIntText(description="bet: block", min=NO_BLOCK, max=POINTS - 1),
                 "Your bet: the block that gauss-southwell takes next, the one with "
-                "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; 0 for none.",
+                f"‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; {NO_BLOCK} for none.",
             ),
             "reveal": Control(
                 ipywidgets.ToggleButton(description="reveal", icon="eye"),
@@ -89,7 +91,7 @@ class WhichBlock(Lesson):
             ),
             "seed": Control(
                 ipywidgets.IntSlider(description="seed", min=0, max=20, **slow),
-                "Another draw for random, I ~ U{1, …, m} at every update, and for shuffled, a new order of the m "
+                "Another draw for random, I ~ U{0, …, m − 1} at every update, and for shuffled, a new order of the m "
                 "blocks every epoch.",
             ),
         }  # fmt: skip
@@ -109,7 +111,8 @@ class WhichBlock(Lesson):
         found, revealed = self.race, self.value("reveal")
         step = min(self.value("step"), found.steps)
         rule_bet = "" if self.value("bet_rule") == NONE else self.value("bet_rule")
-        block_bet = min(self.value("bet_block"), len(found.blocks))
+        on = min(self.value("bet_block"), len(found.blocks) - 1)
+        block_bet = None if on == NO_BLOCK else on
         return [
             next_block(found, self.value("rule"), step, bet=block_bet, revealed=revealed, theme=self.theme),
             race_of_rules(found, step, bet=rule_bet, revealed=revealed, theme=self.theme),

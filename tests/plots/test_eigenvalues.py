@@ -56,7 +56,11 @@ def test_one_curve_for_k_and_one_for_each_preconditioned_run(traces):
 
 def test_runs_without_a_preconditioner_show_the_curve_of_k_alone(traces):
     for name in ("cg", "ap"):
-        assert list(curves(plots.eigenvalues(traces[name]))) == ["K"]
+        figure = plots.eigenvalues(traces[name])
+        assert list(curves(figure)) == ["K"]
+        # nor a word of a P that is not there
+        assert "P" not in figure.layout.title.text.partition("</span>")[0] and not figure.layout.annotations
+    assert "P⁻¹K" in plots.eigenvalues(traces["pcg"]).layout.title.text
 
 
 def test_systems_that_differ_have_a_curve_of_k_each(traces):

@@ -59,6 +59,12 @@ def test_every_axis_with_labels_has_a_title(plot, traces):
         assert axis.title.text or axis.showticklabels is False or axis.matches
 
 
+def test_no_log_axis_has_the_bare_digits_of_plotly_between_its_powers_of_ten(plot, traces):
+    for axis in axes(plot(traces)):
+        if axis.type == "log":
+            assert axis.tickformat or axis.tickvals is not None or isinstance(axis.dtick, int | float)
+
+
 def test_both_themes_colour_the_whole_figure(plot, traces):
     for name, theme in THEMES.items():
         figure = plot(traces, theme=name)

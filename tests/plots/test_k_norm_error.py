@@ -30,6 +30,24 @@ def test_the_band_is_filled_and_never_reaches_zero(runs):
         assert (band.y > 0).all()
 
 
+def test_the_error_itself_is_a_line_on_the_scale_of_the_band_and_moves_with_the_buttons(runs):
+    error = runs["ap"].k_norm_error()
+    true = np.sqrt(error["upper"].values * error["lower"].values)
+    figure = plots.k_norm_error(runs["ap"], errors=true)
+    (line,) = [each for each in figure.data if each.name and "error itself" in each.name]
+    np.testing.assert_allclose(line.y, true / error["upper"].values[0], rtol=1e-14)
+    at = list(figure.data).index(line)
+    work = next(each for each in figure.layout.updatemenus[0].buttons if each.label == "work")
+    np.testing.assert_allclose(work.args[0]["x"][at], runs["ap"]["epoch"]["work"])
+
+
+def test_errors_that_are_not_of_every_epoch_of_one_trace_are_refused(runs):
+    with pytest.raises(ValueError, match="errors are those of one trace"):
+        plots.k_norm_error(runs["ap"], errors=[1.0, 0.5])
+    with pytest.raises(ValueError, match="2 traces"):
+        plots.k_norm_error([runs["ap"], runs["cg"]], errors=np.ones(runs["ap"]["epoch"].sizes["epoch"]))
+
+
 def test_where_the_lower_edge_is_zero_the_band_just_ends(runs):
     run = runs["cg"]
     error = run.k_norm_error()

@@ -88,7 +88,7 @@ def test_presets_are_what_they_say_and_reset_goes_back():
 
 def test_a_bet_on_a_block_that_larger_blocks_leave_out_is_on_the_last():
     widget = WhichBlock(bet_block=9, block_size=12)
-    assert "you bet on block 3" in widget.figures[0].layout.title.text
+    assert "you bet on block 2" in widget.figures[0].layout.title.text
 
 
 def test_stills_are_revealed_for_nobody_could_press_a_button_there():

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from apviz.plots.parts.captions import CAPTION_WIDTH, safe
 from apviz.plots.parts.grid import Grid
 from apviz.plots.parts.layout import frame
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import CAPTION_SIZE, CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
 from apviz.plots.parts.thinning import THINNED, thinned
 from apviz.plots.parts.x_switch import VARIABLES, X_TITLES, Choice, X, x_buttons
@@ -176,16 +177,13 @@ class Curves:
         self._choices.append({unit: [None] for unit in VARIABLES})
 
     def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1) -> None:
-        """A log y axis with a line at each tolerance, labelled at powers of ten where it spans some."""
+        """A log y axis with a line at each tolerance, its labels as of `log_ticks`."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
             self._tolerance_line(tol, row)
-        drawn = np.concatenate([tolerances, *self._drawn.get(row, [])])
-        drawn = drawn[np.isfinite(drawn)]
-        span = math.log10(drawn.max() / drawn.min()) if len(drawn) else 0.0
-        ticks = {"dtick": math.ceil(span / 8)} if span > 1.2 else {}
+        ticks = log_ticks(np.concatenate([tolerances, *self._drawn.get(row, [])]), most=8)
         for column in range(1, self.grid.columns + 1):
-            self.grid.axis("y", row, column).update(type="log", exponentformat="power", **ticks)
+            self.grid.axis("y", row, column).update(type="log", **ticks)
         self.grid.axis("y", row, 1)["title"] = {"text": title}
 
     def buttons(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.partition_colors import partition_color
 from apviz.plots.parts.span_words import system_words
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, theme_named, translucent
@@ -61,9 +62,7 @@ def block_eigenvalues(solves: Mapping[str, Bounded], *, theme: ThemeName = "ligh
         line={"color": colors.ink, "width": 1.5, "dash": BOUND_DASH}, hovertemplate="σ² = %{y:.3g}<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(type="log", title_text="index, largest eigenvalue first", dtick=1, tickformat=",d")
-    figure.update_yaxes(
-        type="log", title_text="eigenvalue", dtick=1 if values[0] > 300 * span.noise else "D2", exponentformat="power"
-    )
+    figure.update_yaxes(type="log", title_text="eigenvalue", **log_ticks([span.noise, *values]))
     figure.update_layout(height=HEIGHT)
     primes = ", ".join(f"{solve.spectrum.kappa_prime:,.3g} {name}" for name, solve in solves.items())
     coupled = ", ".join(f"{solve.spectrum.kappa_coupled:,.3g} {name}" for name, solve in solves.items())

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots.parts.curves import positive
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named
 from apviz.plots.rkhs.eigen_words import settings, state
 
@@ -77,5 +78,4 @@ def _log_axis(data: list[dict[str, Any]], axis: str) -> dict[str, Any]:
     """From the smallest value drawn, but for rounding, to the largest."""
     y = np.concatenate([each["y"] for each in data if each.get("yaxis", "y") == axis])
     low, high = np.log10(max(np.nanmin(y), FLOOR)), np.log10(np.nanmax(y))
-    ticks = {"dtick": np.ceil((high - low) / 6)} if high - low > 1.2 else {}
-    return {"type": "log", "exponentformat": "power", "range": [low - 0.2, high + 0.3], **ticks}
+    return {"type": "log", "range": [low - 0.2, high + 0.3], **log_ticks([10**low, 10**high], most=6)}

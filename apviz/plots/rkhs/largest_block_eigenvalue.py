@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.partition_colors import partition_color
 from apviz.plots.parts.span_words import system_words
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, theme_named
@@ -69,7 +70,8 @@ def largest_block_eigenvalue(
         )  # fmt: skip
     ticks = [size for size in sizes if size / sizes[0] in (1, 2, 3, 5, 10)]
     figure.update_xaxes(type="log", title_text="block size b", tickvals=ticks, ticktext=[str(b) for b in ticks])
-    figure.update_yaxes(type="log", title_text="λ′max", dtick="D2")
+    drawn = np.concatenate([*largest.values(), *bounds.values()])
+    figure.update_yaxes(type="log", title_text="λ′max", **log_ticks(drawn))
     figure.update_layout(height=HEIGHT)
     here = " · ".join(f"{name} {values[at]:.3g}" for name, values in largest.items())
     notes = [system_words(span), f"at b = {block_size}: λ′max = {here}"]

@@ -22,7 +22,13 @@ LABELS = 12
 
 
 def next_block(
-    race: Race, rule: Rule, number: int, *, bet: int = 0, revealed: bool = True, theme: ThemeName = "light"
+    race: Race,
+    rule: Rule,
+    number: int,
+    *,
+    bet: int | None = None,
+    revealed: bool = True,
+    theme: ThemeName = "light",
 ) -> go.Figure:
     """Where the walk of `rule` is after some updates, and what could come next.
 
@@ -33,7 +39,7 @@ def next_block(
     Args:
         rule: whose walk, and whose next block is lit.
         number: of updates done.
-        bet: the block, from 1, that a reader expects gauss-southwell to take; 0 for none.
+        bet: the block that a reader expects gauss-southwell to take; blocks are counted from 0, as in a trace.
         revealed: else what comes next is left out, not only hidden.
 
     Raises:
@@ -67,7 +73,7 @@ def next_block(
     figure.add_bar(
         x=centres if revealed else [], y=shares if revealed else [], width=0.8 * widths if revealed else [],
         showlegend=False, name="would remove", marker={"color": fill if revealed else [], "line": {"width": 0}},
-        customdata=np.column_stack([np.arange(1, len(blocks) + 1), found.norms, found.offers]) if revealed else [],
+        customdata=np.column_stack([np.arange(len(blocks)), found.norms, found.offers]) if revealed else [],
         hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²<sub>H</sub><br>"
         "‖r_I‖ = %{customdata[1]:.4g}<extra></extra>",
         row=2, col=1,
@@ -84,7 +90,7 @@ def next_block(
     figure.update_yaxes(title_text="residual", range=_about_zero(race), zeroline=True, row=1, col=1)
     figure.update_yaxes(title_text="removes, %", range=[0, _highest(race, rule)], row=2, col=1)
     labelled = range(0, len(blocks), -(-len(blocks) // LABELS))
-    ticks = {"tickvals": centres[labelled], "ticktext": [str(block + 1) for block in labelled]}
+    ticks = {"tickvals": centres[labelled], "ticktext": [str(block) for block in labelled]}
     figure.update_xaxes(range=[0.5, n + 0.5], showgrid=False, **ticks)
     figure.update_xaxes(title_text="block, of neighbouring points", row=3, col=1)
     figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)], annotations=[_hidden(revealed, colors)])
@@ -99,7 +105,14 @@ def race_points(race: Race) -> Any:
 
 
 def _add_rules(
-    figure: go.Figure, race: Race, found: Choices, centres: Any, shares: Any, bet: int, revealed: bool, colors: Theme
+    figure: go.Figure,
+    race: Race,
+    found: Choices,
+    centres: Any,
+    shares: Any,
+    bet: int | None,
+    revealed: bool,
+    colors: Theme,
 ) -> None:
     """The block each rule takes here, in its line, with what it removes; the bet in a line of its own."""
     rows = list(race.walks)
@@ -108,8 +121,8 @@ def _add_rules(
     chosen: list[tuple[str, int, str, str]] = [
         (name, found.taken[name], method_color(f"AP {name}", colors.name), "circle") for name in rows if revealed
     ]
-    if bet:
-        chosen.append(("your bet", bet - 1, colors.ink, "star"))
+    if bet is not None:
+        chosen.append(("your bet", bet, colors.ink, "star"))
     middle = float(np.mean(centres))
     # a row of axes with no point at all has no scale in plotly.js while the legend is placed: paths of NaN
     places: list[tuple[Any, Any]] = [(centres[block], height[name]) for name, block, _, _ in chosen] or [(None, None)]
@@ -119,7 +132,7 @@ def _add_rules(
         marker={"size": 13, "color": [each[2] for each in chosen], "symbol": [each[3] for each in chosen]},
         text=[f" {shares[block]:.1f}% " if revealed else " ? " for _, block, _, _ in chosen],
         textposition=["middle left" if centres[block] > middle else "middle right" for _, block, _, _ in chosen],
-        hovertext=[f"{name}: block {block + 1}" for name, block, _, _ in chosen],
+        hovertext=[f"{name}: block {block}" for name, block, _, _ in chosen],
         hovertemplate="%{hovertext}<extra></extra>", row=3, col=1,
     )  # fmt: skip
     figure.update_yaxes(
@@ -127,22 +140,22 @@ def _add_rules(
     )
 
 
-def _said(rule: Rule, number: int, found: Choices, bet: int, revealed: bool) -> list[str]:
+def _said(rule: Rule, number: int, found: Choices, bet: int | None, revealed: bool) -> list[str]:
     """Lines under the title; always as many."""
     where = f"{number} update{'' if number == 1 else 's'} of {rule}: ½‖r‖²_H = {found.left:.3g}"
     if not revealed:
-        yours = f"you bet on block {bet}" if bet else "no bet yet"
+        yours = "no bet yet" if bet is None else f"you bet on block {bet}"
         return [where, "which block does gauss-southwell take next?", yours]
     greedy, best = found.taken["gauss-southwell"], found.best
     share = found.offers / found.left
     if found.greedy_is_best:
-        honest = f"block {greedy + 1} has the largest ‖r_I‖ and removes the most"
+        honest = f"block {greedy} has the largest ‖r_I‖ and removes the most"
     else:
-        honest = f"largest ‖r_I‖: block {greedy + 1} ({share[greedy]:.0%}); block {best + 1} removes {share[best]:.0%}"
-    if not bet:
+        honest = f"largest ‖r_I‖: block {greedy} ({share[greedy]:.0%}); block {best} removes {share[best]:.0%}"
+    if bet is None:
         return [where, honest, "no bet on a block"]
-    right = "it does" if bet - 1 == greedy else f"it takes {greedy + 1}"
-    return [where, honest, f"you bet on {bet}: {right}; yours removes {share[bet - 1]:.0%}"]
+    right = "it does" if bet == greedy else f"it takes {greedy}"
+    return [where, honest, f"you bet on {bet}: {right}; yours removes {share[bet]:.0%}"]
 
 
 def _hidden(revealed: bool, colors: Theme) -> dict[str, Any]:

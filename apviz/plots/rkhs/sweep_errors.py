@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.span_words import system_words
 from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named
 
@@ -52,8 +53,7 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
             "title": {"text": "sweeps k of an update per block"}, "range": [-0.5, shown + 0.5], "tickformat": ",d",
         },
         yaxis={
-            "title": {"text": "‖r‖<sub>H</sub> ÷ ‖g‖<sub>H</sub>"}, "type": "log", "exponentformat": "power",
-            "dtick": 1 if span > 1.2 else "D1",
+            "title": {"text": "‖r‖<sub>H</sub> ÷ ‖g‖<sub>H</sub>"}, "type": "log", **log_ticks([low, 1.0], most=8),
             "range": [np.log10(low) - 0.08 * span, 0.08 * span],
         },
     )  # fmt: skip

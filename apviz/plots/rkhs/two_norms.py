@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots.parts.layout import finish
+from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.span_words import block_words, system_words
 from apviz.plots.parts.style import ThemeName, method_color, theme_named
 
@@ -59,8 +60,7 @@ def two_norms(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
         height=HEIGHT,
         xaxis={"title": {"text": "step j"}, "range": [-0.5, max(len(steps) - 0.5, 1.5)], "tickformat": ",d"},
         yaxis={
-            "title": {"text": "÷ its value at the start"}, "type": "log", "exponentformat": "power",
-            "dtick": max(1, round((decades[1] - decades[0]) / 6)) if decades[1] - decades[0] > 1.2 else "D1",
+            "title": {"text": "÷ its value at the start"}, "type": "log", **log_ticks([low, high], most=6),
             "range": [decades[0] - margin, decades[1] + margin],
         },
     )  # fmt: skip

@@ -74,7 +74,7 @@ def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
     figure.update_xaxes(title_text="x", row=2, col=1)
     figure.update_xaxes(range=[grid[0], grid[-1]])
     figure.update_layout(height=HEIGHT)
-    chosen = "before the first update" if number == 0 else f"block {step.block + 1} of {len(walk.blocks)}"
+    chosen = "before the first update" if number == 0 else f"block {step.block} of 0 to {len(walk.blocks) - 1}"
     error = walk.span.norm(step.weights - walk.goal)
     notes = [f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"]
     return finish(

@@ -41,14 +41,14 @@ def test_the_guarantee_is_a_dashed_line_under_the_bar_of_the_largest_residual(ru
 
 def test_each_rule_has_a_mark_at_the_block_it_takes_with_its_share(run):
     found = run.choices("gauss-southwell", 3)
-    marks = next_block(run, "gauss-southwell", 3, bet=2).data[4]
+    marks = next_block(run, "gauss-southwell", 3, bet=1).data[4]
     expected = [*(found.taken[rule] for rule in RULES), 1]
     assert [round((x - 2.5) / 4) for x in marks.x] == expected
     assert [text.strip() for text in marks.text] == [f"{100 * found.offers[k] / found.left:.1f}%" for k in expected]
 
 
 def test_before_the_reveal_nothing_of_the_next_block_is_in_the_figure_but_the_bet(run):
-    hidden = next_block(run, "cyclic", 4, bet=3, revealed=False)
+    hidden = next_block(run, "cyclic", 4, bet=2, revealed=False)
     assert len(hidden.data[2].y) == 0 and hidden.data[3].y == (None, None)
     assert hidden.layout.annotations[0].visible and not next_block(run, "cyclic", 4).layout.annotations[0].visible
     assert list(hidden.data[4].text) == [" ? "] and hidden.data[4].x[0] == 10.5
@@ -73,16 +73,16 @@ def test_the_caption_says_when_the_largest_residual_is_not_the_most_energy(run):
         if found.greedy_is_best:
             assert "removes the most" in said
         else:
-            assert f"block {found.best + 1} removes" in said
+            assert f"block {found.best} removes" in said
     missed = len(run.surpassed())
     assert missed and f"gauss-southwell missed the best block {missed} of 12 times" in lines(race_of_rules(run, 0))
 
 
 def test_the_caption_tells_whether_the_bets_were_won(run):
     found = run.choices("cyclic", 2)
-    taken = found.taken["gauss-southwell"] + 1
+    taken = found.taken["gauss-southwell"]
     assert f"you bet on {taken}: it does" in lines(next_block(run, "cyclic", 2, bet=taken))[4]
-    assert f"it takes {taken}" in lines(next_block(run, "cyclic", 2, bet=taken % 6 + 1))[4]
+    assert f"it takes {taken}" in lines(next_block(run, "cyclic", 2, bet=(taken + 1) % 6))[4]
     for place, rule in enumerate(run.standing(12), 1):
         assert f"after all 12: your bet, {rule}, is number {place}" in lines(race_of_rules(run, 0, bet=rule))
 
@@ -100,7 +100,7 @@ def test_every_state_fits_a_phone_has_the_same_traces_and_is_valid_json(run, the
         for number in (0, 12):
             for rule in RULES:
                 for figure in (
-                    next_block(run, rule, number, bet=6, revealed=revealed, theme=theme),
+                    next_block(run, rule, number, bet=5, revealed=revealed, theme=theme),
                     race_of_rules(run, number, bet=rule, revealed=revealed, theme=theme),
                 ):
                     assert [len(line) <= 52 for line in lines(figure)] == [True] * 5
@@ -113,3 +113,10 @@ def test_every_state_fits_a_phone_has_the_same_traces_and_is_valid_json(run, the
 def test_a_step_that_is_not_there_gets_a_message(run, make):
     with pytest.raises(ValueError, match="number must be .*12.*, got 13"):
         make(run)
+
+
+def test_blocks_have_the_numbers_that_they_have_in_a_trace(run):
+    figure = next_block(run, "gauss-southwell", 0, bet=0)
+    assert figure.layout.xaxis3.ticktext == tuple("012345") and list(figure.data[2].customdata[:, 0]) == [*range(6)]
+    # the first block is one that one can bet on
+    assert "you bet on 0" in lines(figure)[4] and figure.data[4].x[-1] == 2.5

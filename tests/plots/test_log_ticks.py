@@ -1,0 +1,41 @@
+"""Labels of log axes, as a browser draws them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from apviz.plots.parts.log_ticks import log_ticks
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    tab = browser.new_page(viewport={"width": 700, "height": 500})
+    tab.set_content("<div id='chart' style='height: 400px'></div>")
+    tab.add_script_tag(content=get_plotlyjs())
+    yield tab
+    tab.close()
+
+
+@pytest.mark.parametrize("lowest", [1.3e-5, 0.024, 7.0, 4e4])
+@pytest.mark.parametrize("decades", [0.2, 0.6, 0.8, 1.3, 1.8, 2.0, 4.5, 11.0])
+def test_every_label_says_which_number_it_stands_at(tab, lowest, decades):
+    values = [lowest, lowest * 10**decades]
+    axis = {"type": "log", **log_ticks(values)}
+    labels = tab.evaluate(
+        f"""async () => {{
+            const gd = document.getElementById("chart");
+            await Plotly.newPlot(gd, [{{y: {json.dumps(values)}}}], {{yaxis: {json.dumps(axis)}}});
+            return [...gd.querySelectorAll(".ytick text")].map(each => [each.__data__.text, 10 ** each.__data__.x]);
+        }}"""
+    )
+    assert 2 <= len(labels) <= 10
+    for text, place in labels:
+        number = text.replace("<sup>", "e").replace("</sup>", "").replace("\u2212", "-").replace("10e", "1e")
+        assert float(number) == pytest.approx(place, rel=0.02), labels
+
+
+def test_without_anything_to_draw_there_are_labels_still():
+    assert log_ticks([]) == log_ticks([0.0, -1.0, float("nan")])
