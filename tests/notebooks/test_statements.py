@@ -1,0 +1,309 @@
+"""What the notebooks say of numbers and of angles, computed anew with NumPy and SciPy alone."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+import apviz
+from apviz.gp.probes import rademacher
+from apviz.rkhs.block_spectrum import blocks_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def notebook(number: str):
+    (path,) = (ROOT / "notebooks").glob(f"{number}-*.ipynb")
+    return nbformat.read(path, nbformat.NO_CONVERT)
+
+
+def prose(number: str) -> str:
+    """The text of a notebook, on one line."""
+    return " ".join(" ".join(cell.source for cell in notebook(number).cells if cell.cell_type == "markdown").split())
+
+
+def ran(number: str, *cells: str) -> dict:
+    """The names that these cells of a notebook leave behind."""
+    names: dict = {}
+    sources = {cell.id: cell.source for cell in notebook(number).cells}
+    for cell in cells:
+        exec(compile(sources[cell], f"{number} {cell}", "exec"), names)
+    return names
+
+
+def matern52(x: np.ndarray, lengthscale, outputscale: float = 1.0) -> np.ndarray:
+    q = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / np.asarray(lengthscale), axis=-1)
+    return outputscale * (1 + q + q**2 / 3) * np.exp(-q)
+
+
+def cg(K: np.ndarray, b: np.ndarray, iterations: int) -> list[np.ndarray]:
+    """The iterates, from 0."""
+    w, r = np.zeros_like(b), b.copy()
+    p, found = r, [w]
+    for _ in range(iterations):
+        step = (r @ r) / (p @ K @ p)
+        w, new = w + step * p, r - step * (K @ p)
+        p, r = new + (new @ new) / (r @ r) * p, new
+        found.append(w)
+    return found
+
+
+def best_of(space: np.ndarray, K: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The vector of the space that is nearest to K⁻¹b in the norm of K."""
+    q, _ = np.linalg.qr(space)
+    return q @ np.linalg.solve(q.T @ K @ q, q.T @ b)
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    """Inputs of the photograph in float64, and its hyperparameters."""
+    data = apviz.datasets.load("china", n=1000, seed=0)
+    return data.train_x[:400].double().numpy(), data.card.hyperparameters
+
+
+# 00
+
+
+def test_of_the_lines_in_notebook_00_that_of_cg_alone_rises_above_where_it_began_after_a_first_fall():
+    names = ran("00", "imports", "data", "system", "solve", "compare")
+    paper, overlapping, krylov = (each["epoch"]["residual"].values for each in names["recorder"].traces)
+    assert krylov[1] < krylov[0] and krylov[2] > krylov[1] and krylov.max() > 1.2 * krylov[0]
+    assert max(paper[1:].max(), overlapping[1:].max()) < paper[0]
+    assert 'will rise above where it began?" (CG' in prose("00")
+
+
+# 01
+
+
+def friedrichs(one: np.ndarray, other: np.ndarray) -> float:
+    """The cosine of the smallest angle between two column spaces that is not zero."""
+    q, p = scipy.linalg.orth(one), scipy.linalg.orth(other)
+    return max(c for c in np.linalg.svd(q.T @ p, compute_uv=False) if c < 1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_subspaces_and_their_complements_have_the_same_friedrichs_angle(seed):
+    draws = np.random.default_rng(seed)
+    n, shared = int(draws.integers(9, 14)), int(draws.integers(0, 3))
+    both = draws.standard_normal((n, shared))
+    one, other = (np.hstack([both, draws.standard_normal((n, int(draws.integers(1, 4))))]) for _ in range(2))
+    complements = [scipy.linalg.null_space(each.T) for each in (one, other)]
+    assert friedrichs(one, other) == pytest.approx(friedrichs(*complements), rel=1e-8)
+
+
+# 03
+
+
+def test_theorem_1_guarantees_more_than_steepest_descent_only_below_a_quarter_of_kappa():
+    for kappa in np.geomspace(1.5, 1e6, 60):
+        steepest = 2 * (np.log1p(1 / kappa) - np.log1p(-1 / kappa))  # −2 log((κ−1)/(κ+1)), without its rounding
+        fixed = -2 * np.log1p(-1 / kappa)
+        assert steepest >= 4 / kappa and fixed >= 2 / kappa
+        for kappa_prime in np.geomspace(kappa / 4, kappa, 5):
+            assert 1 / kappa_prime <= steepest
+    # and for large κ they are that
+    assert steepest == pytest.approx(4 / kappa, rel=1e-6) and fixed == pytest.approx(2 / kappa, rel=1e-5)
+
+
+def test_descent_keeps_these_rates_and_reaches_them():
+    draws = np.random.default_rng(0)
+    for kappa in (3.0, 40.0, 900.0):
+        values = np.concatenate([[1.0, kappa], draws.uniform(1, kappa, 8)])
+        worst = np.zeros(10)
+        worst[:2] = 1 / values[:2]
+        for error in (*draws.standard_normal((20, 10)), worst):
+            fixed = steepest = error
+            for t in range(1, 12):
+                r = values * steepest
+                steepest = steepest - (r @ r) / (r @ (values * r)) * r
+                fixed = (1 - values / kappa) * fixed
+                start = values @ error**2
+                assert values @ steepest**2 <= (1 + 1e-9) * start * ((kappa - 1) / (kappa + 1)) ** (2 * t)
+                assert values @ fixed**2 <= start * np.exp(-2 * t / kappa)
+        # Kantorovich's worst case, the last
+        assert values @ steepest**2 == pytest.approx(start * ((kappa - 1) / (kappa + 1)) ** (2 * t), rel=1e-6)
+
+
+def test_on_the_system_of_notebook_03_kappa_prime_is_half_of_kappa_and_projection_is_ahead_all_the_same():
+    names = ran("03", "imports", "system", "proof-setting", "descent-numbers")
+    K = matern52(names["x"][:, None], 0.1) + 0.3 * np.eye(120)
+    values = np.linalg.eigvalsh(K)
+    prime = max(np.linalg.eigvalsh(K[i : i + 15, i : i + 15])[-1] for i in range(0, 120, 15)) / values[0]
+    assert values[-1] / values[0] == pytest.approx(2 * prime, rel=0.02)
+    # by coordinate descent over the blocks, and by the textbook's loop
+    y, w, steepest = names["y"], np.zeros(120), np.zeros(120)
+    for _ in range(40):
+        r = (y - K @ w).reshape(8, 15)
+        rows = slice(15 * (k := int((r**2).sum(1).argmax())), 15 * k + 15)
+        w[rows] += np.linalg.solve(K[rows, rows], r[k])
+    for _ in range(5):
+        r = y - K @ steepest
+        steepest += (r @ r) / (r @ K @ r) * r
+    goal = np.linalg.solve(K, y)
+    left = [(e @ K @ e) / (goal @ K @ goal) for e in (w - goal, steepest - goal)]
+    shares = [share for _, share in names["rates"].values()]
+    assert [shares[0], shares[2]] == pytest.approx(left, rel=1e-6) and left[0] < 0.05 < 0.4 < left[1]
+
+
+# 04
+
+
+def test_every_pair_of_random_handfuls_is_near_30_degrees_and_of_a_tree_only_few_are(pixels):
+    x, h = pixels
+    factor = np.linalg.cholesky(matern52(x, h.lengthscale, h.outputscale) + h.noise * np.eye(len(x)))
+    span = apviz.rkhs.Span(x, h.build_kernel(), h.noise)
+    angles = {}
+    for partition in ("sequential", "kd-tree"):
+        blocks = [list(block) for block in blocks_of(span, 50, partition)]
+        angles[partition] = np.array(
+            [
+                np.degrees(scipy.linalg.subspace_angles(factor[one].T, factor[other].T)[-1])
+                for one, other in combinations(blocks, 2)
+            ]
+        )
+    handfuls, tree = angles["sequential"], angles["kd-tree"]
+    assert len(tree) == 28 and "all 28 pairs" in "".join(cell.source for cell in notebook("04").cells)
+    assert handfuls.min() > 25 and handfuls.max() < 35
+    assert (tree < 35).sum() <= 4 and np.median(tree) > 75 and (tree > 85).sum() >= 10
+    assert "*every* pair of them meets at an angle near 30°" in prose("04")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_sweep_may_leave_cos_and_every_later_one_leaves_cos_squared_at_the_worst(seed):
+    draws = np.random.default_rng(seed)
+    n = 12
+    one, other = (scipy.linalg.orth(draws.standard_normal((n, 4))) for _ in range(2))
+    q1, q2 = (np.eye(n) - basis @ basis.T for basis in (one, other))
+    cos = friedrichs(one, other)
+    v = np.linalg.svd(one.T @ other)[2]
+    # in the complement of the first span, beside the nearest vector of the second
+    worst = q1 @ (other @ v[0])
+    common = scipy.linalg.null_space(np.hstack([one, other]).T)
+    for f in (worst, *draws.standard_normal((50, n))):
+        f = f - common @ (common.T @ f)
+        left = [np.linalg.norm(np.linalg.matrix_power(q2 @ q1, k) @ f) for k in range(6)]
+        assert left[1] <= (1 + 1e-9) * cos * left[0]
+        assert all(after <= (1 + 1e-9) * cos**2 * before for before, after in pairwise(left[1:]))
+        if f is worst or np.allclose(f, worst):
+            assert left[1] == pytest.approx(cos * left[0]) and cos * left[0] > cos**2 * left[0]
+
+
+def test_the_smallest_eigenvalue_in_kappa_prime_is_that_of_the_whole_and_not_of_a_block():
+    # every third point in a block: none holds neighbours
+    x = np.linspace(0, 1, 60).reshape(20, 3).T.reshape(60, 1)
+    K = np.exp(-np.abs(x - x.T) / 0.3) + 1e-3 * np.eye(60)
+    blocks = [K[i : i + 20, i : i + 20] for i in (0, 20, 40)]
+    largest = max(np.linalg.eigvalsh(block)[-1] for block in blocks)
+    recorder = apviz.Recorder(spectrum="exact")
+    system = apviz.KernelSystem(x, np.sin(9 * x[:, 0]), apviz.Matern12(0.3), 1e-3, dtype=torch.float64)
+    apviz.solve(system, apviz.AlternatingProjection(20, max_epochs=500), hooks=[recorder])
+    recorded = float(recorder.trace["spectrum"]["kappa_prime"])
+    # λ′max comes from a few steps of power iteration, which may miss some per cent of it
+    assert recorded == pytest.approx(largest / np.linalg.eigvalsh(K)[0], rel=0.03)
+    assert min(np.linalg.eigvalsh(block)[0] for block in blocks) > 1.1 * np.linalg.eigvalsh(K)[0]
+
+
+# 05
+
+
+def shares(preset: str) -> np.ndarray:
+    """(iterations + 1, n) λᵢ(vᵢᵀ(w−w*))² of CG on a preset of the widget, the largest λ first."""
+    widgets = pytest.importorskip("apviz.widgets", reason="the widgets need ipywidgets")
+    widget = widgets.CGAgainstProjection()
+    widget.choose(preset)
+    walk = widget.paths[0].walk
+    K = matern52(walk.span.x, widget.value("lengthscale")) + widget.value("noise") * np.eye(walk.span.n)
+    values, vectors = np.linalg.eigh(K)
+    errors = [w - np.linalg.solve(K, walk.b) for w in cg(K, walk.b, 10)]
+    return np.array([values * (vectors.T @ error) ** 2 for error in errors])[:, ::-1]
+
+
+def test_cg_lets_the_largest_eigenvalues_wait_as_notebook_05_says():
+    text = prose("05")
+    found = shares("CG's residual rises first")
+    first_four, smallest = found[:, :4].sum(1), found[:, -20:].sum(1)
+    grown = first_four[1:6] / first_four[0]
+    assert (round(grown.min(), 1), round(grown.max())) == (6.5, 17)
+    assert "along the four largest is 6.5 to 17 times its start in iterations 1 to 5" in text
+    assert round(100 * smallest[5] / smallest[0]) == 12 and "twenty smallest is down to 12%" in text
+    assert first_four[6] > first_four[0] and first_four[7] < 0.02 * first_four[0] and "only in iteration 7" in text
+    assert round(100 * first_four[0] / found[0].sum(), 1) == 0.3 and "the four largest hold 0.3% of it" in text
+    assert (np.diff(found.sum(1)) < 0).all()  # what it minimises falls
+    curve = shares("a smooth curve")[:, :4].sum(1)
+    assert curve[2] < 0.03 * curve[0] and round(100 * curve[3:7].max() / curve[0]) == 71 and curve[7] < 0.02 * curve[0]
+    assert "come back up to 71%" in text
+
+
+def test_batched_cg_takes_the_best_of_each_columns_own_krylov_space_and_not_of_all_together():
+    draws = np.random.default_rng(0)
+    x, B = np.sort(draws.uniform(size=50))[:, None], draws.standard_normal((50, 3))
+    K = matern52(x, 0.15) + 0.05 * np.eye(50)
+    system = apviz.KernelSystem(x, B, apviz.Matern52(0.15), 0.05, dtype=torch.float64)
+    for t in (1, 3, 5):
+        W = apviz.solve(system, apviz.ConjugateGradient(tol=1e-12, max_iterations=t)).weights.numpy()
+        powers = [np.linalg.matrix_power(K, power) @ B for power in range(t)]
+        for column in range(3):
+            b, goal = B[:, column], np.linalg.solve(K, B[:, column])
+            own = best_of(np.column_stack([power[:, column] for power in powers]), K, b)
+            together = best_of(np.hstack(powers), K, b)
+            np.testing.assert_allclose(W[:, column], own, atol=1e-7 * np.abs(goal).max())
+            error, least = ((w - goal) @ K @ (w - goal) for w in (own, together))
+            assert least < 0.99 * error
+
+
+# 06
+
+
+def test_the_probes_of_notebook_06_give_an_unbiased_gradient_and_its_error_falls_as_one_over_root_l():
+    data = apviz.datasets.load("diabetes", seed=0, dtype=torch.float64)
+    h, x, y = data.card.hyperparameters, data.train_x.numpy(), data.train_y.numpy()
+    K = matern52(x, h.lengthscale, h.outputscale) + h.noise * np.eye(len(x))
+    inverse = np.linalg.inv(K)
+    w = inverse @ (y - h.mean)
+    exact, spread = 0.5 * np.trace(inverse) - 0.5 * w @ w, {}
+    for count in (1, 4, 16):
+        z = [rademacher(len(x), count, 7000 * count + seed, data.train_x).z.numpy() for seed in range(1000)]
+        found = [0.5 * np.mean(np.sum(each * (inverse @ each), axis=0)) - 0.5 * w @ w for each in z]
+        spread[count] = np.std(found, ddof=1)
+        assert abs(np.mean(found) - exact) < 3 * spread[count] / np.sqrt(1000)
+    assert spread[1] / spread[4] == pytest.approx(2, rel=0.1) and spread[4] / spread[16] == pytest.approx(2, rel=0.1)
+
+
+# 08
+
+
+def test_no_two_pixels_are_nearer_than_the_arc_cosine_that_notebook_08_prints(pixels):
+    x, h = pixels
+    least = np.degrees(np.arccos(h.outputscale / (h.outputscale + h.noise)))
+    assert least == pytest.approx(38.4, abs=0.05)
+    for step in (1.0, 0.1, 1e-3):  # even if they came ever nearer
+        K = matern52(step * x, h.lengthscale, h.outputscale) + h.noise * np.eye(len(x))
+        cosines = K[~np.eye(len(x), dtype=bool)] / (h.outputscale + h.noise)
+        angles = np.degrees(np.arccos(cosines))
+        assert angles.min() >= least
+    assert angles.min() == pytest.approx(least, abs=0.01)
+
+
+def test_the_numbers_of_the_readme_in_notebook_08_are_those_of_its_table():
+    table = (ROOT / "README.md").read_text("utf-8").partition("<!-- the table of benchmarks.table -->")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[3:] if "|" in line]
+    taken = {row[0]: float(re.search(r"\*\*([\d.]+) \(", "|".join(row))[1]) for row in rows}
+    kin40k = {work for name, work in taken.items() if name.startswith("kin40k")}
+    others = {work for name, work in taken.items() if not name.startswith("kin40k")}
+    text = prose("08")
+    said = re.search(r"kin40k needs (\d+) to (\d+) work .* where all others need at most (\d+)\.", text)
+    assert [int(each) for each in said.groups()] == [int(min(kin40k)), round(max(kin40k) + 0.01), np.ceil(max(others))]
+    at_14000 = [row for row in rows if 13_000 < int(row[0].split(", ")[1].replace(",", "")) < 15_000]
+    ratios = {row[0]: row[8].rstrip("×") for row in at_14000}
+    known = {name: float(ratio) for name, ratio in ratios.items() if ">" not in ratio}
+    said = re.search(r"between ([\d.]+) \(bike with one right-hand side, .*?\) and (\d+) times that of `auto`", text)
+    assert min(known, key=known.get).startswith("bike") and float(said[1]) == min(known.values())
+    assert int(said[2]) == round(max(known.values()))
+    assert all(float(ratio.lstrip("> ")) <= max(known.values()) for ratio in ratios.values())
