@@ -9,6 +9,7 @@ import pytest
 import apviz
 from apviz import plots
 from apviz.plots.parts.captions import run_names, statement
+from apviz.plots.parts.partition_colors import partition_color
 from apviz.plots.parts.style import COLORS, OTHERS, THEMES, method_color, method_symbols
 
 LABELS = {
@@ -16,6 +17,9 @@ LABELS = {
     "AP gauss-southwell kd-tree +10% b=500": "AP overlapping",
     "AP cyclic pa-tree +100% b=500 q=9": "AP overlapping",
     "AP gauss-southwell shuffled b=500": "gauss-southwell",
+    "AP gauss-southwell kd-tree b=500": "AP kd-tree",
+    "AP gauss-southwell pa-tree b=500 q=9": "AP pa-tree",
+    "AP cyclic kd-tree b=500": "cyclic",
     "AP cyclic b=1000": "cyclic",
     "AP random b=1000": "random",
     "AP shuffled b=1000": "shuffled",
@@ -48,6 +52,11 @@ def test_every_colour_is_its_own_and_has_contrast_with_the_background(theme):
     for color in colors:
         low, high = sorted([luminance(color), background])
         assert (high + 0.05) / (low + 0.05) >= 3
+
+
+def test_partitions_of_one_rule_differ_in_colour_as_they_do_where_the_partition_alone_is_drawn():
+    for name, label in (("sequential", ""), ("kd-tree", " kd-tree"), ("principal-axis-tree", " pa-tree")):
+        assert method_color(f"AP gauss-southwell{label} b=100") == partition_color(name)
 
 
 def test_an_unknown_method_has_a_colour_that_stays():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from apviz.plots.parts.style import COLORS, OTHERS, ThemeName, theme_named
+from apviz.plots.parts.style import COLORS, ThemeName, theme_named
 
-#: on white, on black; all of gauss-southwell, so none is the colour of another rule
+#: on white, on black; those of the methods that have them, all of gauss-southwell
 PARTITION_COLORS: Final[dict[str, tuple[str, str]]] = {
     "sequential": COLORS["gauss-southwell"],
-    "kd-tree": OTHERS[0],
+    "kd-tree": COLORS["AP kd-tree"],
     "shuffled": COLORS["Cholesky"],
-    "principal-axis-tree": OTHERS[1],
+    "principal-axis-tree": COLORS["AP pa-tree"],
 }
 
 

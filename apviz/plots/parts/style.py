@@ -42,6 +42,9 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
     "cyclic": ("#D27E00", "#FFA62B"),
     "random": ("#A8138F", "#D873C8"),
     "shuffled": ("#0E6B55", "#2FE39B"),
+    # of gauss-southwell, over blocks of neighbours
+    "AP kd-tree": ("#600C00", "#B98A7A"),
+    "AP pa-tree": ("#0089A8", "#4FD8EE"),
     "AP overlapping": ("#5A7A00", "#A6D94A"),
     "CG": ("#A83600", "#E8592F"),
     "PCG": ("#1A1A1F", "#F4F4F4"),
@@ -52,8 +55,8 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
 
 #: for methods that none of the families covers
 OTHERS: Final[tuple[tuple[str, str], ...]] = (
-    ("#600C00", "#B98A7A"),
-    ("#0089A8", "#4FD8EE"),
+    ("#2C0495", "#9C02FC"),
+    ("#44054D", "#A74434"),
 )
 
 
@@ -97,8 +100,9 @@ def family(label: str) -> str:
     if head == "AP" and len(words) > 1:
         if any(word.startswith("+") and word.endswith(("%", "auto")) for word in words):
             return "AP overlapping"
+        tree = next((f"AP {word}" for word in words[2:] if f"AP {word}" in COLORS), "")
         # the second word is the rule; a partition may be called `shuffled` too, so only that word counts
-        return words[1]
+        return tree if tree and words[1] == "gauss-southwell" else words[1]
     if head == "PCG":
         if any(word in rest for word in ("two-level", "twolevel", "schwarz")):
             return "PCG two-level"
@@ -110,8 +114,8 @@ def family(label: str) -> str:
 def method_color(label: str, theme: ThemeName = "light") -> str:
     """The colour of a method: a function of its label alone, so it is the same in every figure.
 
-    All block sizes, ranks and partitions of one method share it, and all overlaps above 0; `method_symbols` tells
-    those apart.
+    All block sizes and ranks of one method share it, and all overlaps above 0; `method_symbols` tells those apart.
+    Blocks of neighbours are the subject of charts, so gauss-southwell over a tree has a colour of its own.
     """
     of_family = family(label)
     pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]
