@@ -49,7 +49,7 @@ class Angles(Lesson):
         },
         "neighbours that share two points": {"shared": 2},
         "far apart: almost at right angles": {"distance": 0.8},
-        "long lengthscale: almost parallel": {"lengthscale": 1.0, "noise": 0.1},
+        "long lengthscale: a small angle": {"lengthscale": 1.0, "noise": 0.1},
         "more noise: opens the angle": {"lengthscale": 1.0, "noise": 1.0},
         "Matérn-1/2: one angle, the rest 90°": {"kernel": "matern12", "noise": 0.0001},
         "the worst data": {"data": "worst"},

@@ -56,7 +56,7 @@ class Projection(Lesson):
             "blocks": "{1} {2} {3}", "rule": "cyclic", "lengthscale": 1.0, "b1": 1.0, "b2": 0.2, "b3": -0.2,
             "noise": 0.1,
         },
-        "nearly parallel: slow": {"lengthscale": 2.0, "noise": 0.1, "b1": 0.4, "b2": 1.0, "b3": 0.2},
+        "small angles: slow": {"lengthscale": 2.0, "noise": 0.1, "b1": 0.4, "b2": 1.0, "b3": 0.2},
         "nearly at right angles: one sweep": {"lengthscale": 0.06, "blocks": "{1} {2} {3}", "step": 3},
         "noise opens the angles": {"lengthscale": 2.0, "noise": 1.0, "b1": 0.8, "b2": 2.0, "b3": 1.4},
         "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},

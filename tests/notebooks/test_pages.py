@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
@@ -14,6 +17,7 @@ from notebooks.build.mathematics import mathml
 from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
 from tests.notebooks.making import made
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 PLOTLY = "application/vnd.plotly.v1+json"
 TEXT = r"""## What you will be able to do
 - see $\|r\|_H^2$ fall;
@@ -133,6 +137,47 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(visit):
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_no_text_code_or_formula_of_a_notebook_is_wider_than_a_phone(browser, tmp_path):
+    notebooks = [(path.stem, nbformat.read(path, 4)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    long = "GPyTorch warns of linear_operator.settings.max_cg_iterations(value)_and_more\n"
+    notebooks[-1][1].cells[2].outputs.append(nbformat.v4.new_output("stream", text=long))
+    write_pages(notebooks, tmp_path)
+    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    for name, _ in notebooks:
+        tab.goto((tmp_path / f"{name}.html").as_uri())
+        tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, name
+    tab.close()
+
+
+def test_lines_of_a_caption_are_joined_where_there_is_room_and_broken_again_where_there_is_none(visit):
+    tab = visit("01-made.html")
+    made_for_a_phone, frames = tab.evaluate(
+        """() => {
+            const {layout, frames} = JSON.parse(document.getElementById("figure-1").textContent);
+            return [layout, frames.map(frame => frame.layout.title.text)];
+        }"""
+    )
+    first = tab.locator(".figure").first
+    now = "gd => [gd.layout.title.text, gd._fullLayout.height, gd._fullLayout.margin.t, gd.offsetHeight]"
+    plain = lambda text: " ".join(re.sub("<[^>]+>", " ", text).replace("·", " ").split())  # noqa: E731
+    for width, saved in ((1200, 1), (390, 0), (1200, 1)):
+        tab.set_viewport_size({"width": width, "height": 2400})
+        count = made_for_a_phone["title"]["text"].count("<br>") - saved
+        tab.wait_for_function(
+            "([gd, count]) => gd.dataset.drawn === '' && gd.layout?.title.text.split('<br>').length === count + 1",
+            arg=[first.element_handle(), count],
+        )
+        text, height, top, place = first.evaluate(now)
+        assert plain(text) == plain(made_for_a_phone["title"]["text"])
+        assert height == place == made_for_a_phone["height"] - 20 * saved
+        assert top == made_for_a_phone["margin"]["t"] - 20 * saved
+        # and every frame has room for its own
+        first.evaluate("gd => Plotly.animate(gd, ['9'], {mode: 'immediate', frame: {duration: 0, redraw: true}})")
+        tab.wait_for_function("gd => gd.layout.title.text.includes('step 9')", arg=first.element_handle())
+        assert plain(first.evaluate(now)[0]) == plain(next(text for text in frames if "step 9" in text))
+
+
 def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_than_it_says(visit):
     tab = visit("02-other.html")
     for width in (390, 345, 1200):
@@ -155,6 +200,14 @@ def test_a_prime_stands_in_the_line():
     assert "<msup>" not in mathml(r"\kappa' = k(x, x')", display=False)
     assert "<msub><mrow>" in mathml(r"\lambda'_{\max}", display=False)
     assert "<msup>" in mathml(r"x^2", display=False)
+
+
+def test_a_long_formula_in_the_text_may_end_a_line_after_each_relation_outside_brackets():
+    short, long = r"K = LL^\top", r"\|R\|_F^2 = \mathrm{tr}(Y^\top K Y) \geq \lambda \|Y\|_F^2 = (a = b) c"
+    assert mathml(short, display=False).count("<math") == 1 == mathml(long, display=True).count("<math")
+    parts = mathml(long, display=False).split("<wbr>")
+    assert [re.sub("<[^>]+>", "", part)[-1] for part in parts] == ["=", "≥", "=", "c"]
+    assert all(part.startswith("<math") and part.endswith("</math>") for part in parts)
 
 
 def test_latex_that_cannot_become_mathml_gets_a_message():

@@ -31,14 +31,19 @@ def statement(traces: Sequence[Trace]) -> list[str]:
     return [part for part in parts if part]
 
 
-def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[str]:
-    """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself."""
-    lines: list[str] = []
+def seamed(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:
+    """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself.
+
+    Each line comes with what stood between it and the line before; nothing for the first.
+    """
+    lines: list[tuple[str, str]] = []
     for part in parts:
-        if lines and len(lines[-1]) + len(part) + 3 <= width:
-            lines[-1] += f" · {part}"
-        else:
-            lines += textwrap.wrap(part, width) or []
+        if lines and len(lines[-1][0]) + len(part) + 3 <= width:
+            line, seam = lines[-1]
+            lines[-1] = (f"{line} · {part}", seam)
+            continue
+        for place, line in enumerate(textwrap.wrap(part, width)):
+            lines.append((line, " " if place else " · " if lines else ""))
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import TITLE_WIDTH, statement, wrapped
+from apviz.plots.parts.captions import TITLE_WIDTH, seamed, statement
 from apviz.plots.parts.style import CAPTION_SIZE, TITLE_SIZE, Theme, template
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ LEGEND: Final = 32
 _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
+#: a line that goes on the one before it, by what stood between them
+_SEAMS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
 #: the norm in H or by K as it is written in a line whose letters are counted, and as plotly draws it
 _NORM, _SUBSCRIPT = re.compile("‖(²?)_([HK])"), r"‖\1<sub>\2</sub>"
 
@@ -62,12 +64,9 @@ def frame(
         rows: of panels.
         entries: of the legend, for each of which a phone needs a line.
     """
-    heading = wrapped([title], TITLE_WIDTH)
-    caption = wrapped(statement(traces)) + [line for note in notes for line in wrapped([note])]
-    large = f'<span style="font-size:{TITLE_SIZE}px">'
-    small = f'<span style="font-size:{CAPTION_SIZE}px;color:{theme.muted}">'
-    lines = [f"{large}{_NORM.sub(_SUBSCRIPT, line)}</span>" for line in heading]
-    lines += [f"{small}{_NORM.sub(_SUBSCRIPT, line)}</span>" for line in caption]
+    lines = _lines(seamed([title], TITLE_WIDTH), f"font-size:{TITLE_SIZE}px")
+    for parts in (statement(traces), *([note] for note in notes)):
+        lines += _lines(seamed(parts), f"font-size:{CAPTION_SIZE}px;color:{theme.muted}")
     top = ABOVE + round(LINE * len(lines)) + BUTTONS * buttons
     below = AXIS + _ENTRY * sum(1 + entry.count("<br>") for entry in entries)
     return {
@@ -100,6 +99,11 @@ def frame(
         "hovermode": "closest",
         "uirevision": uirevision,
     }
+
+
+def _lines(seams: Iterable[tuple[str, str]], style: str) -> list[str]:
+    """Lines of a title. Their class, which plotly passes over, is for pages: there, lines are joined where one fits."""
+    return [f'<span{_SEAMS[seam]} style="{style}">{_NORM.sub(_SUBSCRIPT, line)}</span>' for line, seam in seams]
 
 
 def finish(

@@ -9,7 +9,7 @@ import numpy as np
 
 #: powers of ten that an axis spans where labels change from a few even ones to 1, 2, 5, and to powers of ten
 _EVEN: Final = 0.7
-_DECADES: Final = 1.9
+_DECADES: Final = 2.3
 
 
 def log_ticks(values: Any, most: int = 5) -> dict[str, Any]:

@@ -3,9 +3,48 @@ const narrow = window.matchMedia("(max-width: 600px)").matches;
 const config = {responsive: true, displaylogo: false, showSendToCloud: false, displayModeBar: narrow ? false : "hover"};
 const jump = {mode: "immediate", frame: {duration: 0, redraw: true}, transition: {duration: 0}};
 
+const pen = document.createElement("canvas").getContext("2d");
+const seams = {words: " ", parts: " · "};
+
+// lines of a title were made for a phone: those that go on the one before are joined to it where there is room
+function joined(text, font, room) {
+  const lines = [];
+  for (const line of text.split("<br>")) {
+    const [, seam, size, words] = line.match(/^<span(?: class="(\w+)")? style="font-size:([\d.]+)px[^>]*>(.*)<\/span>$/) ?? [];
+    const before = lines.at(-1);
+    pen.font = `${size}px ${font}`;
+    const whole = seam && before && before.words + seams[seam] + words;
+    if (whole && pen.measureText(whole.replace(/<[^>]*>/g, "")).width <= room) {
+      before.line = before.line.replace(/<\/span>$/, `${seams[seam]}${words}</span>`);
+      before.words = whole;
+    } else lines.push({line, words});
+  }
+  return lines.map(({line}) => line).join("<br>");
+}
+
+// of a figure and its frames; the room that all of them save goes
+function widen(layout, frames, width) {
+  const titled = [layout, ...(frames ?? []).map(frame => frame.layout ?? {})].filter(each => each.title?.text);
+  const count = text => text.split("<br>").length;
+  const saved = titled.map(each => {
+    const before = count(each.title.text);
+    each.title.text = joined(each.title.text, layout.template?.layout?.font?.family ?? "sans-serif", width - 32);
+    return before - count(each.title.text);
+  });
+  const less = Math.round(Math.min(...saved) * 1.3 * layout.title?.font?.size) || 0;
+  for (const each of [layout, ...(frames ?? []).map(frame => frame.layout ?? {})]) {
+    if (each.margin?.t) each.margin.t -= less;
+    if (each.height) each.height -= less;
+  }
+}
+
 function draw(place) {
   const {data, layout, frames} = JSON.parse(document.getElementById(place.dataset.figure).textContent);
   delete layout.width;
+  const asked = layout.height;
+  widen(layout, frames, place.offsetWidth);
+  place.dataset.lines = layout.title?.text?.split("<br>").length;
+  if (layout.height !== asked) place.style.height = `${layout.height}px`;
   const share = layout.meta?.heightOverWidth;
   if (share) {
     // pictures keep their shape: where they are narrow they are low, and no room is left below them
@@ -38,3 +77,16 @@ const near = new IntersectionObserver(entries => {
   }
 }, {rootMargin: "600px"});
 document.querySelectorAll(".figure").forEach(place => near.observe(place));
+
+// a window made narrower or wider: what a title needs now
+window.addEventListener("resize", () => {
+  for (const place of document.querySelectorAll("[data-drawn]")) {
+    const {layout, frames} = JSON.parse(document.getElementById(place.dataset.figure).textContent);
+    widen(layout, frames, place.offsetWidth);
+    if (place.dataset.lines !== String(layout.title?.text?.split("<br>").length)) {
+      Plotly.purge(place);
+      place.style.height = `${layout.height}px`;
+      draw(place);
+    }
+  }
+});
