@@ -36,7 +36,8 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     add_curves(figure, several, "noise", "kappa", PANELS, colors)
     _add_bounds(figure, several, colors)
     kappa = sweep_table(several)["kappa"]
-    figure.update_xaxes(type="log", **log_ticks(kappa))
+    # side by side, numbers in full would meet
+    figure.update_xaxes(type="log", **log_ticks(kappa) | {"tickformat": "~s"})
     figure.update_xaxes(title_text="κ = λmax/λmin of K, by σ²", row=len(PANELS), col=1)
     estimated = any(trace["spectrum"]["kappa"].attrs.get("is_estimate") for trace in several)
     notes = ["κ is an estimate"] if estimated else []
