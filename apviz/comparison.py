@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoL
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, solve
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace
+from apviz.tracing.claim import Claim
 
 log = logging.getLogger("apviz")
 
@@ -198,9 +200,10 @@ def compare(
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
     for solver in solvers:
         with_pictures = pictures > 0 and pictured(solver)
-        path = free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
+        claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
+        path = claim.path
         recorder = Recorder(
-            path,
+            claim,
             rows=with_pictures,
             snapshots=range(pictures + 1) if with_pictures else (),
             weights=with_pictures and system.d == 1,
@@ -217,10 +220,22 @@ def compare(
             yield Outcome(solver, recorder.trace if recorded else None, str(error), path if recorded else None)
         else:
             yield Outcome(solver, recorder.trace, path=path)
+        finally:
+            claim.release()
 
 
-def free_path(folder: Path, name: str) -> Path:
-    """A path in `folder` that does not exist yet, named after a run."""
+def claim_free_path(folder: Path, name: str) -> Claim:
+    """A path in `folder` where nothing is, named after a run, that nobody else can take until the claim is released."""
     slug = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
-    paths = [folder / f"{slug}.zarr", *(folder / f"{slug}-run{k}.zarr" for k in range(2, 10_000))]
-    return next(path for path in paths if not path.exists())
+    for path in (folder / f"{slug}.zarr", *(folder / f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
+        if os.path.lexists(path):
+            continue
+        try:
+            claim = Claim(path)
+        except FileExistsError:
+            continue
+        # whoever had the claim a moment ago may have written there
+        if not os.path.lexists(path):
+            return claim
+        claim.release()
+    raise FileExistsError(f"{folder} has 10,000 runs called {slug}; choose another folder")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
-from apviz.comparison import free_path
+from apviz.comparison import claim_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
+from apviz.gp.checkpoint import find_checkpoint
+from apviz.tracing import open_trace
+from apviz.tracing.claim import Claim
 from apviz.tracing.recorder import processor
 
 
@@ -28,20 +32,40 @@ def run(experiment: Experiment, options: Options) -> Iterator[tuple[Cell, Row]]:
     for cell in experiment.cells(options):
         kept = folder / f"{cell.key}.json"
         if not kept.exists():
-            trace = folder / f"{cell.key}.zarr"
             folder.mkdir(parents=True, exist_ok=True)
-            _set_aside(trace)
-            row = cell.run(trace) | {"machine": machine(options.device)}
-            written = kept.with_suffix(".new")
-            written.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
-            written.replace(kept)
+            _compute(cell, kept, options)
         yield cell, json.loads(kept.read_text("utf-8"))
+
+
+def _compute(cell: Cell, kept: Path, options: Options) -> None:
+    """Computes one cell.
+
+    Raises:
+        FileExistsError: another process computes it, or something is where its trace goes that is no trace.
+    """
+    trace = kept.with_name(f"{cell.key}.zarr")
+    with Claim(kept):
+        if kept.exists():  # since it was looked for
+            return
+        _set_aside(trace)
+        row = cell.run(trace) | {"machine": machine(options.device)}
+        written = kept.with_name(f".{kept.name}.new")
+        written.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
+        written.replace(kept)
 
 
 def _set_aside(trace: Path) -> None:
     """A solve that was cut leaves a trace, which is kept under another name; a training's is gone on with."""
-    if trace.exists() and not trace.with_suffix(".checkpoint.npz").exists():
-        trace.rename(free_path(trace.parent, f"{trace.stem}-interrupted"))
+    if not os.path.lexists(trace) or find_checkpoint(trace) is not None:
+        return
+    try:
+        open_trace(trace)
+    except ValueError as error:
+        raise FileExistsError(
+            f"{error}; a trace is to be written there: move it away, or choose another --out"
+        ) from error
+    with claim_free_path(trace.parent, f"{trace.stem}-interrupted") as free:
+        trace.rename(free.path)
 
 
 def machine(device: str) -> str:

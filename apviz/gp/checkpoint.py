@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +15,40 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from apviz.tracing.store import is_trace_of
+
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
 
 
 def checkpoint_of(trace: Path) -> Path:
-    """Where the checkpoint of the training with a trace at this path lies."""
+    """Where the checkpoint of the training with a trace at this path is written."""
+    return trace.with_name(f"{trace.name}.checkpoint.npz")
+
+
+def former_checkpoint_of(trace: Path) -> Path:
+    """Where earlier versions wrote it: `out.1` and `out.2` had one name."""
     return trace.with_suffix(".checkpoint.npz")
+
+
+def find_checkpoint(trace: Path) -> Path | None:
+    """The checkpoint of the training with a trace at this path; under its former name only if it is of that trace."""
+    path, former = checkpoint_of(trace), former_checkpoint_of(trace)
+    if os.path.lexists(path):
+        return path
+    return former if former.is_file() and _is_of(former, trace) else None
+
+
+def _is_of(checkpoint: Path, trace: Path) -> bool:
+    try:
+        attributes = Checkpoint(checkpoint, {}).read()[1]
+    except ValueError:
+        return False
+    if os.path.lexists(trace):
+        return is_trace_of(trace, attributes)
+    # the trace was deleted, or lost by a kill: it was called so, unless another beside is the one
+    named = [other for other in trace.parent.glob(f"{glob.escape(trace.stem)}.*") if is_trace_of(other, attributes)]
+    return trace.suffix == ".zarr" and not named
 
 
 def fingerprint(x: Tensor, y: Tensor) -> str:
@@ -47,9 +76,9 @@ class Checkpoint:
         """
         texts = {IDENTITY: np.array(json.dumps(self.identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        written = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        written = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}")
         try:
-            with written.open("wb") as file:
+            with written.open("xb") as file:
                 np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
             written.replace(self.path)
         finally:

@@ -172,12 +172,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return metrics.negative_log_likelihood(mean, std**2, y.astype(np.float64))
 
     def save(self, path: str | Path) -> None:
-        """Writes the fitted model to one file, whole or not at all; by convention `*.npz`.
+        """Writes the fitted model to one file, whole or not at all; by convention `*.npz`. A model there is replaced.
 
         It holds the scaled training data, which prediction needs, the weights and all settings but `path`, `device`
         and a `random_state` that is no number. The trace is not in it: it is at `path`.
 
         Raises:
+            FileExistsError: there is a file that is no saved model.
             ValueError: a solver that is not apviz's own.
         """
         check_is_fitted(self, "posterior_")

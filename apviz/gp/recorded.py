@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from apviz.gp.checkpoint import Checkpoint, checkpoint_of, fingerprint
+from apviz.gp.checkpoint import Checkpoint, find_checkpoint, fingerprint
 from apviz.gp.solver_settings import from_repr
 from apviz.gp.training import TrainingSettings
 from apviz.tracing.training_trace import TrainingTrace
@@ -28,7 +28,7 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
 
 def can_go_on(path: Path) -> bool:
     """Whether there is a checkpoint beside the trace of a training."""
-    return checkpoint_of(path).exists()
+    return find_checkpoint(path) is not None
 
 
 def check_data(path: Path, x: Tensor, y: Tensor) -> None:
@@ -40,10 +40,11 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
     Raises:
         ValueError: it was begun with other data.
     """
-    if not can_go_on(path):
+    checkpoint = find_checkpoint(path)
+    if checkpoint is None:
         return
     try:
-        Checkpoint(checkpoint_of(path), {"data": fingerprint(x, y)}).read()
+        Checkpoint(checkpoint, {"data": fingerprint(x, y)}).read()
     except ValueError as error:
         raise ValueError(
             f"the rows found for {path.stem} are not those it was begun with: another split, other rows or other "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -55,13 +56,16 @@ class Saved:
 
 
 def write(path: str | Path, saved: Saved) -> None:
-    """Writes the file whole or not at all.
+    """Writes the file whole or not at all, in place of one that was saved before.
 
     Raises:
+        FileExistsError: there is a file that is no saved Gaussian process.
         OSError: the disk is full or gone; what was there stays.
         ValueError: a solver that is not apviz's own.
     """
     path, solution = Path(path), saved.solution
+    if os.path.lexists(path) and not _is_saved(path):
+        raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
     description = {
@@ -84,9 +88,9 @@ def write(path: str | Path, saved: Saved) -> None:
         "target": np.array([saved.scaling.mean, saved.scaling.std]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f".{path.name}.{os.getpid()}")
+    written = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with written.open("wb") as file:
+        with written.open("xb") as file:
             np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
         written.replace(path)
     finally:
@@ -108,6 +112,15 @@ def read(path: str | Path) -> Saved:
         # whatever a made-up file can provoke
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether a file is one of ours, be it of another version or damaged inside."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sorted(archive.namelist()) == sorted(f"{name}.npy" for name in (DESCRIPTION, *ARRAYS))
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 # --- from bytes to arrays and JSON --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 import math
-import shutil
+import os
 import time
 import warnings
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.gp.checkpoint import Checkpoint, checkpoint_of, fingerprint
+from apviz.gp.checkpoint import Checkpoint, checkpoint_of, find_checkpoint, fingerprint
 from apviz.gp.gradient import marginal_likelihood_gradient
 from apviz.gp.parameters import Parametrisation
 from apviz.gp.step_system import step_system
@@ -30,10 +30,11 @@ from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopRea
 from apviz.solvers.base import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
+from apviz.tracing.claim import Claim
 from apviz.tracing.record import Record
 from apviz.tracing.recorder import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, STEP, TRAINING
-from apviz.tracing.store import TraceStore
+from apviz.tracing.store import TraceStore, is_trace_of, stamp, what_to_do
 from apviz.tracing.training_trace import TrainingTrace, settled_at
 
 log = logging.getLogger("apviz")
@@ -125,8 +126,9 @@ class Training:
     """The training of one Gaussian process: constant mean, scaled kernel, Gaussian noise.
 
     `run` takes the steps that are left, so a training that was interrupted goes on when it is run again. With a path
-    the trace is there after every step, and beside it a checkpoint (`*.checkpoint.npz`): a process that was killed
-    goes on from its last finished step with the same result when the same `Training` is made again.
+    the trace is there after every step, and beside it a checkpoint (`*.zarr.checkpoint.npz`): a process that was
+    killed goes on from its last finished step with the same result when the same `Training` is made again. Nothing but
+    this training's own files is written to; one training at a time runs at a path.
 
     Args:
         x: (n, d) inputs.
@@ -138,7 +140,7 @@ class Training:
         dataset: the name of the data, for charts and traces.
 
     Raises:
-        FileExistsError: there is something at `path` without a checkpoint of a training beside it.
+        FileExistsError: what is at `path` is not the trace of a training with a checkpoint beside it.
         ValueError: bad data, or a checkpoint of another training; the message names what differs.
     """
 
@@ -176,15 +178,10 @@ class Training:
         self._record = Record(self._attributes())
         self._store: TraceStore | None = None
         self._warned = self._unconverged = False
-        self._checkpoint: Checkpoint | None = None
+        # of the checkpoint that this training knows
+        self._seen: tuple[int, int, int] | None = None
         if self.path is not None:
-            self._checkpoint = Checkpoint(checkpoint_of(self.path), self._identity())
-            resumes = self._checkpoint.path.exists()
-            if resumes:
-                self._resume(self.path, self._checkpoint)
-            self._store = TraceStore(self.path, self._record)
-            if resumes:
-                self._store.flush()
+            self._find(self.path)
 
     @property
     def steps_done(self) -> int:
@@ -218,9 +215,16 @@ class Training:
         stops a solve ends the training before that step; it can be run again.
 
         Raises:
+            FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        hooks = list(hooks)
+        if self.path is None:
+            return self._run(list(hooks))
+        with Claim(self.path):
+            self._open(self.path)
+            return self._run(list(hooks))
+
+    def _run(self, hooks: list[Hook]) -> Hyperparameters:
         for how_it_ended in ("stop_reason", "stop_message"):
             self._record.attrs.pop(how_it_ended, None)
         self._record.attrs |= {"status": INTERRUPTED}
@@ -321,9 +325,26 @@ class Training:
         where = self.path or "this Training's trace and hyperparameters"
         return f"The {self.steps_done} steps before it are kept in {where}"
 
-    def _resume(self, path: Path, checkpoint: Checkpoint) -> None:
-        """The state at the last finished step; the trace is written anew from it."""
-        arrays, attributes = checkpoint.read()
+    def _find(self, path: Path) -> None:
+        """Takes over the state of the training at a path, if there is one."""
+        found = find_checkpoint(path)
+        if found is not None:
+            self._resume(path, found)
+        elif os.path.lexists(path):
+            raise FileExistsError(
+                f"{path} exists, and has no checkpoint of a training; choose another path, for a trace is never "
+                "overwritten"
+            )
+
+    def _resume(self, path: Path, found: Path) -> None:
+        """The state at the last finished step; the trace is written on from it."""
+        self._seen = stamp(found)
+        arrays, attributes = Checkpoint(found, self._identity()).read()
+        if os.path.lexists(path) and not is_trace_of(path, attributes):
+            raise FileExistsError(
+                f"{path} is not the trace of the training that {found.name} keeps, and is left as it is; move it away, "
+                "and the trace is written anew, or choose another path"
+            )
         steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP}
         self._raw.data = torch.from_numpy(arrays.pop("raw"))
         weights = arrays.pop("weights")
@@ -331,28 +352,50 @@ class Training:
         self._adam.state[self._raw] = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
         self._record.put(step=steps)
-        if path.exists():
-            shutil.rmtree(path)
+
+    def _open(self, path: Path) -> None:
+        """The store, once nobody else may write; what is on disk must be as this training found or left it."""
+        found = find_checkpoint(path)
+        if (None if found is None else stamp(found)) != self._seen:
+            raise FileExistsError(
+                f"another training has written to {path} since this one was made; make it again to go on from there, "
+                "or choose another path"
+            )
+        if self._store is None:
+            self._store = TraceStore(path, self._record, goes_on=found is not None)
+        if found is not None and found != checkpoint_of(path):
+            found.rename(checkpoint_of(path))
 
     def _write(self) -> None:
         """The checkpoint first: the trace can be written anew from it, so a kill in between loses nothing."""
-        if self._store is None or self._checkpoint is None:
+        if self._store is None:
             return
         arrays = {f"{TRACED}{name}": value for (_, name), value in self._record.values().items()}
         arrays |= {name: value.numpy() for name, value in self._adam.state[self._raw].items()}
         arrays["raw"] = self._raw.detach().numpy()
         arrays["weights"] = np.empty(0) if self._weights is None else self._weights.cpu().numpy()
         try:
-            self._checkpoint.write(arrays, self._record.attrs)
+            checkpoint = Checkpoint(self._free_checkpoint(self._store), self._identity())
+            checkpoint.write(arrays, self._record.attrs)
+            self._seen = stamp(checkpoint.path)
             self._store.flush()
         except OSError as error:
             if not self._warned:
                 warnings.warn(
                     f"the training could not be written to {self.path} ({error}); it is kept in memory, and every "
-                    "later step tries again: free some space",
+                    f"later step tries again: {what_to_do(error)}",
                     stacklevel=3,
                 )
             self._warned = True
+
+    def _free_checkpoint(self, store: TraceStore) -> Path:
+        """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
+        store.settle()
+        path = checkpoint_of(store.path)
+        if os.path.lexists(path) and stamp(path) != self._seen:
+            store.leave(path)
+        self.path = store.path
+        return checkpoint_of(store.path)
 
     def _identity(self) -> dict[str, Any]:
         """All settings but the number of steps, and the data."""

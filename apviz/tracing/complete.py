@@ -24,7 +24,7 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "block_size": int, "overlap": _NUMBER, "tol": _NUMBER, "rule": str,
     "partition": str, "seed": int, "choices": str, "hyperparameters": str,
-    "stagnated_steps": int, "overlaps": int,
+    "stagnated_steps": int, "overlaps": int, "trace_id": str,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("training_settings", "choices", "hyperparameters")

@@ -13,7 +13,7 @@ _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
     "choices", "hyperparameters", "stagnated_steps", "overlaps", "block_size", "overlap", "tol", "rule",
-    "partition", "kind",
+    "partition", "kind", "trace_id",
 })  # fmt: skip
 
 

@@ -20,9 +20,10 @@ import torch
 from apviz.solvers.base import Epoch, Hook, Run, Solver, Update
 from apviz.solvers.outcome import Solution
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
+from apviz.tracing.claim import Claim
 from apviz.tracing.record import Record
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
-from apviz.tracing.store import TraceStore
+from apviz.tracing.store import TraceStore, what_to_do
 from apviz.tracing.trace import Trace
 
 LIBRARIES = ("apviz", "torch", "numpy", "scipy", "pykeops", "xarray", "zarr")
@@ -39,7 +40,8 @@ class Recorder(Hook):
     errors lose nothing. A disk that fills up is warned about once; the trace stays in memory.
 
     Args:
-        path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on.
+        path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on. A
+            `Claim` is of a path that nobody else may take before the first solve.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries. Its time
             is not the solve's.
@@ -52,13 +54,13 @@ class Recorder(Hook):
         weights: also record the weights of the first right-hand side there, for `Trace.functions`.
 
     Raises:
-        FileExistsError: when a solve starts and its path exists.
+        FileExistsError: when a solve starts and its path exists, or somebody else has begun to write there.
         ValueError: when a solve with more than 4,000 rows starts and `eigenvalues` are asked for.
     """
 
     def __init__(
         self,
-        path: str | Path | None = None,
+        path: str | Path | Claim | None = None,
         *,
         spectrum: Method | None = None,
         spectrum_rows: int = SUBSAMPLE_ROWS,
@@ -67,7 +69,8 @@ class Recorder(Hook):
         snapshots: Iterable[int] = (),
         weights: bool = False,
     ) -> None:
-        self.path = None if path is None else Path(path)
+        self._claim = path if isinstance(path, Claim) else None
+        self.path = path.path if isinstance(path, Claim) else None if path is None else Path(path)
         self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
         self.rows, self.snapshots, self.weights = rows, frozenset(snapshots), weights
         self._records: list[Record] = []
@@ -93,7 +96,7 @@ class Recorder(Hook):
         """Takes in the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
 
         Raises:
-            FileExistsError: the path of its trace exists.
+            FileExistsError: the path of its trace exists, or somebody else has begun to write there.
         """
         self._open(record)
         self._records.append(record)
@@ -185,15 +188,18 @@ class Recorder(Hook):
             "seconds": solution.seconds,
         }
         self._flush()
+        self._release()
 
     def on_abandon(self, error: BaseException) -> None:
         if not self._recording:
+            self._release()
             return
         self._recording = False
         record = self._records[-1]
         record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
         record.put(**self._drained(record))
         self._flush()
+        self._release()
 
     def _drained(self, record: Record) -> dict[str, dict[str, Any]]:
         """The pending updates as arrays, moved from the device in one transfer each for energies and residuals."""
@@ -231,7 +237,13 @@ class Recorder(Hook):
     def _open(self, record: Record) -> None:
         """The store of a record that begins."""
         path = None if self.path is None else _numbered(self.path, len(self._records) + 1)
-        self._store = None if path is None else TraceStore(path, record)
+        if path is not None and (self._claim is None or self._claim.path != path):
+            self._claim = Claim(path)
+        try:
+            self._store = None if path is None else TraceStore(path, record)
+        except FileExistsError:
+            self._release()
+            raise
         self._flushed, self._warned = time.perf_counter(), False
         self._flush_seconds: float | None = None
 
@@ -241,16 +253,23 @@ class Recorder(Hook):
         started = time.perf_counter()
         try:
             self._store.flush()
+            self._release()  # now the folder itself keeps others away
         except OSError as error:
             if not self._warned:
                 warnings.warn(
                     f"the trace could not be written to {self._store.path} ({error}); it is kept in memory, and every "
-                    "later flush tries again: free some space, or save it elsewhere with recorder.trace.save(path)",
+                    f"later flush tries again: {what_to_do(error)}, or save it elsewhere with "
+                    "recorder.trace.save(path)",
                     stacklevel=2,
                 )
             self._warned = True
         self._flushed = time.perf_counter()
         self._flush_seconds = self._flushed - started
+
+    def _release(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+        self._claim = None
 
 
 def _numbered(path: Path, number: int) -> Path:

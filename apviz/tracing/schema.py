@@ -22,6 +22,8 @@ FAILED: Final = "failed"
 
 #: the root attribute `kind` of a training's trace; a solve's has none
 TRAINING: Final = "training"
+#: the root attribute that tells a trace that was written to disk from every other; a copy of it has it too
+TRACE_ID: Final = "trace_id"
 
 
 @dataclass(frozen=True)

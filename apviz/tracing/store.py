@@ -11,30 +11,48 @@ flush of thirty arrays cost as much as an epoch.
 
 from __future__ import annotations
 
+import errno
+import glob
 import json
 import os
-import shutil
+import uuid
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from apviz.tracing.claim import made_whole
 from apviz.tracing.record import Key, Record, grows, variable_of
+from apviz.tracing.schema import TRACE_ID
 
 CHUNK_BYTES = 2**15
 
+# what tells traces from before there was one
+_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset", "method")
+
 
 class TraceStore:
-    """Mirrors a `Record` in a directory that does not exist yet; nothing is written before the first `flush`.
+    """Mirrors a `Record` in a directory; nothing is written before the first `flush`.
+
+    Only what is this trace's own is ever written to: where something else has come to its place, the trace goes on
+    beside it.
+
+    Args:
+        path: where nothing is yet. Whoever writes holds the `Claim` to it.
+        goes_on: the trace may be there, as of the record when it was shorter.
 
     Raises:
-        FileExistsError: something is there already.
+        FileExistsError: something else is there already.
     """
 
-    def __init__(self, path: Path, record: Record) -> None:
-        if path.exists():
+    def __init__(self, path: Path, record: Record, *, goes_on: bool = False) -> None:
+        if os.path.lexists(path) and not (goes_on and is_trace_of(path, record.attrs)):
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
         self.path, self.record = path, record
+        self._stamp = stamp(path / "zarr.json")
+        record.attrs.setdefault(TRACE_ID, uuid.uuid4().hex)
         self._written: dict[Key, np.ndarray] = {}
         self._metadata: dict[str, dict[str, Any]] = {}
 
@@ -45,18 +63,33 @@ class TraceStore:
             OSError: the disk is full or gone; the trace on disk stays as of the last flush, nothing is lost in
                 memory, and the next flush tries again.
         """
-        if self.path.exists():
+        self.settle()
+        if os.path.lexists(self.path):
             self._write(self.path)
-            return
-        # built beside its place and moved there whole: a half-made trace is never seen
-        making = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
+        else:
+            # built beside its place and moved there whole: a half-made trace is never seen
             self._written = {}
-            self._write(making)
-            making.rename(self.path)
-        except BaseException:
-            shutil.rmtree(making, ignore_errors=True)
-            raise
+            with made_whole(self.path) as making:
+                self._write(making)
+        self._stamp = stamp(self.path / "zarr.json")
+
+    def settle(self) -> None:
+        """Sees to it that `path` is this trace's, or free: if somebody has taken it, the trace goes on beside it."""
+        ours = self._stamp is not None and stamp(self.path / "zarr.json") == self._stamp
+        if not (ours or not os.path.lexists(self.path) or is_trace_of(self.path, self.record.attrs)):
+            self.leave(self.path)
+
+    def leave(self, taken: Path) -> None:
+        """Goes on at another path, with a warning that something has come to `taken`."""
+        names = (f"{self.path.stem}-continued{number}" for number in ("", *(f"-{k}" for k in range(2, 10_000))))
+        paths = (self.path.with_name(f"{name}{self.path.suffix}") for name in names)
+        self.path = next(each for each in paths if not any(each.parent.glob(f"{glob.escape(each.name)}*")))
+        self._written, self._metadata, self._stamp = {}, {}, None
+        warnings.warn(
+            f"something else has come to {taken}, where a trace was being written; it is left as it is, and the whole "
+            f"trace goes on in {self.path}",
+            stacklevel=4,
+        )
 
     def _write(self, place: Path) -> None:
         for key, value in self.record.values().items():
@@ -79,6 +112,33 @@ class TraceStore:
     def _describe(self, place: Path, node: str, metadata: dict[str, Any]) -> None:
         _replace(place / node / "zarr.json", _json(metadata))
         self._metadata[node] = metadata
+
+
+def is_trace_of(path: Path, attrs: Mapping[str, Any]) -> bool:
+    """Whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
+    try:
+        found = json.loads((path / "zarr.json").read_bytes())["attributes"]
+        ids = found.get(TRACE_ID), attrs.get(TRACE_ID)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+    if all(ids):
+        return bool(ids[0] == ids[1])
+    return "created" in found and all(found.get(name) == attrs.get(name) for name in _BEFORE)
+
+
+def what_to_do(error: OSError) -> str:
+    """About a trace that could not be written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "free some space" if full else "make its folder one that can be written"
+
+
+def stamp(file: Path) -> tuple[int, int, int] | None:
+    """Of a file that is only ever replaced whole: another one whoever replaces it; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _group(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
+from apviz.tracing.claim import made_whole
 from apviz.tracing.functions import functions
 from apviz.tracing.plane import principal_plane
 from apviz.tracing.schema import FINISHED
@@ -72,12 +74,13 @@ class Trace:
         return data[flat].to_dataframe()
 
     def save(self, path: str | Path) -> None:
-        """Writes the trace to a new Zarr directory.
+        """Writes the trace to a new Zarr directory, whole or not at all.
 
         Raises:
             FileExistsError: something is there already.
+            OSError: the disk is full or gone.
         """
-        if Path(path).exists():
+        if os.path.lexists(path):
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
         with warnings.catch_warnings():
             # Zarr's specification does not have consolidated metadata yet; xarray reads and writes it
@@ -87,7 +90,8 @@ class Trace:
                 f"/{name}": {variable: {"compressors": None} for variable in group.variables}
                 for name, group in self.tree.children.items()
             }
-            self.tree.to_zarr(path, zarr_format=3, consolidated=True, encoding=plain)
+            with made_whole(Path(path)) as making:
+                self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def sufficient_epoch(self, share: float = RMSE_SHARE) -> int | None:
         """The row of `epoch` from which on the test RMSE stays within `share` of its last value.

@@ -162,6 +162,10 @@ def test_a_pickle_in_place_of_the_file_or_of_an_entry_is_refused_and_never_runs(
     path.write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
     with pytest.raises(ValueError, match=r"it is not a NumPy archive \(\*.npz\), or was cut off"):
         apviz.GaussianProcess.load(path)
+    with pytest.raises(FileExistsError, match="is no Gaussian process saved by apviz; choose another path"):
+        fitted().save(path)
+    assert path.read_bytes() == pickle.dumps(Evil(tmp_path / "ran"))
+    path.unlink()
     fitted().save(path)
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import multiprocessing
 import os
 import re
 import signal
@@ -186,11 +188,11 @@ def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_
 def test_a_checkpoint_of_another_training_is_refused_and_the_message_says_what_differs(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=1).run()
-    with pytest.raises(ValueError, match=r"t.checkpoint.npz is of another training: probes was 15, is 7"):
+    with pytest.raises(ValueError, match=r"t.zarr.checkpoint.npz is of another training: probes was 15, is 7"):
         training(path, probes=7)
     with pytest.raises(ValueError, match=r"data was '\w+', is '\w+'"):
         training(path, x=data()[0] + 1)
-    (tmp_path / "t.checkpoint.npz").write_bytes(b"not an archive")
+    (tmp_path / "t.zarr.checkpoint.npz").write_bytes(b"not an archive")
     with pytest.raises(ValueError, match="is not a checkpoint of a training .* move it away to begin anew"):
         training(path)
 
@@ -198,7 +200,7 @@ def test_a_checkpoint_of_another_training_is_refused_and_the_message_says_what_d
 def test_a_trace_without_a_checkpoint_is_never_overwritten(tmp_path):
     path = tmp_path / "t.zarr"
     training(path, steps=1).run()
-    (tmp_path / "t.checkpoint.npz").unlink()
+    (tmp_path / "t.zarr.checkpoint.npz").unlink()
     with pytest.raises(FileExistsError, match="a trace is never overwritten"):
         training(path)
 
@@ -338,3 +340,179 @@ def test_progress_tells_the_noise_the_solve_and_the_time_left_and_what_did_not_c
     lines = text.getvalue().splitlines()
     assert len(lines) == 2 and "step 2 of 3, σ² = 0." in lines[0] and "1 epochs to residual" in lines[0]
     assert "step 3 of 3" in lines[1] and all("not converged" in line and "s left" in line for line in lines)
+
+
+# --- nothing but a training's own files is read for one's own, written to or removed -----------------------------
+
+
+def contents(folder):
+    """Every file by name, byte for byte, and when it was written."""
+    return {
+        path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def somebodys_folder(path):
+    (path / "thesis").mkdir(parents=True)
+    (path / "thesis" / "chapter.tex").write_text("years of work")
+    return contents(path)
+
+
+@pytest.mark.parametrize("names", [("out.1", "out.2"), ("v0.1", "v0.2"), ("t.zarr", "t.other"), ("t", "t.zarr")])
+def test_a_folder_beside_a_training_is_never_taken_for_its_trace(tmp_path, names):
+    first, second = (tmp_path / name for name in names)
+    training(first, steps=2).run()
+    before = somebodys_folder(second)
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        training(second, steps=2)
+    assert contents(second) == before
+
+
+def test_two_trainings_whose_names_differ_after_a_dot_are_two(tmp_path):
+    training(tmp_path / "out.1", steps=2).run()
+    other = training(tmp_path / "out.2", steps=2, probes=7)
+    assert other.steps_done == 0
+    other.run()
+    assert training(tmp_path / "out.1", steps=2).steps_done == 2
+    assert training(tmp_path / "out.2", steps=2, probes=7).steps_done == 2
+
+
+def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=2).run()
+    path.rename(tmp_path / "moved.zarr")
+    before = somebodys_folder(path)
+    with pytest.raises(FileExistsError, match=r"t.zarr is not the trace of the training that t.zarr.checkpoint.npz"):
+        training(path, steps=4)
+    assert contents(path) == before
+    path.rename(tmp_path / "mine")
+    x, y = data()
+    system = apviz.KernelSystem(x, y, apviz.RBF(0.5), 0.1, device="cpu")
+    apviz.solve(system, CHOLESKY, [apviz.Recorder(path)])
+    before = contents(path)
+    with pytest.raises(FileExistsError, match="not the trace of the training"):
+        training(path, steps=4)
+    assert contents(path) == before
+
+
+def test_a_trace_that_was_moved_away_is_written_anew_from_its_checkpoint(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=2).run()
+    path.rename(tmp_path / "moved.zarr")
+    training(path, steps=3).run()
+    assert apviz.open_trace(path)["step"].sizes["step"] == 3
+
+
+def test_making_a_training_again_touches_nothing_before_it_runs(tmp_path):
+    training(tmp_path / "t.zarr", steps=2).run()
+    before = contents(tmp_path)
+    again = training(tmp_path / "t.zarr", steps=4)
+    assert again.steps_done == 2 and contents(tmp_path) == before
+
+
+class Replace(apviz.TrainingHook):
+    """After the second step somebody moves something away, and puts their own in its place."""
+
+    def __init__(self, path, put):
+        self.path, self.put, self.before = path, put, None
+
+    def on_step(self, step, settings):
+        if step.number == 2:
+            self.path.rename(self.path.with_name("moved"))
+            self.put(self.path)
+            self.before = contents(self.path) if self.path.is_dir() else self.path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["t.zarr", "t.zarr.checkpoint.npz"])
+def test_a_training_whose_place_somebody_takes_in_mid_run_goes_on_beside_and_loses_nothing(tmp_path, name):
+    cut, place = training(tmp_path / "t.zarr", steps=4), tmp_path / name
+    put = somebodys_folder if name == "t.zarr" else lambda path: path.write_bytes(b"numbers of mine")
+    replace = Replace(place, put)
+    with pytest.warns(UserWarning, match=rf"something else has come to .*{name}, .* goes on in .*t-continued.zarr"):
+        cut.run([replace])
+    assert (contents(place) if place.is_dir() else place.read_bytes()) == replace.before
+    assert apviz.open_trace(tmp_path / "t-continued.zarr")["step"].sizes["step"] == 4
+    longer = training(tmp_path / "t-continued.zarr", steps=6)
+    assert longer.steps_done == 4
+    np.testing.assert_array_equal(values(longer.run()), values(training(steps=6).run()))
+
+
+def as_earlier_versions_wrote(path):
+    """A training as it lay on disk when a checkpoint's name had no suffix of the trace, and a trace no id."""
+    with np.load(f"{path}.checkpoint.npz", allow_pickle=False) as archive:
+        arrays = dict(archive)
+    attributes = json.loads(str(arrays["attributes"]))
+    del attributes["trace_id"]
+    arrays["attributes"] = np.array(json.dumps(attributes))
+    np.savez(path.with_suffix(".checkpoint.npz"), **arrays)
+    os.unlink(f"{path}.checkpoint.npz")
+    root = json.loads((path / "zarr.json").read_text())
+    del root["attributes"]["trace_id"]
+    (path / "zarr.json").write_text(json.dumps(root))
+
+
+@pytest.mark.parametrize("name", ["t.zarr", "out.1"])
+def test_a_training_of_an_earlier_version_goes_on_and_only_where_it_is(tmp_path, name):
+    path = tmp_path / name
+    training(path, steps=2).run()
+    as_earlier_versions_wrote(path)
+    before = somebodys_folder(path.with_suffix(".2"))
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        training(path.with_suffix(".2"), steps=4)
+    assert contents(path.with_suffix(".2")) == before
+    assert training(path.with_suffix(".3"), steps=4).steps_done == 0
+    longer = training(path, steps=4)
+    assert longer.steps_done == 2
+    np.testing.assert_array_equal(values(longer.run()), values(training(steps=4).run()))
+    assert apviz.open_trace(path)["step"].sizes["step"] == 4
+    assert training(path, steps=4).steps_done == 4
+
+
+def test_a_training_of_an_earlier_version_whose_trace_was_lost_goes_on_too(tmp_path):
+    path = tmp_path / "t.zarr"
+    training(path, steps=2).run()
+    as_earlier_versions_wrote(path)
+    path.rename(tmp_path / "elsewhere")
+    assert training(path, steps=4).steps_done == 2
+
+
+def train_to(path, results, start):
+    """One of several processes that train to one path at once."""
+    trained = training(path, steps=5)
+    start.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            trained.run()
+            results.put("trained")
+        except Exception as error:
+            results.put(f"{type(error).__name__}: {error}")
+
+
+def test_of_processes_that_train_to_one_path_at_once_one_does_and_the_others_say_why_not(tmp_path):
+    path = tmp_path / "t.zarr"
+    context = multiprocessing.get_context("spawn")
+    results, start = context.Queue(), context.Barrier(4)
+    processes = [context.Process(target=train_to, args=(str(path), results, start)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    said = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+    assert said.count("trained") == 1
+    refused = r"FileExistsError: .*(is being written by process \d+|another training has written to)"
+    assert all(re.match(refused, word) for word in said if word != "trained"), said
+    written = training(path, steps=5)
+    np.testing.assert_array_equal(values(written.hyperparameters), values(training(steps=5).run()))
+    assert sorted(os.listdir(tmp_path)) == ["t.zarr", "t.zarr.checkpoint.npz"]
+
+
+def test_a_training_that_was_gone_on_with_elsewhere_is_not_gone_on_with_from_an_old_state(tmp_path):
+    path = tmp_path / "t.zarr"
+    old = training(path, steps=6)
+    training(path, steps=3).run()
+    with pytest.raises(FileExistsError, match="another training has written to .* make it again to go on from there"):
+        old.run()
+    assert apviz.open_trace(path)["step"].sizes["step"] == 3
+    np.testing.assert_array_equal(values(training(path).run()), values(training().run()))

@@ -6,17 +6,18 @@ import math
 import threading
 import time
 import weakref
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 
-from apviz.comparison import free_path
+from apviz.comparison import claim_free_path
 from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job
 from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.trainings import Trainings
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
-from apviz.gp.checkpoint import checkpoint_of
+from apviz.gp.checkpoint import find_checkpoint
 from apviz.gp.recorded import can_go_on, check_data
 from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.solvers.base import Run
@@ -118,7 +119,7 @@ class TrainingJob(Job):
             raise ValueError(str(error).replace(str(self.path), self.name)) from error
         finally:
             self._look(training)
-            if self.path.exists():
+            with suppress(OSError):  # no step was done, or somebody has taken it away
                 _left[self.path] = (self.path / "zarr.json").stat().st_mtime
         noise = training.hyperparameters.noise
         self.message = f"{self._done} of {s.steps} steps, σ² = {noise:.3g}; kept as {self.name}"
@@ -187,9 +188,11 @@ def is_written_here(path: Path) -> bool:
 
 def _new_path(folder: Path, name: str) -> Path:
     """A path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
-    names = chain([name], (f"{name} run{k}" for k in count(2)))
-    paths = (free_path(folder, each) for each in names)
-    return next(path for path in paths if not checkpoint_of(path).exists() and not is_written_here(path))
+    for each in chain([name], (f"{name} run{k}" for k in count(2))):
+        with claim_free_path(folder, each) as free:
+            if find_checkpoint(free.path) is None and not is_written_here(free.path):
+                return free.path
+    raise AssertionError("there are always more names")
 
 
 def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import tempfile
 import time
@@ -47,7 +48,8 @@ def unpacked(
 
 
 def tidy(folder: Path) -> None:
-    """What a kill left of imports."""
+    """What a kill left of imports; a folder that has anything else in it is not one of them."""
     for place in folder.glob(f"{_IMPORTING}*"):
-        if time.time() - place.stat().st_mtime > LEFT_SECONDS:
+        ours = place.is_dir() and all(re.fullmatch(r"\d+\.zarr", each.name) for each in place.iterdir())
+        if ours and time.time() - place.stat().st_mtime > LEFT_SECONDS:
             shutil.rmtree(place, ignore_errors=True)

@@ -17,7 +17,7 @@ from apviz.dashboard.runs.opened import OpenedTraces
 from apviz.dashboard.runs.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.runs.run_names import check_name, require_inside
 from apviz.dashboard.runs.trash import Deleted, Trash
-from apviz.gp.checkpoint import checkpoint_of
+from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
 
@@ -94,17 +94,22 @@ class RunsFolder:
             FileExistsError: there is a run of that name.
             ValueError: also one that is being written.
         """
-        path, new = self._existing(name), check_name(new)
+        self._existing(name)
+        new = check_name(new)
         if new == name:
             return name
-        target = self.path_of(new)
-        if target.exists():
+        target, moves = self.path_of(new), list(zip(self._files_of(name), self._files_of(new), strict=True))
+        if os.path.lexists(target):
             raise FileExistsError(f"there is a run {new} already; choose another name")
+        taken = [other.name for _, other in moves if os.path.lexists(other)]
+        if taken:
+            raise FileExistsError(f"there is a file {taken[0]} already, which would go with {new}; choose another name")
         self._require_still(name, "renamed")
-        path.rename(target)
-        for old, other in zip(self._beside(name), self._beside(new), strict=True):
-            if old.exists():
-                old.replace(other)
+        own = self._own_files(name)
+        # the trace first: with it the run has its new name
+        for old, other in reversed(moves):
+            if old in own:
+                old.rename(other)
         return new
 
     def write_note(self, name: str, note: str) -> str:
@@ -124,7 +129,7 @@ class RunsFolder:
         """
         self._existing(name)
         self._require_still(name, "deleted")
-        deleted = self._trash.put(name, self._files_of(name))
+        deleted = self._trash.put(name, self._own_files(name))
         self._opened.forget(name)
         return deleted
 
@@ -179,17 +184,20 @@ class RunsFolder:
             raise FileNotFoundError(f"there is no run {name} in {self.path.name}; it may have been deleted or renamed")
         return path
 
-    def _beside(self, name: str) -> tuple[Path, Path]:
-        """What belongs to a run beside its trace: its note, and the checkpoint of a training."""
-        return self._notes.path_of(name), checkpoint_of(self.path / f"{name}.zarr")
-
     def _files_of(self, name: str) -> tuple[Path, ...]:
-        """All of a run, the trace last: with it the run is there."""
-        return *self._beside(name), self.path_of(name)
+        """All that a run may have, the trace last: with it the run is there. The rest is its note and checkpoint."""
+        path = self.path_of(name)
+        return self._notes.path_of(name), checkpoint_of(path), former_checkpoint_of(path), path
+
+    def _own_files(self, name: str) -> list[Path]:
+        """Those that are there; a checkpoint under its former name may be another training's."""
+        path = self.path_of(name)
+        others = {checkpoint_of(path), former_checkpoint_of(path)} - {find_checkpoint(path)}
+        return [each for each in self._files_of(name) if each not in others and os.path.lexists(each)]
 
     def _free_name(self, wanted: str) -> str:
         names = (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000)))
-        return next(name for name in names if not self.path_of(name).exists())
+        return next(name for name in names if not any(map(os.path.lexists, self._files_of(name))))
 
     def _require_still(self, name: str, what: str) -> None:
         """Whoever writes a trace would find it gone, and begin it anew."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 #: days after which what was deleted is gone
 TRASH_DAYS = 7
+# of `time.time_ns` until the year 2286
+_DIGITS = 19
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Trash:
         found = []
         for place in self.path.glob("*"):
             traces = list(place.glob("*.zarr"))
-            if traces and place.name.isdigit():
+            # nanoseconds since 1970: any other folder is not one of ours
+            if traces and place.name.isdigit() and len(place.name) == _DIGITS:
                 found.append(Deleted(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
         return sorted(found, key=lambda each: each.when, reverse=True)
 
@@ -70,7 +74,9 @@ class Trash:
             if (place / each.name).exists():
                 target.parent.mkdir(exist_ok=True)
                 (place / each.name).rename(target)
-        shutil.rmtree(place, ignore_errors=True)
+        # empty by now, if nobody has put something else there
+        with suppress(OSError):
+            place.rmdir()
         return name
 
     def empty(self) -> None:

@@ -47,7 +47,7 @@ def test_a_job_trains_what_the_library_trains_and_leaves_trace_and_checkpoint(tr
     assert job.state == "done" and plain.run().noise == job.trace.hyperparameters.noise
     written = Trainings(tmp_path).open(job.name)
     np.testing.assert_array_equal(written["step"]["noise"], plain.trace["step"]["noise"])
-    assert written.finished and (tmp_path / f"{job.name}.checkpoint.npz").exists()
+    assert written.finished and (tmp_path / f"{job.name}.zarr.checkpoint.npz").exists()
     assert "3 of 3 steps" in job.message and job.share == 1
 
 
@@ -119,7 +119,7 @@ def test_a_training_without_a_checkpoint_or_of_other_rows_cannot_go_on(tmp_path)
     other = finished(job_in(tmp_path, more, name, replace(SPEC, seed=3)))
     assert other.state == "failed" and "are not those it was begun with" in other.message
     assert Trainings(tmp_path).open(name)["step"].sizes["step"] == 3
-    (tmp_path / f"{name}.checkpoint.npz").unlink()
+    (tmp_path / f"{name}.zarr.checkpoint.npz").unlink()
     with pytest.raises(ValueError, match="there is no checkpoint beside"):
         job_in(tmp_path, more, name)
 

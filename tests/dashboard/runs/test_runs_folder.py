@@ -183,7 +183,7 @@ def test_a_renamed_run_is_the_same_run_with_its_note_and_checkpoint(folder, name
     assert runs.rename("fit", f" {name} ") == name
     assert files(folder / f"{name}.zarr") == before and not (folder / "fit.zarr").exists()
     assert entry(runs, name).note == "a note" and "fit" not in runs.names()
-    assert (folder / f"{name}.checkpoint.npz").exists() and not (folder / "fit.checkpoint.npz").exists()
+    assert (folder / f"{name}.zarr.checkpoint.npz").exists() and not (folder / "fit.zarr.checkpoint.npz").exists()
 
 
 @pytest.mark.parametrize(

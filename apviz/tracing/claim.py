@@ -1,0 +1,135 @@
+"""What is written to a path: by one at a time over all threads and processes, and in one move."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+try:
+    import fcntl
+except ImportError:  # Windows: there the making of the folder, which only one can do, is all that keeps two apart
+    fcntl = None  # type: ignore[assignment]
+
+# what a claim's file begins with: a file of that name that begins otherwise is somebody's, and stays as it is
+_OURS = b"apviz claim"
+# locked by somebody, in the words of the systems; anything else means that there are no locks here
+_HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+
+
+class Claim:
+    """Holds a path until `release`, the end of a `with`, or the end of the process, however that ends.
+
+    It is the system's lock on a hidden file beside the path, so what a killed process leaves blocks nobody. Where the
+    folder cannot be written or has no locks there is no claim; whoever writes will find out what is the matter.
+
+    Args:
+        path: of what is to be written; its folder is made.
+
+    Raises:
+        FileExistsError: somebody else holds the path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lock = path.with_name(f".{path.name}.claim")
+        found: int | None = None
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found = _locked(lock)
+        if found == _TAKEN:
+            raise FileExistsError(
+                f"{path} is being written by {_holder(lock)}; wait for its end, or choose another path"
+            )
+        self._release = weakref.finalize(self, _unlock, lock, found, os.getpid())
+
+    def release(self) -> None:
+        """Gives the path back; more than once does nothing."""
+        self._release()
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """A new folder beside a path, which takes its place at the end; after an error nothing is left of it.
+
+    Raises:
+        OSError: also where something has come to the path meanwhile.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    making = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    making.mkdir()
+    try:
+        yield making
+        making.rename(path)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+
+
+_TAKEN = -1
+
+
+def _locked(lock: Path) -> int | None:
+    """The descriptor of a locked file; `_TAKEN` where somebody else has it, None where there are no locks."""
+    if fcntl is None:
+        return None
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # whoever held it may have removed the file since it was opened
+            if not _is_still(descriptor, lock):
+                os.close(descriptor)
+                continue
+            if _is_ours(descriptor):
+                with contextlib.suppress(OSError):  # a full disk; the lock is there all the same
+                    os.truncate(descriptor, 0)
+                    os.pwrite(descriptor, _OURS + f" of process {os.getpid()}\n".encode(), 0)
+            return descriptor
+        except OSError as error:
+            os.close(descriptor)
+            return _TAKEN if error.errno in _HELD else None
+
+
+def _unlock(lock: Path, descriptor: int | None, process: int) -> None:
+    if descriptor is None:
+        return
+    with contextlib.suppress(OSError):
+        # a forked child has the descriptor too, but not the claim
+        if os.getpid() == process and _is_still(descriptor, lock) and _is_ours(descriptor):
+            lock.unlink()
+    os.close(descriptor)
+
+
+def _is_still(descriptor: int, lock: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), lock.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_ours(descriptor: int) -> bool:
+    return os.pread(descriptor, len(_OURS), 0) in (b"", _OURS)
+
+
+def _holder(lock: Path) -> str:
+    try:
+        process = lock.read_text("utf-8", errors="replace").split()[-1]
+    except (OSError, IndexError):
+        return "another process"
+    return "another solve or training of this process" if process == str(os.getpid()) else f"process {process}"

@@ -1,0 +1,223 @@
+"""One writer at a path, over threads and processes; and nothing but a trace's own files is ever written to."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import apviz
+from apviz.comparison import compare
+from apviz.tracing.claim import Claim
+
+SOLVER = apviz.AlternatingProjection(10, "cyclic", tol=1e-300, max_epochs=20)
+
+
+def a_system(n=60):
+    x, b = np.random.default_rng(0).uniform(size=(n, 2)), np.random.default_rng(1).standard_normal(n)
+    return apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, device="cpu")
+
+
+def contents(folder):
+    """Every file by name, byte for byte, and when it was written."""
+    return {
+        path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
+        for path in sorted(Path(folder).rglob("*"))
+    }
+
+
+def somebodys_folder(path):
+    (path / "thesis").mkdir(parents=True)
+    (path / "thesis" / "chapter.tex").write_text("years of work")
+    (path / "zarr.json").write_text('{"attributes": {"mine": true}}')
+    return contents(path)
+
+
+def record(path, results, start):
+    """One of several processes that begin to solve at once."""
+    start.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
+            results.put("written")
+        except FileExistsError as error:
+            results.put(str(error))
+
+
+def in_processes(do, count, *arguments):
+    context = multiprocessing.get_context("spawn")
+    results, start = context.Queue(), context.Barrier(count)
+    processes = [context.Process(target=do, args=(*arguments, results, start)) for _ in range(count)]
+    for process in processes:
+        process.start()
+    said = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+    return said
+
+
+def test_of_processes_that_record_to_one_path_at_once_one_writes_and_the_others_say_why_not(tmp_path):
+    path = tmp_path / "a.zarr"
+    said = in_processes(record, 4, str(path))
+    assert said.count("written") == 1
+    assert all("is being written by process" in word or "exists" in word for word in said if word != "written")
+    assert apviz.open_trace(path)["epoch"].sizes["epoch"] == 21
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_of_threads_that_record_to_one_path_one_writes_and_the_others_say_why_not(tmp_path):
+    path, said, barrier = tmp_path / "a.zarr", [], threading.Barrier(12)
+
+    def solve():
+        recorder = apviz.Recorder(path)
+        barrier.wait()
+        try:
+            apviz.solve(a_system(), SOLVER, [recorder])
+            said.append("written")
+        except FileExistsError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=solve) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 12 and said.count("written") == 1
+    assert apviz.open_trace(path)["epoch"].sizes["epoch"] == 21
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_comparisons_in_threads_into_one_folder_lose_no_trace(tmp_path):
+    outcomes, barrier = [], threading.Barrier(10)
+
+    def run():
+        barrier.wait()
+        outcomes.extend(compare(a_system(), [SOLVER], tmp_path))
+
+    threads = [threading.Thread(target=run) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 10 and not any(outcome.error for outcome in outcomes)
+    assert len({outcome.path for outcome in outcomes}) == 10
+    for outcome in outcomes:
+        assert apviz.open_trace(outcome.path).tree.identical(outcome.trace.tree)
+    assert len(os.listdir(tmp_path)) == 10
+
+
+def test_what_a_killed_process_had_claimed_is_free_again(tmp_path):
+    path = tmp_path / "a.zarr"
+    program = "import sys, time, pathlib\nfrom apviz.tracing.claim import Claim\n"
+    program += "claim = Claim(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    holder = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(FileExistsError, match=f"a.zarr is being written by process {holder.pid}; wait for its end, or"):
+        Claim(path)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with Claim(path):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_solve_that_fails_before_anything_is_recorded_leaves_the_path_free(tmp_path):
+    class Broken(apviz.Hook):
+        def on_start(self, run):
+            raise ZeroDivisionError("mine")
+
+    recorder = apviz.Recorder(tmp_path / "a.zarr", eigenvalues=True)
+    with pytest.raises(ValueError, match="4,000"):
+        apviz.solve(a_system(4_100), SOLVER, [recorder])
+    other = apviz.Recorder(tmp_path / "a.zarr")
+    with pytest.raises(ZeroDivisionError):
+        apviz.solve(a_system(), SOLVER, [other, Broken()])
+    assert other.traces and not os.path.exists(tmp_path / ".a.zarr.claim")
+    assert os.listdir(tmp_path) == ["a.zarr"]
+
+
+def test_a_file_that_is_called_like_a_claim_and_is_none_stays_as_it_is(tmp_path):
+    (tmp_path / ".a.zarr.claim").write_text("mine")
+    apviz.solve(a_system(), SOLVER, [apviz.Recorder(tmp_path / "a.zarr")])
+    assert (tmp_path / ".a.zarr.claim").read_text() == "mine" and apviz.open_trace(tmp_path / "a.zarr").finished
+
+
+class Replace(apviz.Hook):
+    """In mid-run somebody moves the trace away, and puts a folder of their own in its place."""
+
+    def __init__(self, path):
+        self.path, self.before = path, None
+
+    def on_epoch(self, epoch):
+        if epoch.number == 5:
+            self.path.rename(self.path.with_name("moved.zarr"))
+            self.before = somebodys_folder(self.path)
+
+
+def test_a_trace_that_somebody_replaces_in_mid_run_goes_on_beside_and_their_folder_is_left_alone(tmp_path):
+    path = tmp_path / "a.zarr"
+    recorder, replace = apviz.Recorder(path), Replace(path)
+    with pytest.warns(UserWarning, match=r"something else has come to .*a.zarr.* in .*a-continued.zarr") as said:
+        apviz.solve(a_system(), SOLVER, [recorder, replace])
+    assert len([each for each in said if "something else" in str(each.message)]) == 1
+    assert contents(path) == replace.before
+    assert apviz.open_trace(tmp_path / "a-continued.zarr").tree.identical(recorder.trace.tree)
+    assert recorder.trace["epoch"].sizes["epoch"] == 21
+
+
+def test_a_trace_that_is_deleted_in_mid_run_is_written_anew_whole(tmp_path):
+    class Delete(apviz.Hook):
+        def on_epoch(self, epoch):
+            if epoch.number == 5:
+                (tmp_path / "a.zarr").rename(tmp_path / "gone.zarr")
+
+    recorder = apviz.Recorder(tmp_path / "a.zarr")
+    apviz.solve(a_system(), SOLVER, [recorder, Delete()])
+    assert apviz.open_trace(tmp_path / "a.zarr").tree.identical(recorder.trace.tree)
+
+
+def test_a_trace_is_saved_whole_or_not_at_all_and_never_over_anything(tmp_path, monkeypatch):
+    recorder = apviz.Recorder()
+    apviz.solve(a_system(), SOLVER, [recorder])
+    before = somebodys_folder(tmp_path / "mine")
+    with pytest.raises(FileExistsError):
+        recorder.trace.save(tmp_path / "mine")
+    assert contents(tmp_path / "mine") == before
+
+    def full(self, place, **_):
+        (Path(place) / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(xr.DataTree, "to_zarr", full)
+    with pytest.raises(OSError, match="No space left"):
+        recorder.trace.save(tmp_path / "b.zarr")
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_a_place_that_cannot_be_written_is_not_called_full(tmp_path):
+    (tmp_path / "file").write_text("")
+    recorder = apviz.Recorder(tmp_path / "file" / "a.zarr")
+    with pytest.warns(UserWarning, match="make its folder one that can be written") as said:
+        apviz.solve(a_system(), SOLVER, [recorder])
+    assert not any("free some space" in str(each.message) for each in said) and recorder.trace.finished
+
+
+def test_a_claim_is_let_go_by_the_end_of_its_process_alone_not_by_that_of_a_child(tmp_path):
+    claim = Claim(tmp_path / "a.zarr")
+    child = os.fork()
+    if child == 0:
+        claim.release()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(FileExistsError, match="another solve or training of this process"):
+        Claim(tmp_path / "a.zarr")
+    claim.release()
+    Claim(tmp_path / "a.zarr").release()
