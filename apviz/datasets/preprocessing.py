@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
+from apviz.rounding import unit
 
 TRAIN_FRACTION = 0.8
 MINIMUM_ROWS = 10
@@ -30,7 +31,8 @@ class Dataset:
     """A data set ready to solve: train_x (n, d), train_y (n,), test_x (m, d), test_y (m,).
 
     `grid_stride` and `grid_shape` (rows, columns) are set for pictures only: pixels lie on the grid with that
-    stride, and (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it.
+    stride, and (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it. `notes` are sentences on what was left
+    out of a table of one's own, and what its rounding has made alike.
     """
 
     train_x: torch.Tensor
@@ -43,6 +45,7 @@ class Dataset:
     seed: int
     grid_stride: int | None = None
     grid_shape: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
 
     def with_test_rows(self, rows: int) -> Dataset:
         """The same with at most the first `rows` of the shuffled test rows."""
@@ -103,6 +106,14 @@ def shuffle(rows: int, seed: int) -> torch.Tensor:
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
+def scaled(table: RawTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The inputs that vary, each to [−1, 1], and the target standardised, whatever their units; (n, d), (n,)."""
+    inputs, _ = unit(table.inputs[:, varying_inputs(table)])
+    low, high = inputs.min(axis=0), inputs.max(axis=0)
+    target, _ = unit(table.target)
+    return 2.0 * ((inputs - low) / (high - low)) - 1.0, (target - target.mean()) / target.std(ddof=1)
+
+
 def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str) -> Dataset:
     """Drop inputs without variance, scale the others to [−1, 1], standardise the target, shuffle and split.
 
@@ -114,10 +125,7 @@ def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: tor
     kept = train_size(rows)
     check_enough(kept, n, source)
     varying = varying_inputs(table)
-    inputs = table.inputs[:, varying]
-    low, high = inputs.min(axis=0), inputs.max(axis=0)
-    inputs = 2.0 * ((inputs - low) / (high - low)) - 1.0
-    target = (table.target - table.target.mean()) / table.target.std(ddof=1)
+    inputs, target = scaled(table)
     order = shuffle(rows, seed)
     train, test = order[: kept if n is None else n], order[kept:]
     x, y = torch.from_numpy(inputs), torch.from_numpy(target)

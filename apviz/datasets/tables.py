@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
 from apviz.datasets.preprocessing import (
@@ -15,10 +25,14 @@ from apviz.datasets.preprocessing import (
     check_settings,
     check_values,
     prepare,
+    scaled,
     varying_inputs,
 )
+from apviz.rounding import copies, lost, merged_rows
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
+# beyond it float64 does not tell one whole number from the next
+_WHOLE = 2**53
 
 
 def load_table(
@@ -33,6 +47,13 @@ def load_table(
 
     `target` as a name: the first line of a CSV file holds the names. `target` as a position (−1 is the last
     column): a CSV file has no header. A Parquet file has names in any case and takes either.
+
+    What is left out of the table, or becomes alike by rounding, is warned about and in the `notes` of the data set.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no table of numbers: a row that is longer or shorter than the header, two columns of one name,
+            values that are missing or no numbers, or a column whose values its largest leaves no room for.
     """
     check_settings(seed, n, dtype)
     path = Path(path)
@@ -53,7 +74,36 @@ def load_table(
         reading="Every column but the target is an input.",
         files=(path.name,),
     )
-    return prepare(table, card, seed=seed, n=n, dtype=dtype, source=str(path))
+    data = prepare(table, card, seed=seed, n=n, dtype=dtype, source=str(path))
+    notes = _notes(table, path, dtype)
+    for note in notes:
+        warnings.warn(f"{path}: {note}", stacklevel=2)
+    return replace(data, notes=tuple(notes))
+
+
+def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
+    """What was left out, and what rounding to dtype makes alike.
+
+    Raises:
+        ValueError: a column of which not even float64 keeps the values apart.
+    """
+    notes, varying = [], varying_inputs(table)
+    names = tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies)
+    constant = [name for name in table.feature_names if name not in names]
+    if constant:
+        notes.append(f"left out, for every row has the same value: {', '.join(constant)}")
+    raw = np.column_stack([table.inputs[:, varying], table.target])
+    twice = copies(raw)
+    if twice:
+        notes.append(f"{twice:,} of {len(raw):,} rows are exact copies of another; they are kept")
+    exact, columns = np.column_stack(scaled(table)), (*names, table.target_name)
+    rounded = exact.astype(str(dtype).removeprefix("torch."))
+    fewer = lost(columns, raw, rounded)
+    # what is lost in float64 is lost in float32 too
+    hopeless = lost(columns, raw, exact) if fewer else []
+    if hopeless:
+        raise ValueError(f"{path}: {hopeless[0]}. Correct or drop such rows, or take the logarithm of the column")
+    return [*notes, *fewer, *merged_rows(raw[:, :-1], rounded[:, :-1])]
 
 
 def read_table(path: Path, target: str | int) -> RawTable:
@@ -62,7 +112,7 @@ def read_table(path: Path, target: str | int) -> RawTable:
     position = _target_position(frame, target, path)
     _check_numeric(frame, path, headerless=frame.columns.inferred_type == "integer")
     columns = [str(name) for name in frame.columns]
-    values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = np.column_stack([_numbers(frame.iloc[:, place]) for place in range(len(columns))])
     return RawTable(
         inputs=np.delete(values, position, axis=1),
         target=values[:, position],
@@ -77,14 +127,78 @@ def _read_frame(path: Path, headerless: bool) -> pd.DataFrame:
         raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise FileNotFoundError(f"No such file: {path}")
+    if name.endswith((".parquet", ".pq")):
+        import pyarrow.parquet
+
+        with _readable(path):
+            columns = pyarrow.parquet.read_schema(path).names
+        _require_one_of_each(columns, path)
+        with _readable(path):
+            frame = pd.read_parquet(path)
+            # pandas hides a column that it wrote as an index
+            return frame.reset_index([each for each in frame.index.names if each is not None])
+    with _readable(path), _lines(path) as lines:
+        first = next((row for row in lines if row), list[str]())
+    if not headerless:
+        _require_one_of_each(first, path)
     try:
-        if name.endswith((".parquet", ".pq")):
-            return pd.read_parquet(path)
-        return pd.read_csv(path, header=None if headerless else 0)
+        with _readable(path):
+            frame = pd.read_csv(path, header=None if headerless else 0)
+    except ValueError as error:
+        if isinstance(error.__cause__, pd.errors.ParserError):
+            _require_even(path, len(first), headerless)
+        raise
+    # pandas takes the first columns for an index where the first row is longer, and fills up rows that are shorter
+    if not isinstance(frame.index, pd.RangeIndex) or frame.isna().any(axis=None):
+        _require_even(path, len(first), headerless)
+    return frame
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The errors of all readers and decompressors, in a sentence."""
+    try:
+        yield
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty") from error
-    except (pd.errors.ParserError, UnicodeDecodeError, OSError, ValueError) as error:
+    except Exception as error:
         raise ValueError(f"{path} cannot be read as a table: {error}") from error
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Any]:
+    """The rows of a CSV file as lists of text, with the number of the line in `line_num`."""
+    compressed = path.name.lower().endswith(".gz")
+    with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+        yield csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""))
+
+
+def _require_even(path: Path, width: int, headerless: bool) -> None:
+    """Refuse a file with a row that has more or fewer values than the first line; blank lines do not count."""
+    with _readable(path), _lines(path) as lines:
+        uneven = next(((lines.line_num, len(row)) for row in lines if row and len(row) != width), None)
+    if uneven:
+        raise ValueError(
+            f"{path}: line {uneven[0]} has {uneven[1]} values, {'the first' if headerless else 'the header'} has "
+            f"{width}; every row needs one for each column. Look for a comma too many or too few, or a column without "
+            "a name"
+        )
+
+
+def _require_one_of_each(names: Sequence[str], path: Path) -> None:
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    if twice:
+        raise ValueError(f"{path} has more than one column called {', '.join(twice)}; give each a name of its own")
+
+
+def _numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+        low, high = int(column.min()), int(column.max())
+        if max(-low, high) > _WHOLE:
+            whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)
+            return np.asarray((whole - np.uint64(low % 2**64)).astype(np.float64))
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _target_position(frame: pd.DataFrame, target: str | int, path: Path) -> int:

@@ -22,6 +22,7 @@ from apviz.gp.scaling import Scaling
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import OPERATORS
+from apviz.rounding import lost, merged_rows
 from apviz.settings import require, require_whole
 from apviz.solvers import Automatic, Hook, Solver, StopReason
 from apviz.tracing.training_trace import TrainingTrace
@@ -130,6 +131,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y = y.astype(np.float64)
         scaling = Scaling.of(x, y) if self.scale else Scaling.none(x.shape[1])
         inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
+        self._warn_of_rounding(x, y, inputs, targets)
         hyperparameters, trace = self._train(inputs, targets, settings, hooks)
         posterior = self._posterior(inputs, targets, hyperparameters, DTYPES[self.dtype], hooks=hooks)
         solution = posterior.solution
@@ -169,7 +171,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         _, y = validate_data(self, _array(x), _array(y), dtype=np.float64, y_numeric=True, reset=False)
         mean, std = self.predict(x, return_std=True, hooks=hooks)
-        return metrics.negative_log_likelihood(mean, std**2, y.astype(np.float64))
+        # in units in which no square overflows
+        unit = self.scaling_.std
+        nats = metrics.negative_log_likelihood(mean / unit, (std / unit) ** 2, y.astype(np.float64) / unit)
+        return nats + float(np.log(unit))
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted model to one file, whole or not at all; by convention `*.npz`. A model there is replaced.
@@ -254,6 +259,15 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             steps=_plain(self.steps), step_size=_plain(self.step_size), probes=_plain(self.probes),
             noise_floor=_plain(self.noise_floor), ard=bool(self.ard), seed=self._seed(),
         )  # fmt: skip
+
+    def _warn_of_rounding(
+        self, x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor
+    ) -> None:
+        """Where the rows as they are solved with have become alike: x, inputs (n, d), y, targets (n,)."""
+        dtype = DTYPES[self.dtype]
+        rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
+        for note in (*merged_rows(x, rounded_x), *lost(("y",), y[:, None], rounded_y)):
+            warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=3)
 
     def _seed(self) -> int:
         if self.random_state is None or isinstance(self.random_state, np.random.RandomState):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apviz.rounding import lost, unit
+
 Array = NDArray[np.float64]
 
 
@@ -29,17 +31,25 @@ class Scaling:
         """The scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
 
         Raises:
-            ValueError: targets so large that their variance overflows.
+            ValueError: a target of which one value leaves no room for the others, or whose deviation is no number of
+                float64.
         """
         high, low = x.max(axis=0), x.min(axis=0)
         # halved first: the difference of two finite numbers can be infinite
         centre, half_width = high / 2 + low / 2, high / 2 - low / 2
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean, std = float(y.mean()), float(y.std(ddof=1))
-        if not np.isfinite(std):
-            raise ValueError(f"y goes up to {np.abs(y).max():.1e}: its variance overflows float64; scale it first")
+        whole, exponent = unit(y)
+        with np.errstate(over="ignore", under="ignore"):
+            mean, std = (float(np.ldexp(value, exponent)) for value in (whole.mean(), whole.std(ddof=1)))
         # of equal numbers the mean, and so the deviation, may be off by rounding
-        return cls(centre, half_width, mean, std if y.min() < y.max() else 1.0)
+        scaling = cls(centre, half_width, mean, std if y.min() < y.max() else 1.0)
+        if not np.finfo(np.float64).tiny <= scaling.std < np.inf:
+            raise ValueError(
+                f"y goes up to {np.abs(y).max():.1e}: float64 has no room for its deviation; scale it first"
+            )
+        worst = lost(("y",), y[:, None], scaling.targets(y)[:, None])
+        if worst:
+            raise ValueError(f"{worst[0]}. Correct or drop such rows, or take the logarithm of y")
+        return scaling
 
     @classmethod
     def none(cls, d: int) -> Scaling:
@@ -48,8 +58,11 @@ class Scaling:
 
     def inputs(self, x: Array) -> Array:
         """x: (m, d), to the same shape."""
-        return np.divide(x - self.centre, self.half_width, out=np.zeros_like(x), where=self.half_width > 0)
+        # halved, for the difference may overflow
+        return np.divide(
+            x / 2 - self.centre / 2, self.half_width / 2, out=np.zeros_like(x), where=self.half_width > 0
+        )  # fmt: skip
 
     def targets(self, y: Array) -> Array:
         """y: (m,), to the same shape."""
-        return (y - self.mean) / self.std
+        return (y / 2 - self.mean / 2) / (self.std / 2)

@@ -91,3 +91,29 @@ def test_too_few_rows_a_constant_target_and_constant_inputs_are_refused():
 def test_n_beyond_the_training_rows_says_how_many_there_are():
     with pytest.raises(ValueError, match="n = 41: here has 40 training rows"):
         prepared(table(), n=41)
+
+
+@given(power=st.integers(-1000, 1000), seed=st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_the_unit_of_inputs_and_target_does_not_matter_to_a_bit(power, seed):
+    raw = table(seed=seed)
+    other = dataclasses.replace(raw, inputs=np.ldexp(raw.inputs, power), target=np.ldexp(raw.target, power))
+    with np.errstate(all="raise"):
+        data, same = prepared(raw), prepared(other)
+    assert torch.equal(data.train_x, same.train_x) and torch.equal(data.train_y, same.train_y)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1.0, 1e200, 1e308])
+def test_huge_and_tiny_targets_are_standardised(unit):
+    raw = table()
+    largest = np.abs(raw.target).max()
+    data = prepared(dataclasses.replace(raw, target=raw.target / largest * unit))
+    np.testing.assert_allclose(data.train_y, prepared(raw).train_y, rtol=1e-10)
+
+
+def test_inputs_whose_range_overflows_are_scaled_all_the_same():
+    raw = table()
+    huge = raw.inputs / np.abs(raw.inputs).max(axis=0) * 1.7e308
+    np.testing.assert_allclose(
+        prepared(dataclasses.replace(raw, inputs=huge)).train_x, prepared(raw).train_x, rtol=1e-9
+    )

@@ -1,5 +1,8 @@
+import gzip
+
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -88,3 +91,145 @@ def test_too_few_rows_a_constant_target_and_an_empty_file_are_refused(tmp_path, 
         load_table(tmp_path / "e.csv", "y")
     with pytest.raises(ValueError, match="has 1 column"):
         load_table(save(frame[["a"]], tmp_path / "a.csv"), "a")
+
+
+# --- rows, names and values that would go wrong without a word --------------------------------------------------
+
+
+def written(path, header, rows):
+    text = "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("values", [4, 5, 2])
+@pytest.mark.parametrize("from_row", [0, 12])
+def test_a_row_longer_or_shorter_than_the_header_is_refused_with_its_line(tmp_path, name, values, from_row):
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=values if number >= from_row else 3).round(3) for number in range(30)]
+    path = written(tmp_path / name, "x0,x1,y", rows)
+    with pytest.raises(
+        ValueError, match=rf"line {from_row + 2} has {values} values, the header has 3; every row needs"
+    ):
+        load_table(path, "y")
+
+
+def test_a_row_of_another_length_is_refused_without_a_header_too(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30, 3)).round(3).tolist()
+    for other in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
+        path = written(tmp_path / "t.csv", "0.5,0.5,0.5", [*rows, other])
+        with pytest.raises(ValueError, match=rf"line 32 has {len(other)} values, the first has 3"):
+            load_table(path, -1)
+
+
+def test_commas_at_the_ends_of_rows_are_refused(tmp_path):
+    rows = [[*row, ""] for row in np.random.default_rng(0).normal(size=(30, 3)).tolist()]
+    with pytest.raises(ValueError, match="line 2 has 4 values, the header has 3; .* a comma too many"):
+        load_table(written(tmp_path / "t.csv", "x0,x1,y", rows), "y")
+
+
+def test_blank_lines_and_quoted_commas_are_no_rows_of_another_length(tmp_path, frame):
+    text = '\n"a,1",b,price\n\n' + frame.to_csv(index=False, header=False).replace("\n", "\n\n")
+    (tmp_path / "t.csv").write_text(text)
+    assert load_table(tmp_path / "t.csv", "price").feature_names == ("a,1", "b")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+@pytest.mark.parametrize("twice", ["price", "a"])
+def test_two_columns_of_one_name_are_refused(tmp_path, frame, name, twice):
+    columns = [twice, "b", "price"] if twice == "price" else ["a", "a", "price"]
+    if name == "t.parquet":
+        arrays = [pyarrow.array(frame.iloc[:, place]) for place in range(3)]
+        pyarrow.parquet.write_table(pyarrow.table(arrays, names=columns), tmp_path / name)
+        path = tmp_path / name
+    else:
+        path = written(tmp_path / name, ",".join(columns), frame.to_numpy().tolist())
+    with pytest.raises(ValueError, match=f"has more than one column called {twice}; give each a name of its own"):
+        load_table(path, "price")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+@pytest.mark.parametrize("large", [2**62, 2**63, -(2**62)])
+def test_whole_numbers_that_float64_cannot_tell_apart_are_kept_apart(tmp_path, frame, name, large):
+    whole = [large + k for k in np.random.default_rng(0).permutation(20).tolist()]
+    path = save(frame.assign(when=np.array(whole)), tmp_path / name)
+    found = load_table(path, "price", dtype=torch.float64)
+    small = load_table(
+        save(frame.assign(when=np.array(whole) - large), tmp_path / f"s{name}"), "price", dtype=torch.float64
+    )
+    assert found.feature_names == ("a", "b", "when") and torch.equal(found.train_x, small.train_x)
+    target = load_table(path, "when", dtype=torch.float64)
+    np.testing.assert_allclose(
+        sorted(torch.cat([target.train_y, target.test_y])), sorted((np.arange(20) - 9.5) / np.arange(20).std(ddof=1))
+    )
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, name):
+    path = save(pd.concat([frame.assign(c=3.0, d=4), frame[:5].assign(c=3.0, d=4)]), tmp_path / name)
+    with pytest.warns(UserWarning) as said:
+        data = load_table(path, "price")
+    assert data.notes == (
+        "left out, for every row has the same value: c, d",
+        "5 of 25 rows are exact copies of another; they are kept",
+    )
+    assert [str(each.message) for each in said] == [f"{path}: {note}" for note in data.notes]
+
+
+def test_a_table_without_anything_to_tell_tells_nothing(tmp_path, frame, recwarn):
+    assert load_table(save(frame, tmp_path / "t.csv"), "price").notes == () and not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet"])
+def test_a_file_that_was_cut_or_damaged_is_refused_in_a_sentence(tmp_path, frame, name):
+    whole = save(frame, tmp_path / name).read_bytes()
+    for length in (1, 11, len(whole) // 2, len(whole) - 4):
+        (tmp_path / name).write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=f"{name} cannot be read as a table: |{name} is empty"):
+            load_table(tmp_path / name, "price")
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2] + bytes(40) + whole[len(whole) // 2 + 40 :])
+    if name == "t.csv.gz":
+        with pytest.raises(ValueError, match=r"t.csv.gz( cannot be read as a table|: line \d+ has)"):
+            load_table(tmp_path / name, "price")
+
+
+def test_a_column_that_pandas_wrote_as_an_index_is_a_column(tmp_path, frame):
+    frame.set_index("a").to_parquet(tmp_path / "t.parquet")
+    assert load_table(tmp_path / "t.parquet", "price").feature_names == ("a", "b")
+    frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "s.parquet")
+    assert load_table(tmp_path / "s.parquet", "price").feature_names == ("a", "b")
+
+
+@pytest.mark.parametrize("column", ["a", "price"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_cell_that_leaves_no_room_for_the_others_is_refused_with_its_row(tmp_path, frame, column, dtype):
+    frame.loc[6, column] = 1e200
+    path = save(frame, tmp_path / "t.csv")
+    with pytest.raises(
+        ValueError, match=rf"of 20 different values of {column}, from .* to 1e\+200, 2 are left in float64"
+    ):
+        load_table(path, "price", dtype=dtype)
+    with pytest.raises(ValueError, match=r"farthest from the others is row 7 with 1e\+200. Correct or drop such rows"):
+        load_table(path, "price", dtype=dtype)
+
+
+def test_rows_that_become_alike_by_rounding_are_counted(tmp_path):
+    """Seconds since 1970, and one row where the clock was not set."""
+    rng = np.random.default_rng(0)
+    seconds = np.append(1_700_000_000 + np.arange(999), 0)
+    path = save(pd.DataFrame({"t": seconds, "y": rng.normal(size=1000)}), tmp_path / "t.csv")
+    scaled = (2 * (seconds / seconds.max()) - 1).astype(np.float32)
+    left = len(np.unique(scaled))
+    with pytest.warns(UserWarning):
+        data = load_table(path, "y")
+    assert (
+        data.notes[-1]
+        == f"of 1,000 different rows of inputs {left} are left in float32; float64 tells more of them apart"
+    )
+    assert f"different values of t, from 0 to 1.7e+09, {left} are left in float32" in data.notes[0]
+    assert "row 1000 with 0" in data.notes[0]
+    assert load_table(path, "y", dtype=torch.float64).notes == ()

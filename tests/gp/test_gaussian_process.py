@@ -313,13 +313,39 @@ def test_bad_data_is_refused_before_any_work():
         gp.fit(x[:1], y[:1])
     with pytest.raises(ValueError, match="contains NaN"):
         gp.fit(np.where(x > 20, np.nan, x), y)
-    with pytest.raises(ValueError, match=r"y goes up to 1.0e\+200: its variance overflows float64; scale it first"):
+    with pytest.raises(ValueError, match=r"different values of y, from 2.18e\+05 to 1e\+200, 2 are left in float64"):
         gp.fit(x, np.where(y > 250_000, 1e200, y))
     with pytest.raises(ValueError, match="X has 3 features, but GaussianProcess is expecting 2"):
         fitted().predict(np.ones((4, 3)))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's own check
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_the_unit_of_the_target_does_not_matter(unit):
+    x, y = data()
+    gp, other = fitted(), apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(x, y * unit)
+    for mine, same in zip(gp.predict(x, return_std=True), other.predict(x, return_std=True), strict=True):
+        np.testing.assert_array_equal(mine * unit, same)
+    nats = gp.negative_log_likelihood(x, y) + np.log(unit)
+    assert other.negative_log_likelihood(x, y * unit) == pytest.approx(nats, rel=1e-12)
+    assert apviz.gp.metrics.rmse(torch.zeros(90), y * unit) == pytest.approx(np.sqrt(np.mean(y**2)) * unit, rel=1e-12)
+
+
+def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
+    x, y = data(20)
+    x = np.column_stack([np.append(1e12 + np.arange(19.0), 0)] * 2)
+    settings = EXACT | {"dtype": "float32"}
+    with pytest.warns(
+        UserWarning, match=r"of 20 different rows of inputs 2 are left in float32; float64 tells more of"
+    ):
+        apviz.GaussianProcess(hyperparameters=GIVEN, **settings).fit(x, y)
+    y[3] = 1e14
+    with pytest.warns(
+        UserWarning, match=r"of 20 different values of y, .* are left in float32 .* is row 4 with 1e\+14"
+    ):
+        apviz.GaussianProcess(hyperparameters=GIVEN, **settings).fit(data(20)[0], y)
+
+
 def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     x, y = data()
     huge = (2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1) * 1.7e308
