@@ -10,6 +10,7 @@ import apviz
 from apviz.experiments import EXPERIMENTS, Options, run
 from apviz.experiments.running import folder_of
 from apviz.tracing import Recorder
+from apviz.tracing.claim import Claim
 
 EXPERIMENT = EXPERIMENTS["predictive-mean"]
 
@@ -76,3 +77,26 @@ def test_hooks_see_the_solves_and_the_recorder_is_one_of_them(finished, tmp_path
     recorder = Recorder()
     list(run(EXPERIMENTS["convergence"], replace(options, out=tmp_path, hooks=[recorder])))
     assert len(recorder.traces) == solves == 4
+
+
+def test_a_folder_of_somebodys_where_a_trace_goes_is_left_as_it_is(finished, tmp_path):
+    options = replace(finished("convergence")[0], out=tmp_path)
+    experiment = EXPERIMENTS["convergence"]
+    mine = folder_of(experiment, options) / f"{experiment.cells(options)[0].key}.zarr" / "thesis.tex"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("years of work")
+    with pytest.raises(FileExistsError, match="a trace is to be written there: move it away, or choose another --out"):
+        list(run(experiment, options))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
+
+
+def test_a_cell_that_another_process_computes_is_not_computed_too(finished, tmp_path):
+    options = replace(finished("convergence")[0], out=tmp_path)
+    experiment = EXPERIMENTS["convergence"]
+    cells = experiment.cells(options)
+    with (
+        Claim(folder_of(experiment, options) / f"{cells[0].key}.json"),
+        pytest.raises(FileExistsError, match=r"\.json is being written by another solve or training of this process"),
+    ):
+        list(run(experiment, options))
+    assert len(list(run(experiment, options))) == len(cells)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 pytest.importorskip("panel")
@@ -64,3 +66,43 @@ def test_a_run_that_may_still_be_written_is_neither_renamed_nor_deleted(folder):
     cut_off(folder / "ap.zarr", age=60)
     runs.rename("ap", "other")
     runs.delete("other")
+
+
+def test_what_apviz_did_not_make_is_never_removed_or_replaced(folder):
+    """Folders and files of somebody's that are called almost as apviz's own."""
+    mine = {
+        folder / ".trash" / "2023" / "old.zarr" / "thesis.tex",
+        folder / ".trash" / "letters" / "old.zarr" / "thesis.tex",
+        folder / ".importing-photos" / "1.jpg",
+        folder / ".importing-old" / "0.zarr.jpg",
+        folder / "new.zarr.checkpoint.npz",
+        folder / "other.checkpoint.npz",
+        folder / ".notes" / "third.txt",
+    }
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("years of work")
+        for place in path.relative_to(folder).parents:
+            os.utime(folder / place, (0, 0))
+    runs = RunsFolder(folder)
+    for name in ("new", "other", "third"):
+        with pytest.raises(FileExistsError, match="already, which would go with"):
+            runs.rename("cg", name)
+    deleted = runs.delete("cg")
+    (folder / ".notes" / "cg.txt").write_text("years of work")
+    assert runs.restore(deleted.key) == "cg-2"
+    assert {path.read_text() for path in (*mine, folder / ".notes" / "cg.txt")} == {"years of work"}
+
+
+def test_a_checkpoint_under_its_former_name_goes_with_its_run_and_another_trainings_stays(folder):
+    runs = RunsFolder(folder)
+    (folder / "fit.zarr.checkpoint.npz").rename(folder / "fit.checkpoint.npz")
+    (folder / "ap.checkpoint.npz").write_bytes((folder / "fit.checkpoint.npz").read_bytes())
+    before = files(folder)
+    runs.rename("fit", "other")
+    assert (folder / "other.checkpoint.npz").exists() and not (folder / "fit.checkpoint.npz").exists()
+    assert runs.restore(runs.delete("other").key) == "other"
+    runs.rename("other", "fit")
+    assert files(folder) == before
+    runs.rename("ap", "new")
+    assert (folder / "ap.checkpoint.npz").exists() and not (folder / "new.checkpoint.npz").exists()
