@@ -95,13 +95,25 @@ def library() -> ctypes.CDLL | None:
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
-    """The library at `path`, built once more if it is damaged."""
+    """The library at `path`, built once more if it is damaged; one that was cut off would end the process."""
+    digest = _digest_of(path)
     try:
+        if digest.exists() and digest.read_text("utf-8") != _sha256(path):
+            raise OSError(f"{path} is not as it was built")
         return ctypes.CDLL(str(path))
     except OSError:
         path.unlink(missing_ok=True)
         build(path)
         return ctypes.CDLL(str(path))
+
+
+def _digest_of(library: Path) -> Path:
+    """Where the digest of a library lies."""
+    return library.with_name(f"{library.name}.sha256")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def build(path: Path) -> None:
@@ -117,7 +129,9 @@ def build(path: Path) -> None:
             command = [*cxx, *flags, "-o", str(built), str(SOURCE)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
+                digest = _sha256(built)
                 built.replace(path)  # atomic: another process may build at the same time
+                _digest_of(path).write_text(digest, "utf-8")
                 log.info("compiled in %.1f s", time.perf_counter() - started)
                 return
             error = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from apviz.report.figures import Figure, embedded
 from apviz.report.rendering import write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, row
 from apviz.tracing import Trace, TrainingTrace, open_trace
+from apviz.tracing.complete import check_complete
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,31 @@ class Section:
 
 
 def find_traces(folder: Path) -> list[Trace]:
-    """The traces of solves in a folder (`*.zarr`), oldest first.
+    """The traces of solves in a folder (`*.zarr`), oldest first; one that cannot be read is warned about and left out.
 
     Raises:
-        FileNotFoundError: no such folder, or no trace in it.
+        FileNotFoundError: no such folder, or no trace of a solve in it that can be read.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give the one that `apviz compare --out` wrote to")
     paths = sorted(folder.glob("*.zarr"))
     if not paths:
         raise FileNotFoundError(f"there is no trace (*.zarr) in {folder}; `apviz compare --out {folder}` writes some")
-    traces = [trace for trace in map(open_trace, paths) if not isinstance(trace, TrainingTrace)]
+    traces, problems = list[Trace](), list[str]()
+    for path in paths:
+        try:
+            trace = open_trace(path)
+            if not isinstance(trace, TrainingTrace):
+                check_complete(trace)
+                traces.append(trace)
+        except (ValueError, OSError) as error:
+            problems.append(f"{path.name} is left out, for it cannot be read: {error}")
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+    if problems and not traces:
+        raise FileNotFoundError(
+            f"there is no trace of a solve in {folder} that can be read; `apviz compare --out {folder}` writes some"
+        )
     return sorted(traces, key=lambda trace: trace.attrs["created"])
 
 
@@ -79,7 +95,7 @@ def _section(traces: Sequence[Trace]) -> Section:
         "outputscale": f"{a['outputscale']:.4g}",
         "noise σ²": f"{a['noise']:.4g}",
         "κ of K": _estimate(drawn[-1], "kappa"),
-        "tolerance": f"{a['tol']:g}",
+        "tolerance": f"{a['tol']:g}" if "tol" in a else "–",
         "precision": a["dtype"],
         "operator": a["engine"],
         "machine": f"{a['device_name']}, {a['threads']} threads",

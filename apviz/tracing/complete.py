@@ -52,11 +52,17 @@ def check_complete(trace: Trace) -> None:
     for bound in ("lambda_max_bound", "lambda_min_bound"):
         if not isinstance(spectrum.attrs.get(bound), _NUMBER):
             raise ValueError(f"its group spectrum has no number {bound}")
-    if not all("how" in spectrum[name].attrs for name in SPECTRUM):
-        raise ValueError("its group spectrum does not say how its values were got")
+    if "rule" in trace.attrs and not isinstance(spectrum.attrs.get("lambda_max_block_bound"), _NUMBER):
+        raise ValueError("it names a rule, and its group spectrum has no number lambda_max_block_bound")
+    said = [spectrum[name].attrs for name in SPECTRUM]
+    if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
+        raise ValueError("its group spectrum does not say how its values were got, or whether they are estimates")
     for group, variables in {"update": UPDATE, "block": BLOCK}.items():
         if group in trace:
             _check_group(trace, group, variables)
+    lacking = [name for name in ("rule", "partition", "block_size", "overlap") if name not in trace.attrs]
+    if "block" in trace and lacking:
+        raise ValueError(f"it has a group block, and no attribute {', '.join(lacking)}")
     if "rule" in trace.attrs and "block" not in trace:
         raise ValueError("it names a rule, and has no group block")
 

@@ -87,7 +87,8 @@ def test_two_processes_that_build_at_the_same_time_both_run_compiled(tmp_path):
     for told in map(report, [start(tmp_path), start(tmp_path)]):
         assert told["ENGINE"].startswith("compiled") and told["WARNINGS"] == "0" and told["SAME"] == "True"
     built = [path.name for path in (tmp_path / "apviz" / "native").iterdir()]
-    assert len(built) == 1 and built[0].endswith(".so")  # nothing half-built is left
+    library, digest = sorted(built)  # nothing half-built is left
+    assert library.endswith(".so") and digest == f"{library}.sha256"
 
 
 def has_compiler():
@@ -124,11 +125,23 @@ class TestWithACompiler:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert native.library() is not None
-            (built,) = (fresh / "apviz" / "native").iterdir()
+            (built,) = (fresh / "apviz" / "native").glob("*.so")
             built.unlink()
             built.write_bytes(b"half a library")
             native.library.cache_clear()
             assert prepared().startswith("compiled")
+
+    def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(self, fresh):
+        native.library()
+        (built,) = (fresh / "apviz" / "native").glob("*.so")
+        whole = built.read_bytes()
+        for length in (len(whole) // 2, len(whole) * 3 // 4, 4096):
+            built.unlink()  # this process has it mapped
+            built.write_bytes(whole[:length])
+            program = "from apviz.operators import native; assert native.library() is not None"
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert built.read_bytes() == whole
 
     def test_cxx_may_carry_arguments(self, fresh, monkeypatch):
         monkeypatch.setenv("CXX", f"{native.compiler()[0]} -DUNUSED=1")

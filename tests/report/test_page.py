@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -251,3 +252,46 @@ def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp
     (tmp_path / "earlier.html").write_text(earlier, "utf-8")
     assert write_report(traces, tmp_path / "earlier.html") == tmp_path / "earlier.html"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier.html", "report-2.html", "report.html"]
+
+
+def spoil(root, change):
+    """Changes the metadata of a trace."""
+    found = json.loads((root / "zarr.json").read_text())
+    change(found)
+    (root / "zarr.json").write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda root: root["attributes"].pop("noise"), "it has no attribute noise"),
+        (lambda root: root["attributes"].update(n="many"), "its n must be int, got 'many'"),
+        (lambda root: root["attributes"].update(dataset=["made"]), "its dataset must be str"),
+        (lambda root: root["attributes"].pop("block_size"), "has a group block, and no attribute block_size"),
+        (lambda root: root["attributes"].pop("schema_version"), "it has no schema_version"),
+        (
+            lambda root: root["consolidated_metadata"]["metadata"]["spectrum"]["attributes"].clear(),
+            "its group spectrum has no number lambda_max_bound",
+        ),
+        (lambda root: root["consolidated_metadata"]["metadata"].clear(), "it has no group epoch"),
+    ],
+)
+def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_the_report(page, tmp_path, change, problem):
+    for path in page.parent.glob("*.zarr"):
+        shutil.copytree(path, tmp_path / path.name)
+    good = len(find_traces(tmp_path))
+    (bad,) = tmp_path.glob("*gauss-southwell-b=30.zarr")
+    spoil(bad, change)
+    with pytest.warns(UserWarning, match=rf"{re.escape(bad.name)} is left out, for it cannot be read: .*{problem}"):
+        traces = find_traces(tmp_path)
+    assert len(traces) == good - 1
+    assert "diabetes" in write_report(traces, tmp_path / "report.html").read_text("utf-8")
+
+
+def test_a_folder_in_which_nothing_can_be_read_says_so(tmp_path):
+    (tmp_path / "a.zarr").mkdir()
+    with (
+        pytest.warns(UserWarning, match="a.zarr is left out"),
+        pytest.raises(FileNotFoundError, match="there is no trace of a solve in .* that can be read"),
+    ):
+        find_traces(tmp_path)
