@@ -23,7 +23,8 @@ from apviz.experiments import run as run_experiment
 from apviz.gp.progress import TrainingProgress
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
-from apviz.tracing import ProgressHook, Trace, open_trace
+from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
+from apviz.tracing.complete import check_complete
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").split(":")[0] + " of apviz.")
 sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
@@ -160,8 +161,11 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
                 console.print(f"chosen for {trace.label}:", highlight=False)
             for setting, why in choices.items():
                 console.print(f"  {setting} = {why}", highlight=False)
-        written = write_report(find_traces(out), out / "report.html")
-        console.print(f"{len(traces)} traces in {out}, report: {written}")
+        try:
+            written = write_report(find_traces(out), out / "report.html")
+            console.print(f"{len(traces)} traces in {out}, report: {written}")
+        except OSError as error:
+            failures.append(f"the report: {error}")
     for failure in failures:
         errors.print(f"[red]failed:[/] {escape(failure)}", highlight=False)
     return 130 if interrupted else int(bool(failures))
@@ -246,7 +250,7 @@ def _run_cells(experiment: Experiment, options: Options) -> int:
 
 @app.command()
 def dashboard(
-    port: Annotated[int, typer.Option(help="Where to listen.")] = 5006,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 5006,
     runs: Annotated[Path, typer.Option(help="Folder of traces: shown, and where new ones go.")] = Path("runs"),
     dataset: Annotated[str | None, typer.Option(help="The data set to begin with.")] = None,
     lecture: Annotated[bool, typer.Option(help="Larger type and lines, for a projector.")] = False,
@@ -285,7 +289,10 @@ def report(folder: Annotated[Path, typer.Argument(help="A folder of traces.")]) 
     except (ValueError, OSError) as error:
         _fail(error)
     console.print(terminal_table(traces))
-    console.print(f"report: {write_report(traces, folder / 'report.html')}")
+    try:
+        console.print(f"report: {write_report(traces, folder / 'report.html')}")
+    except OSError as error:
+        _fail(error)
 
 
 @app.command()
@@ -293,6 +300,11 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     """Print one trace: what was solved, how it ended, its spectrum and its last epochs."""
     try:
         trace = open_trace(path)
+        check_complete(trace)
+        if isinstance(trace, TrainingTrace):
+            raise ValueError(
+                f"{path} is of a training, not of one solve; `apviz dashboard` shows it on its page Training"
+            )
     except (ValueError, OSError) as error:
         _fail(error)
     a = trace.attrs

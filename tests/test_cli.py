@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import apviz
 
@@ -105,6 +107,19 @@ def test_show_of_something_else_than_a_trace_says_so(tmp_path):
     (tmp_path / "x.zarr").mkdir()
     done = apviz_command("show", "x.zarr", folder=tmp_path)
     assert done.returncode == 2 and "does not open as a Zarr trace" in " ".join(done.stderr.split())
+
+
+def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path):
+    x, y = torch.rand(20, 1), torch.rand(20)
+    apviz.Training(x, y, apviz.TrainingSettings(steps=1, solver=apviz.Cholesky()), path=tmp_path / "t.zarr").run()
+    done = apviz_command("show", "t.zarr", folder=tmp_path)
+    assert done.returncode == 2 and "t.zarr is of a training, not of one solve" in " ".join(done.stderr.split())
+    apviz.solve(apviz.KernelSystem(x, y, apviz.RBF(0.5), 0.1), apviz.Cholesky(), [apviz.Recorder(tmp_path / "a.zarr")])
+    root = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
+    root["attributes"]["noise"] = [None]
+    (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(root))
+    done = apviz_command("show", "a.zarr", folder=tmp_path)
+    assert done.returncode == 2 and "its noise must be int or float, got '[None]'" in " ".join(done.stderr.split())
 
 
 def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_path):

@@ -1,13 +1,22 @@
-"""Text from a trace, a file or a person, for a widget that would read it as Markdown or HTML."""
+"""Text from a trace, a file or a person, for what would read it as Markdown, HTML or a formula."""
 
 from __future__ import annotations
 
 import html
 import re
 
+import pandas as pd
+
+# what a spreadsheet takes for the beginning of a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _MARKS = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def plain(text: str) -> str:
     """The text such that it is shown as it is."""
     return _MARKS.sub(r"\\\1", html.escape(text, quote=False))
+
+
+def without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of which a spreadsheet takes no text for a formula: such cells get an apostrophe before them."""
+    return frame.map(lambda cell: f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from apviz.dashboard.charts.chart import Chart
 from apviz.dashboard.charts.plain_table import plain_table
-from apviz.dashboard.plain_text import plain
+from apviz.dashboard.plain_text import plain, without_formulas
 from apviz.plots.parts.captions import outcome
 from apviz.plots.parts.lecture import enlarged
 from apviz.plots.parts.style import ThemeName
@@ -132,7 +132,7 @@ class ChartCard:
 
     def _write_csv(self) -> io.StringIO:
         text = io.StringIO()
-        (self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(text, index=False)
+        without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(text, index=False)
         text.seek(0)
         return text
 

@@ -46,10 +46,13 @@ def serve(
         no_auth: let everybody in who can reach the address.
 
     Raises:
-        ValueError: an address that others can reach without a word about who may; IPv6's own; an unknown data set.
+        ValueError: an address that others can reach without a word about who may; an empty password, or one that looks
+            like a file that is not there; IPv6's own; an unknown data set.
         DatasetUnavailable: a data set that is not on this machine; with how to get it.
     """
     local = _is_local(address)
+    if basic_auth is not None:
+        _check_password(basic_auth)
     if not local and not (basic_auth or no_auth):
         raise ValueError(
             f"{address} can be reached by others: choose a password with --basic-auth PASSWORD (or a JSON file of "
@@ -76,6 +79,22 @@ def serve(
         check_unused_sessions=1000 * SESSION_SECONDS, unused_session_lifetime=1000 * SESSION_SECONDS,
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
+
+
+def _check_password(given: str) -> None:
+    """Refuses what would let everybody in, or make a password of a mistyped name of a file.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    if not given.strip():
+        raise ValueError("--basic-auth is empty, which would ask nobody for a password; give one, or --no-auth")
+    named_like_a_file = given.lower().endswith(".json") or "/" in given or "\\" in given
+    if named_like_a_file and not Path(given).is_file():
+        raise ValueError(
+            f"--basic-auth: there is no file {given}, and as a password it would be one by mistake; give the path of a "
+            "JSON file of users and passwords, or a password without / and \\ that does not end in .json"
+        )
 
 
 def _is_local(address: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 import pandas as pd
 
 from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.plain_text import without_formulas
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.report import write_report
 from apviz.tracing import TrainingTrace
@@ -67,5 +68,5 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
     ]
     if not frames:
         raise ValueError(f"none of the runs chosen has recorded a single {group}")
-    pd.concat(frames, ignore_index=True).set_index("run").to_csv(path)
+    without_formulas(pd.concat(frames, ignore_index=True)).set_index("run").to_csv(path)
     return path

@@ -45,3 +45,24 @@ def test_an_unknown_data_set_is_refused_with_those_there_are(tmp_path):
     with pytest.raises(ValueError, match="No data set is called 'chine'. Did you mean china"):
         serve(tmp_path / "runs", dataset="chine")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("given", ["", "  "])
+def test_an_empty_password_is_refused_not_served_without_a_login(tmp_path, given):
+    with pytest.raises(ValueError, match="--basic-auth is empty, which would ask nobody for a password"):
+        serve(tmp_path / "runs", basic_auth=given)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("given", ["users.json", "secrets/users.jsn", "/etc/apviz/users"])
+def test_a_mistyped_name_of_a_file_does_not_become_the_password(tmp_path, given):
+    with pytest.raises(ValueError, match="there is no file .*, and as a password it would be one by mistake"):
+        serve(tmp_path / "runs", basic_auth=given)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "-1"])
+def test_a_port_that_is_none_is_refused_in_a_sentence(tmp_path, port):
+    done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(tmp_path / "runs"), "--port", port])
+    assert "--port" in done.output
+    assert done.exit_code == 2 and "Traceback" not in done.output and not (tmp_path / "runs").exists()
