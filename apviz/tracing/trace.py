@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+import zarr
 
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
 from apviz.tracing.claim import made_whole
@@ -90,7 +91,8 @@ class Trace:
                 f"/{name}": {variable: {"compressors": None} for variable in group.variables}
                 for name, group in self.tree.children.items()
             }
-            with made_whole(Path(path)) as making:
+            # also what is all NaN or 0, so that a chunk that is not there was lost
+            with made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def sufficient_epoch(self, share: float = RMSE_SHARE) -> int | None:

@@ -221,3 +221,21 @@ def test_a_claim_is_let_go_by_the_end_of_its_process_alone_not_by_that_of_a_chil
         Claim(tmp_path / "a.zarr")
     claim.release()
     Claim(tmp_path / "a.zarr").release()
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["as recorded", "as saved"])
+def test_a_trace_that_has_lost_any_chunk_says_which_and_never_opens_with_other_numbers(tmp_path, saved):
+    path, recorder = tmp_path / "a.zarr", apviz.Recorder(tmp_path / "r.zarr", rows=True, snapshots=range(3))
+    apviz.solve(a_system(), SOLVER, [recorder])
+    if saved:
+        recorder.trace.save(path)
+    else:
+        (tmp_path / "r.zarr").rename(path)
+    chunks = [each for each in path.rglob("*") if each.is_file() and each.name != "zarr.json"]
+    assert len(chunks) > 30 and apviz.open_trace(path).tree.identical(recorder.trace.tree)
+    for chunk in chunks:
+        held = chunk.read_bytes()
+        chunk.unlink()
+        with pytest.raises(ValueError, match=f"has lost {chunk.relative_to(path).as_posix()}, a part of its numbers"):
+            apviz.open_trace(path)
+        chunk.write_bytes(held)
