@@ -11,9 +11,10 @@ from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
 _NUMBER: Final = (int, float)
+# d is None of a matrix that linear_cg was given without a kernel
 _COMMON: Final[dict[str, Any]] = {
-    "status": str, "created": str, "method": str, "dataset": str, "n": int, "d": int, "kernel": str, "dtype": str,
-    "device": str, "device_name": str, "threads": int, "solver_settings": str,
+    "status": str, "created": str, "method": str, "dataset": str, "n": int, "d": (int, type(None)), "kernel": str,
+    "dtype": str, "device": str, "device_name": str, "threads": int, "solver_settings": str,
 }  # fmt: skip
 _SOLVE: Final[dict[str, Any]] = {
     "lengthscale": list, "outputscale": _NUMBER, "noise": _NUMBER, "right_hand_sides": int, "rhs_norms": list,
