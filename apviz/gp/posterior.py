@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from apviz.memory import free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Hook, Solution, Solver, StopReason, solve
+from apviz.solvers import Automatic, Epoch, Hook, Run, Solution, Solver, StopReason, solve
 from apviz.system import DTYPES, KernelSystem, check_finite
 
 Method = Literal["solves", "lanczos"]
@@ -29,6 +30,13 @@ PAPER_RANK = 1000
 
 # relative residual of the solves for variances
 VARIANCE_TOL = 1e-4
+# of the variance with the noise: a bound on its excess that is larger is solved on for, and warned of if it stays
+SMALL_EXCESS = 0.01
+# how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
+TIGHTENINGS = 4
+TIGHTEN_BY = 1e-3
+# and for how many times the work of the first solve, all together
+TIGHTENING_WORK = 10.0
 # test points at a time where nothing is held per training point
 CHUNK = 8192
 # columns of a solve for variances: wider gains little, once the set-up is shared by so many
@@ -45,7 +53,8 @@ class VarianceSolve:
 
     Args:
         rows: of the test inputs.
-        stop_reason, stop_message, residual, epochs, work, seconds: as in `Solution`.
+        stop_reason, stop_message, residual: as in `Solution`, of the first solve that the weights are of.
+        epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
         excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
     """
 
@@ -89,7 +98,10 @@ class Posterior:
     k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw, which is −2h(w): at most cᵀK⁻¹c whatever w is, and
     below it by rᵀK⁻¹r. So the error is of second order in the residual, and a solve that is stopped early makes the
     variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
-    batch costs one solve, whose set-up (the factors of the blocks) is made anew, and one product with K.
+    batch costs one solve, whose set-up (the factors of the blocks) is made anew, and one product with K. Where
+    `variance_solver` is not given, and the bound is more than 1% of variance + σ² at any point, the solve goes on from
+    its weights to smaller tolerances, for at most ten times the work. Where the bound stays as large, a warning has
+    the figures.
 
     A residual of 0.01, enough for the mean, is not enough for variances where K is badly conditioned: with 4,500
     points of kin40k (λmax/σ² near 10⁶) it left them ten times too large with the noise, 0.001 twice, and 1e-4, at
@@ -104,7 +116,8 @@ class Posterior:
         hyperparameters: kernel, lengthscales, outputscale, noise and mean.
         solver: of the mean; None: `Automatic(tol=1e-2)`.
         hooks: told about the solve of the mean.
-        variance_solver: of the variances; None: `solver`, but to a tolerance of 1e-4 if its own is larger.
+        variance_solver: of variances and covariances, taken as it is; None: `solver`, but to a tolerance of 1e-4 if its
+            own is larger, and on to smaller ones where that leaves variances too large.
         weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
         initial_weights: (n,) weights to start the solve from.
         batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
@@ -154,7 +167,8 @@ class Posterior:
         check_finite(y[:, None], "y")
         self.hyperparameters = hyperparameters
         self.solver = solver or Automatic()
-        self.variance_solver = variance_solver or _to_tolerance(self.solver, VARIANCE_TOL)
+        self.variance_solver = variance_solver or to_tolerance(self.solver, VARIANCE_TOL)
+        self._may_tighten = variance_solver is None
         self.batch_size = batch_size
         self.system = KernelSystem(
             x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), hyperparameters.noise, operator,
@@ -231,6 +245,24 @@ class Posterior:
             out[rows] = variance
         return out + self.system.noise if noise else out
 
+    def covariance(self, x_star: Any, *, noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
+        """The covariance of f(x*), by the solves of `variance`, which is its diagonal: x_star (m, d), to (m, m).
+
+        With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
+        order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
+        """
+        points, hooks, self.variance_solves = self._points(x_star), list(hooks), []
+        z = self._chunk_of(points, slice(0, len(points)))
+        w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
+        variance = self.system.x.new_empty(len(z))
+        for rows, _, found, _ in self._by_solves(points, hooks, self.variance_solves, keep=(w, c)):
+            variance[rows] = found
+        explained = c.T @ w
+        out: Tensor = self.system.kernel(z) - 0.5 * (explained + explained.T)
+        # the sums of `variance` are in float64, and between 0 and the prior's
+        out.diagonal().copy_(variance + self.system.noise if noise else variance)
+        return out
+
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, noise: bool = False) -> Tensor:
         """The variance by Lanczos at several ranks, for the price of the largest: x_star (m, d), to (m, len(ranks))."""
         require(len(ranks) > 0, "ranks", ranks, "at least one rank")
@@ -285,36 +317,80 @@ class Posterior:
             yield rows, chunk, self._from_explained(self._inverse.explained(chunk, [rank]))[:, 0], None
 
     def _by_solves(
-        self, points: Any, hooks: list[Hook], done: list[VarianceSolve]
+        self, points: Any, hooks: list[Hook], done: list[VarianceSolve], keep: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
+        """As `_variances`; W and C + R of all points into `keep`, two (n, m) arrays."""
+        warned = False
         for rows in _chunks(len(points), self._batch()):
             chunk = self._chunk_of(points, rows)
-            explained, solved = self._solve_batch(chunk, rows, hooks)
-            if not solved.converged and all(other.converged for other in done):
+            w, c_and_r, solved = self._solve_batch(chunk, rows, hooks)
+            variance = self._variance_of(w, c_and_r)
+            if not warned and (warning := self._warning(variance, solved)):
+                warned = True
                 warnings.warn(
-                    f"the solve for the variances of rows {rows.start} to {rows.stop} is not converged, residual "
-                    f"{solved.residual:.2e} after {solved.epochs} epochs: they are too large, by at most "
-                    f"{float(solved.excess.max()):.2e} (k(x*, x*) = {self.prior_variance:.2e}); {solved.stop_message}. "
-                    "Later batches do not warn again; `variance_solves` lists them all",
-                    stacklevel=3,
+                    f"{warning}. Later batches do not warn again; `variance_solves` lists them all", stacklevel=3
                 )
             done.append(solved)
-            yield rows, chunk, self._from_explained(explained), solved
+            if keep:
+                keep[0][:, rows], keep[1][:, rows] = w, c_and_r
+            yield rows, chunk, variance, solved
 
-    def _solve_batch(self, chunk: Tensor, rows: slice, hooks: list[Hook]) -> tuple[Tensor, VarianceSolve]:
-        """2cᵀw − wᵀKw = cᵀw + rᵀw for the batch, (c,) float64, and how its solve ended."""
+    def _warning(self, variance: Tensor, solved: VarianceSolve) -> str | None:
+        """What is to be said of a batch, if anything."""
+        where = f"rows {solved.rows.start} to {solved.rows.stop}"
+        if not solved.converged:
+            return (
+                f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
+                f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
+                f"(k(x*, x*) = {self.prior_variance:.2e}); {solved.stop_message}"
+            )
+        ratio = self._excess_ratio(variance, solved.excess)
+        if not (ratio > SMALL_EXCESS).any():
+            return None
+        float64 = "" if self.system.dtype is torch.float64 else "float64, "
+        return (
+            f"the variances of {where} may be too large: at {int((ratio > SMALL_EXCESS).sum())} of {len(ratio)} points "
+            f"the bound ‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ², at worst {ratio.max():.2g} "
+            f"times it (residual {solved.residual:.1e}); take {float64}a solver with a smaller tol, or "
+            "variance_solver=apviz.Cholesky()"
+        )
+
+    def _excess_ratio(self, variance: Tensor, excess: Tensor) -> Tensor:
+        """(c,) the bound on the excess ÷ (variance + σ²), float64 on the CPU."""
+        return excess / (variance.double().cpu() + self.system.noise)
+
+    def _solve_batch(self, chunk: Tensor, rows: slice, hooks: list[Hook]) -> tuple[Tensor, Tensor, VarianceSolve]:
+        """W and C + R of the batch, (n, c) each, and how its solve ended."""
         s = self.system
         c = self._operator.cross_columns(chunk)
         batch = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
         solution = solve(batch, self.variance_solver, hooks)
-        self._solve_work += solution.work
-        w, r = solution.weights, c - self._operator.matmul(solution.weights)
-        explained = torch.sum((c + r) * w, 0, dtype=torch.float64)
-        excess = r.square_().sum(0, dtype=torch.float64).cpu() / s.noise
-        return explained, VarianceSolve(
-            rows, solution.stop_reason, solution.stop_message, solution.residual, solution.epochs, solution.work,
-            solution.seconds, excess,
+        solutions, w, r = [solution], solution.weights, c - self._operator.matmul(solution.weights)
+        while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
+            ratio = float(self._excess_ratio(self._variance_of(w, c + r), self._excess_of(r)).max())
+            if ratio <= SMALL_EXCESS:
+                break
+            tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
+            left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
+            solution = solve(batch, to_tolerance(self.variance_solver, tol), [*hooks, _WorkLimit(left)], w)
+            solutions.append(solution)
+            fresh = c - self._operator.matmul(solution.weights)
+            better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
+            w, r = torch.where(better, solution.weights, w), torch.where(better, fresh, r)
+        self._solve_work += sum(each.work for each in solutions)
+        first = solutions[0]
+        return w, c + r, VarianceSolve(
+            rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
+            sum(each.epochs for each in solutions), sum(each.work for each in solutions),
+            sum(each.seconds for each in solutions), self._excess_of(r),
         )  # fmt: skip
+
+    def _variance_of(self, w: Tensor, c_and_r: Tensor) -> Tensor:
+        """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
+        return self._from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64))
+
+    def _excess_of(self, r: Tensor) -> Tensor:
+        return r.square().sum(0, dtype=torch.float64).cpu() / self.system.noise
 
     def _from_explained(self, explained: Tensor) -> Tensor:
         """The variance from what the data explain, between 0, below which rounding may fall, and the prior's."""
@@ -363,7 +439,21 @@ class Posterior:
         return chunk if chunk.ndim == 2 else chunk[:, None]
 
 
-def _to_tolerance(solver: Solver, tol: float) -> Solver:
+class _WorkLimit(Hook):
+    """Stops a solve at the end of the epoch in which its work passes `limit`."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def on_start(self, run: Run) -> None:
+        self.run = run
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        if epoch.number and epoch.work > self.limit:
+            self.run.request_stop("going on for smaller variances has taken ten times the work of the first solve")
+
+
+def to_tolerance(solver: Solver, tol: float) -> Solver:
     """The solver with a tolerance of at most `tol`, or as it is where it has none."""
     given = getattr(solver, "tol", 0.0)
     return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]

@@ -170,6 +170,75 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
     assert [solved.rows for solved in found.variance_solves] == [slice(0, 10), slice(10, 20), slice(20, 30)]
 
 
+SMALL_NOISE = {"n": 100, "m": 100, "kernel": "rbf", "noise": 1e-4}
+LOOSE = apviz.AlternatingProjection(20, partition="principal-axis-tree", overlap=0.5, history="auto", tol=1e-4)
+
+
+def test_variances_that_may_be_much_too_large_are_solved_on_for():
+    p = problem(**SMALL_NOISE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = posterior(p, LOOSE)
+        variance = found.variance(p.z).numpy()
+    (solved,) = found.variance_solves
+    assert ((variance + 1e-4) / (p.variance + 1e-4)).max() < 1.01
+    assert (solved.excess.numpy() <= 0.01 * (variance + 1e-4)).all()
+    assert solved.converged and solved.residual < LOOSE.tol
+
+
+def test_variances_that_stay_much_too_large_say_so_with_the_figures():
+    p = problem(**SMALL_NOISE)
+    found = posterior(p, variance_solver=LOOSE)  # taken as it is
+    with pytest.warns(UserWarning) as caught:
+        variance = found.variance(p.z).numpy()
+    ratio = found.variance_solves[0].excess.numpy() / (variance + 1e-4)
+    assert ((variance + 1e-4) / (p.variance + 1e-4)).max() > 2
+    (message,) = [str(w.message) for w in caught]
+    assert f"at {(ratio > 0.01).sum()} of 100 points" in message and f"at worst {ratio.max():.2g} times" in message
+    assert "smaller tol" in message and "variance_solver=apviz.Cholesky()" in message
+
+
+def test_what_float32_cannot_solve_for_warns_and_names_float64():
+    p = problem(**{**SMALL_NOISE, "noise": 1e-6})
+    with pytest.warns(UserWarning, match="may be too large.*take float64"):
+        posterior(p, apviz.Cholesky(), dtype=torch.float32, weights=p.weights).variance(p.z)
+
+
+def test_going_on_for_smaller_variances_takes_a_bounded_multiple_of_the_work():
+    p = problem(**{**SMALL_NOISE, "noise": 1e-7})
+    found = posterior(p, LOOSE, weights=p.weights)
+    with pytest.warns(UserWarning, match="may be too large"):
+        found.variance(p.z)
+    first = posterior(p, variance_solver=LOOSE, weights=p.weights)
+    with pytest.warns(UserWarning):
+        first.variance(p.z)
+    # one more epoch, set-up and all, may end above the limit
+    assert found.variance_solves[0].work < 13 * first.variance_solves[0].work
+
+
+@pytest.mark.parametrize("batch", ["auto", 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_covariance_is_the_exact_one_with_the_variance_on_its_diagonal(dtype, batch):
+    p = problem()
+    found = posterior(p, OVERLAP if dtype is torch.float64 else apviz.Cholesky(), dtype=dtype, batch_size=batch)
+    covariance = found.covariance(p.z)
+    assert torch.equal(covariance.diagonal(), found.variance(p.z))
+    assert torch.equal(found.covariance(p.z, noise=True).diagonal(), found.variance(p.z, noise=True))
+    prior = p.h.outputscale * CORRELATIONS["matern32"](cdist(p.z, p.z) / 0.5)
+    exact = prior - p.c.T @ np.linalg.solve(p.k, p.c)
+    np.testing.assert_allclose(covariance, exact, atol=1e-8 if dtype is torch.float64 else 1e-5)
+
+
+def test_a_covariance_that_is_stopped_early_is_above_the_exact_one():
+    p = problem()
+    crude = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_iterations=4))
+    with pytest.warns(UserWarning, match="not converged"):
+        covariance = crude.covariance(p.z).numpy()
+    prior = p.h.outputscale * CORRELATIONS["matern32"](cdist(p.z, p.z) / 0.5)
+    exact = prior - p.c.T @ np.linalg.solve(p.k, p.c)
+    assert np.linalg.eigvalsh(covariance - exact).min() > -1e-9
+
+
 def test_a_hook_may_stop_a_solve_for_variances_which_then_warns():
     p = problem()
     with pytest.warns(UserWarning, match="stopped: no more"):
