@@ -1,0 +1,85 @@
+"""log det K and its gradient by Lanczos against dense eigenvalues in NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+import apviz
+from apviz.gp import log_determinant as module
+from apviz.gp.log_determinant import lanczos_log_determinant
+from apviz.gp.probes import rademacher
+
+
+def operator(n=120, lengthscale=0.3, noise=1e-2, dtype=torch.float64):
+    x = np.random.default_rng(0).uniform(size=(n, 2))
+    kernel = apviz.Matern52(lengthscale, 1.3)
+    return x, apviz.KernelSystem(x, np.ones(n), kernel, noise, dtype=dtype).operator
+
+
+def dense(x, lengthscale, noise):
+    r = math.sqrt(5) * cdist(x, x) / lengthscale
+    return 1.3 * (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(len(x))
+
+
+def quadratic(k, z):
+    """The mean of zᵀ log(K) z."""
+    values, vectors = np.linalg.eigh(k)
+    return float((np.log(values)[:, None] * (vectors.T @ z) ** 2).sum() / z.shape[1])
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e-2, 1e-4])
+def test_value_and_gradient_are_those_of_the_quadratic_form_in_log_k(noise):
+    x, k = operator(noise=noise)
+    z = rademacher(120, 5, 0, k.x).z
+    found = lanczos_log_determinant(k, z)
+
+    def value(lengthscale, sigma):
+        return quadratic(dense(x, lengthscale, sigma), z.numpy())
+
+    np.testing.assert_allclose(found.value, value(0.3, noise), rtol=1e-6)
+    gradient = k.bilinear_derivatives(found.left, found.right)
+    h = 1e-5
+    along = (value(0.3 + h, noise) - value(0.3 - h, noise)) / (2 * h)
+    by_noise = (value(0.3, noise * (1 + h)) - value(0.3, noise * (1 - h))) / (2 * h * noise)
+    np.testing.assert_allclose(gradient.lengthscale, [along], rtol=1e-5)
+    np.testing.assert_allclose(gradient.noise, by_noise, rtol=1e-5)
+
+
+def test_with_probes_that_make_it_exact_it_is_the_log_determinant_and_its_derivative():
+    x, k = operator(40)
+    found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64))
+    exact = dense(x, 0.3, 1e-2)
+    np.testing.assert_allclose(found.value, np.linalg.slogdet(exact)[1], rtol=1e-10)
+    np.testing.assert_allclose(found.left @ found.right.T, np.linalg.inv(exact), atol=1e-6)
+
+
+def test_a_krylov_space_that_is_complete_early_ends_it():
+    # far apart, K = (outputscale + σ²) I: one step spans it
+    system = apviz.KernelSystem(1e3 * np.arange(30.0), np.ones(30), apviz.RBF(1.0, 2.0), 0.5, dtype=torch.float64)
+    found = lanczos_log_determinant(system.operator, rademacher(30, 4, 0, system.x).z)
+    np.testing.assert_allclose(found.value, 30 * math.log(2.5), rtol=1e-12)
+    np.testing.assert_allclose((found.left * found.right).sum(), 30 / 2.5, rtol=1e-12)
+
+
+def test_float32_is_close_and_without_a_gradient_there_are_no_vectors():
+    x, k = operator(dtype=torch.float32)
+    z = rademacher(120, 5, 0, k.x).z
+    found = lanczos_log_determinant(k, z, with_gradient=False)
+    np.testing.assert_allclose(found.value, quadratic(dense(x, 0.3, 1e-2), z.double().numpy()), rtol=1e-4)
+    assert found.left.shape == found.right.shape == (120, 0)
+
+
+def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch):
+    _, k = operator(noise=1e-6)
+    z = rademacher(120, 5, 0, k.x).z
+    monkeypatch.setattr(module, "MOST_STEPS", 30)
+    with pytest.warns(UserWarning, match="log det K has not settled after 30 steps of Lanczos"):
+        lanczos_log_determinant(k, z)
+    monkeypatch.setattr(module, "free_memory", lambda device: 1000)
+    with pytest.raises(MemoryError, match="Lanczos basis of log det K needs"):
+        lanczos_log_determinant(k, z)
