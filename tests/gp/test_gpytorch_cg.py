@@ -238,7 +238,7 @@ def test_an_exception_inside_cg_leaves_what_was_recorded_and_restores_gpytorch()
 def test_a_bare_function_is_no_solve_and_is_not_recorded():
     k, b = spd()
     recorder = apviz.Recorder()
-    with record_cg(recorder):
+    with pytest.warns(UserWarning, match="no CG ran inside record_cg"), record_cg(recorder):
         found = linear_operator.utils.linear_cg(lambda v: k @ v, b, tolerance=1e-4)
     assert torch.equal(found, linear_operator.utils.linear_cg(k.matmul, b, tolerance=1e-4))
     assert not recorder.traces
@@ -255,9 +255,33 @@ def test_nested_recorders_each_get_the_trace():
 
 def test_inside_alternating_projection_gpytorchs_cg_has_nothing_to_do():
     recorder = apviz.Recorder()
-    with record_cg(recorder), apviz.gpytorch.alternating_projection(40, log_determinant="lanczos"), by_cg():
+    with (
+        pytest.warns(UserWarning, match="no CG ran inside record_cg; nothing that GPyTorch solves was asked for"),
+        record_cg(recorder),
+        apviz.gpytorch.alternating_projection(40, log_determinant="lanczos"),
+        by_cg(),
+    ):
         example(80, 2).gradients()
     assert not recorder.traces
+
+
+def test_where_gpytorch_takes_cholesky_the_setting_is_named_and_with_cg_nothing_is_said():
+    with (
+        pytest.warns(UserWarning, match="took Cholesky for n = 120, .*max_cholesky_size is 800") as caught,
+        record_cg(apviz.Recorder()),
+    ):
+        example(120, 2).gradients()
+    assert len(caught) == 1
+    with (
+        pytest.warns(UserWarning, match=r"since in gpytorch.settings fast_computations\(log_prob=False\) is on"),
+        gpytorch.settings.max_cholesky_size(1),
+        gpytorch.settings.fast_computations(log_prob=False, solves=False),
+        record_cg(apviz.Recorder()),
+    ):
+        example(120, 2).gradients()
+    with warnings.catch_warnings(), by_cg(rank=10, tol=1e-2), record_cg(apviz.Recorder()):
+        warnings.simplefilter("error", UserWarning)
+        example(120, 2).gradients()
 
 
 def test_what_record_cg_cannot_record_is_refused():

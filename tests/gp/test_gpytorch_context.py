@@ -77,7 +77,7 @@ def test_threads_that_leave_in_any_order_leave_nothing_behind():
     assert vars(gpytorch.models.ExactGP)["__call__"] is before
 
 
-def test_the_solver_is_overlapping_unless_told_otherwise():
+def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_projection():
     def solved_with(*args, **settings):
         recorder = apviz.Recorder()
         with alternating_projection(*args, hooks=[recorder], **settings), torch.no_grad():
@@ -85,9 +85,11 @@ def test_the_solver_is_overlapping_unless_told_otherwise():
         return recorder.trace
 
     default = solved_with()
-    assert default.attrs["partition"] == "principal-axis-tree"
-    assert default.attrs["overlap"] == 0.5
-    assert default.attrs["tol"] == 1e-2
+    assert (default.attrs["solver"], default.attrs["tol"]) == ("Cholesky", 1e-2)  # what Automatic takes at n = 100
+    for settings in ({"tol": 1e-2}, {"history": "auto"}):
+        overlapping = solved_with(**settings)
+        assert overlapping.attrs["partition"] == "principal-axis-tree"
+        assert (overlapping.attrs["overlap"], overlapping.attrs["tol"]) == (0.5, 1e-2)
     assert solved_with(30).attrs["block_size"] == 30
     # a block of all rows is a Cholesky solve
     assert solved_with(1000).converged
@@ -104,9 +106,10 @@ def test_the_solver_is_overlapping_unless_told_otherwise():
         ({"solver": "cg"}, "solver must be a solver"),
         ({"solver": apviz.Cholesky(), "tol": 0.1}, "not both"),
         ({"solver": apviz.Cholesky(), "block_size": 10}, "not both"),
+        ({"variance_solver": "cg"}, "variance_solver must be a solver"),
         ({"probes": 0}, "probes must be a whole number, at least 1"),
         ({"probes": torch.ones(5)}, r"the shape of probes must be \(n, l\)"),
-        ({"log_determinant": "exact"}, "log_determinant must be one of skip, lanczos"),
+        ({"log_determinant": "exact"}, "log_determinant must be one of auto, lanczos, skip"),
         ({"seed": -1}, "seed must be a whole number"),
     ],
     ids=str,

@@ -36,6 +36,39 @@ class Multitask(ExactGP):
         return gpytorch.distributions.MultitaskMultivariateNormal.from_independent_mvns([super().forward(x)] * 2)
 
 
+class OtherDistance(kernels.RBFKernel):
+    def covar_dist(self, *args, **kwargs):
+        return 4 * super().covar_dist(*args, **kwargs)
+
+
+class OtherCall(kernels.MaternKernel):
+    def __call__(self, *args, **kwargs):
+        return super().__call__(*args, **kwargs)
+
+
+class OtherScale(kernels.ScaleKernel):
+    @property
+    def outputscale(self):
+        return 2 * super().outputscale
+
+
+class Named(kernels.RBFKernel):
+    """Only made otherwise, with something of its own beside."""
+
+    def __init__(self):
+        super().__init__(ard_num_dims=2)
+        self.made = "by hand"
+
+    def describe(self):
+        return self.made
+
+
+def patched():
+    kernel = kernels.RBFKernel()
+    kernel.covar_dist = lambda *args, **kwargs: None
+    return kernel
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(
     ("parts", "error", "message"),
@@ -45,6 +78,15 @@ class Multitask(ExactGP):
             TypeError,
             f"covar_module.base_kernel is a PeriodicKernel; {TAKEN}",
         ),
+        (
+            {"kernel": OtherDistance()},
+            TypeError,
+            "covar_module is an OtherDistance, which overrides covar_dist of.*RBF",
+        ),
+        ({"kernel": OtherCall()}, TypeError, "covar_module is an OtherCall, which overrides __call__ of"),
+        ({"kernel": OtherScale(kernels.RBFKernel())}, TypeError, "which overrides outputscale of GPyTorch's ScaleKer"),
+        ({"kernel": kernels.ScaleKernel(OtherDistance())}, TypeError, "covar_module.base_kernel is an OtherDistance"),
+        ({"kernel": patched()}, TypeError, "covar_module is an RBFKernel, which overrides covar_dist"),
         ({"kernel": kernels.LinearKernel()}, TypeError, f"covar_module is a LinearKernel; {TAKEN}"),
         ({"kernel": kernels.RBFKernel() + kernels.MaternKernel()}, TypeError, "covar_module is an AdditiveKernel"),
         ({"kernel": kernels.RBFKernel() * kernels.MaternKernel()}, TypeError, "covar_module is a ProductKernel"),
@@ -172,3 +214,12 @@ def test_hyperparameters_are_of_an_exact_gp_with_data():
         apviz.gpytorch.hyperparameters(torch.nn.Linear(1, 1))
     with pytest.raises(ValueError, match="no training inputs"):
         apviz.gpytorch.hyperparameters(ExactGP(None, None, likelihoods.GaussianLikelihood()))
+
+
+def test_a_kernel_that_a_subclass_only_makes_otherwise_is_taken():
+    e = example(30, 2, kernel=Named())
+    with exactly():
+        mean = e.predict().mean
+    e.model.prediction_strategy = None
+    with apviz.gpytorch.alternating_projection():
+        np.testing.assert_allclose(e.predict().mean, mean, atol=1e-8)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import math
+
 import gpytorch
 import numpy as np
 import pytest
 import torch
-from test_gpytorch_examples import EXAMPLES, exactly, example, simple
+from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, simple
 
 import apviz
 
@@ -133,3 +136,94 @@ def test_a_distribution_made_inside_still_answers_outside():
 def test_a_covariance_whose_solve_does_not_converge_warns():
     with alternating_projection(10, tol=1e-9, max_epochs=1), pytest.warns(match="not converged"):
         simple().predict().covariance_matrix  # noqa: B018
+
+
+def tutorial(dtype=torch.float64):
+    """GPyTorch's "Simple GP Regression": 100 points of sin(2πx) and noise, 50 steps of Adam, 51 test points."""
+    torch.manual_seed(0)
+    x = torch.linspace(0, 1, 100, dtype=torch.float64)
+    y = torch.sin(x * (2 * math.pi)) + torch.randn(x.size(), dtype=torch.float64) * math.sqrt(0.04)
+    model = ExactGP(x, y, gpytorch.likelihoods.GaussianLikelihood()).double()
+    e = Example(model, x, y, torch.linspace(0, 1, 51, dtype=torch.float64))
+    with exactly():
+        e.train(50)
+    model.to(dtype)
+    return Example(model, x.to(dtype), y.to(dtype), e.test_x.to(dtype))
+
+
+def latent(e):
+    e.model.eval()
+    with torch.no_grad():
+        return e.model(e.test_x)
+
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+SOLVERS = pytest.mark.parametrize("settings", [{}, {"tol": 1e-2}, {"block_size": 20}], ids=str)
+
+
+@BOTH
+@SOLVERS
+def test_covariance_and_variance_of_one_distribution_agree_and_are_gpytorchs(settings, dtype):
+    reference = tutorial()
+    with exactly():
+        exact = latent(reference).covariance_matrix
+    first, second, third = (tutorial(dtype) for _ in range(3))
+    with alternating_projection(**settings):
+        found = latent(first)
+        covariance, variance = latent(second).covariance_matrix.double(), found.variance.double()
+        assert torch.equal(found.covariance_matrix.diagonal(), found.variance)
+        again = latent(third)
+        assert torch.equal(again.covariance_matrix.diagonal(), again.variance)
+    ratio = covariance.diagonal() / variance
+    assert ((ratio > 1 / 1.001) & (ratio < 1.001)).all()
+    # float32 keeps k(x, x) − cᵀK⁻¹c of a variance near 1e-3 to about 1e-6
+    scale, tol = exact.diagonal().max(), 1e-3 if dtype is torch.float64 else 5e-3
+    assert ((covariance - exact).abs() < tol * scale).all()
+    assert ((variance / exact.diagonal() < 1 + 2 * tol) & (variance / exact.diagonal() > 1 - 2 * tol)).all()
+
+
+@SOLVERS
+def test_samples_are_as_wide_as_the_distribution(settings):
+    with exactly():
+        exact = latent(tutorial()).stddev
+    e = tutorial()
+    with alternating_projection(**settings):
+        torch.manual_seed(0)
+        drawn = latent(e).rsample(torch.Size([20_000])).std(0)
+    np.testing.assert_allclose(drawn / exact, 1.0, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda p: p.mean,
+        lambda p: p.variance,
+        lambda p: p.stddev,
+        lambda p: p.covariance_matrix,
+        lambda p: p.rsample(torch.Size([2])),
+        lambda p: p.log_prob(torch.zeros(20, dtype=torch.float64)),
+    ],
+    ids=["mean", "variance", "stddev", "covariance", "samples", "density"],
+)
+def test_a_gradient_of_a_prediction_raises_where_it_would_be_none(take):
+    e = simple()
+    e.model.eval()
+    e.likelihood.eval()
+    with alternating_projection(**TIGHT):
+        for predicted in (e.model(e.test_x), e.likelihood(e.model(e.test_x))):
+            value = take(predicted).sum()
+            with pytest.raises(RuntimeError, match="no gradients of predictions in hyperparameters"):
+                value.backward()
+        with torch.no_grad():
+            assert not take(e.model(e.test_x)).requires_grad
+        plain = take(e.model(e.test_x)).detach()
+        assert torch.isfinite(plain).all()
+
+
+def test_a_variance_solver_is_used_for_variance_and_covariance():
+    e, recorder = simple(), apviz.Recorder()
+    with alternating_projection(40, variance_solver=apviz.ConjugateGradient(tol=1e-9), hooks=[recorder]):
+        found = latent(e)
+        found.variance, latent(copy.deepcopy(e)).covariance_matrix
+    labels = [trace.label for trace in recorder.traces]
+    assert labels.count("CG") == 2 and len(labels) == 4

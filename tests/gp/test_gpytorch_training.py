@@ -62,11 +62,12 @@ def test_the_mean_of_gradients_with_random_probes_is_the_gradient():
     with exactly():
         theirs = e.gradients()
     samples = []
-    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky(), probes=4):
+    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky(), probes=4, log_determinant="skip"):
         for _ in range(100):
             samples.append(e.gradients())
     for name, exact in theirs.items():
         drawn = torch.stack([s[name] for s in samples])
+        assert (drawn.std(0) > 0).all() or "mean" in name
         error = drawn.std(0) / math.sqrt(len(samples))
         assert ((drawn.mean(0) - exact).abs() <= 4 * error + 1e-12).all(), name
 
@@ -155,6 +156,67 @@ def test_the_value_by_lanczos_is_near_the_loss():
     with tight(150, log_determinant="lanczos"):
         ours = e.loss().item()
     np.testing.assert_allclose(ours, theirs, atol=0.02)
+
+
+@EXAMPLES
+def test_where_all_of_k_is_factored_value_and_gradient_are_gpytorchs_without_probes(make):
+    e = make()
+    with exactly():
+        theirs, gradients = e.loss().item(), e.gradients()
+    for settings in ({}, {"solver": apviz.Cholesky()}):
+        with warnings.catch_warnings(), apviz.gpytorch.alternating_projection(**settings):
+            warnings.simplefilter("error")
+            np.testing.assert_allclose(e.loss().item(), theirs, rtol=1e-10)
+            close(e.gradients(), gradients, atol=1e-10)
+
+
+def test_the_value_by_lanczos_has_the_gradient_that_differences_of_it_have_and_is_repeatable():
+    e = ard()
+    with apviz.gpytorch.alternating_projection(40, tol=1e-10, log_determinant="lanczos"):
+        gradients, value = e.gradients(), e.loss().item()
+        assert e.loss().item() == value
+        close(e.gradients(), gradients, rtol=0)
+        for name, p in e.model.named_parameters():
+            flat, found = p.data.view(-1), gradients[name].view(-1)
+            for i in range(len(flat)):
+                start, values = flat[i].item(), []
+                for step in (1e-4, -1e-4):
+                    flat[i] = start + step
+                    values.append(e.loss().item())
+                flat[i] = start
+                np.testing.assert_allclose((values[0] - values[1]) / 2e-4, found[i], atol=1e-6, err_msg=name)
+
+
+def test_gpytorchs_deterministic_probes_are_kept_from_step_to_step():
+    e = simple()
+    with gpytorch.settings.deterministic_probes(), apviz.gpytorch.alternating_projection(50, tol=1e-10):
+        first, second = e.gradients(), e.gradients()
+    close(first, second, rtol=0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}])
+def test_second_derivatives_raise_where_they_would_be_wrong(settings):
+    e = simple()
+    parameters = list(e.model.parameters())
+    with apviz.gpytorch.alternating_projection(**settings):
+        first = torch.autograd.grad(e.loss(), parameters, create_graph=True)
+        plain = torch.autograd.grad(e.loss(), parameters) if not settings else first
+        for a, b in zip(first, plain, strict=True):
+            torch.testing.assert_close(a.detach(), b.detach())
+        for g in first:
+            with pytest.raises(RuntimeError, match="no second derivatives of the marginal log likelihood"):
+                torch.autograd.grad(g.sum(), parameters, allow_unused=True, retain_graph=True)
+
+
+def test_the_leave_one_out_objective_is_not_silently_gpytorchs_own():
+    e = simple()
+    e.model.train()
+    objective = gpytorch.mlls.LeaveOneOutPseudoLikelihood(e.likelihood, e.model)
+    with (
+        apviz.gpytorch.alternating_projection(50),
+        pytest.raises(NotImplementedError, match="Cholesky factor of the n × n matrix .*LeaveOneOutPseudoLikelihood"),
+    ):
+        objective(e.model(e.x), e.y)
 
 
 def test_a_seed_gives_one_training_and_steps_draw_other_probes():

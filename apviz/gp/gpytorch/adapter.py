@@ -15,15 +15,16 @@ from linear_operator.operators import ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gp.gpytorch.intercept import intercepted
-from apviz.gp.gpytorch.marginal import PriorCovariance
+from apviz.gp.gpytorch.marginal import PriorCovariance, PriorDistribution
 from apviz.gp.gpytorch.models import Prior, noise_of, prior_at, prior_of
 from apviz.gp.gpytorch.posterior import PosteriorCovariance
+from apviz.gp.gpytorch.refused import PREDICTION, without_gradient
 from apviz.gp.gpytorch.solves import LogDeterminant, Solves
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
-from apviz.solvers import AlternatingProjection, Hook, Solver
+from apviz.solvers import AlternatingProjection, Automatic, Hook, Solver
 
-# what takes least time on most data (benchmarks/results/solvers)
+# of alternating projection, what takes least time on most data (benchmarks/results/solvers)
 OVERLAPPING = {"partition": "principal-axis-tree", "overlap": "auto", "history": "auto", "tol": 1e-2}
 
 
@@ -33,8 +34,9 @@ def alternating_projection(
     *,
     hooks: Sequence[Hook] = (),
     solver: Solver | None = None,
+    variance_solver: Solver | None = None,
     probes: int | Tensor | None = None,
-    log_determinant: LogDeterminant = "skip",
+    log_determinant: LogDeterminant = "auto",
     operator: str = "auto",
     dataset: str = "",
     seed: int = 0,
@@ -45,25 +47,40 @@ def alternating_projection(
     For a model with a `GaussianLikelihood`, any mean, and a Matérn or RBF kernel, alone or in a `ScaleKernel`, ARD or
     not, in float32 or float64; anything else raises at once and names the part. The n × n matrix is never formed.
 
-    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients. Its value leaves out log det K, which is
-      said once, unless `log_determinant="lanczos"` asks for an estimate.
+    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
+      Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
+      elsewhere. No second derivatives: asked for, they raise.
     - **Prediction**: mean, variance and covariance by solves, each when it is asked for, in the test inputs' order.
-      They have no gradient but that of the mean module. The solve for the mean is kept while the model is the same.
-    - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `skip_logdet_forward`,
-      `skip_posterior_variances` and `prior_mode` do.
+      Asked for a gradient, they raise. The solve for the mean is kept while the model is the same.
+    - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
+      `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
+    - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, raises.
 
     Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
     nested: the innermost counts. Distributions made inside stay apviz's after it.
 
+    The value by `lanczos` and its gradient are of one function of the hyperparameters, for the same probes are taken
+    in all of the context: equal parameters give equal values, and a line search can trust the gradient. The price of
+    common random numbers is that the probes' errors do not average out over the steps, and shift the optimum a little.
+    Where the value leaves log det K out, as for Adam it may, every step draws its own probes, and errors do average
+    out; `gpytorch.settings.deterministic_probes` keeps those of the first step there too.
+
     Args:
         block_size: rows a block owns, or `auto`.
         hooks: told about every solve, such as an `apviz.Recorder`.
-        solver: any solver of apviz in place of alternating projection.
+        solver: any solver of apviz. None: `Automatic(tol=1e-2)`, or alternating projection where `block_size` or
+            settings of it are given.
+        variance_solver: of variances and covariances, as of `apviz.gp.posterior.Posterior`.
         probes: of the trace estimate; None: GPyTorch's `num_trace_samples` (10; the paper takes 15). Or an (n, l)
-            tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact.
-        log_determinant: `skip`, or `lanczos` (stochastic Lanczos quadrature, some twenty products with K a step).
+            tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Not used where K is factored
+            and `log_determinant` is `auto`.
+        log_determinant: of the value. `lanczos`: an estimate by stochastic Lanczos quadrature, 20 to some hundreds of
+            products with K a step, the more the worse conditioned. `skip`: left out, which is said once; inside an
+            optimiser that compares values (L-BFGS, all of `scipy.optimize`, `fit_gpytorch_mll`) that raises. `auto`:
+            exact where K is factored; inside such an optimiser exact up to 2,000 rows, and above `lanczos` with solves
+            to 1e-4; `skip` everywhere else.
         operator, dataset: as of `apviz.KernelSystem`.
-        seed: of the probes, which differ from step to step.
+        seed: of the probes.
         settings: of `apviz.AlternatingProjection`, over those of an overlapping one at `tol=1e-2`.
 
     Raises:
@@ -72,8 +89,10 @@ def alternating_projection(
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
-    chosen = solver or AlternatingProjection(block_size, **{**OVERLAPPING, **settings})
-    models = _Models(Solves(chosen, hooks, probes, log_determinant, operator, dataset, seed))
+    if solver is None:
+        own = block_size != "auto" or settings
+        solver = AlternatingProjection(block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
+    models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
     with intercepted(ExactGP, "__call__", models.call):
         yield
 
@@ -91,8 +110,10 @@ class _Models:
         noise_of(model.likelihood)
         if model.training:
             output = call_next(model, *inputs, **kwargs)
+            if isinstance(output, PriorDistribution):  # of the context around this one
+                output = MultivariateNormal(output.loc, output.lazy_covariance_matrix)
             prior = prior_of(model, output)
-            return type(output)(prior.mean, PriorCovariance.of(prior, self.solves))
+            return PriorDistribution(prior.mean, PriorCovariance.of(prior, self.solves))
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
         return self._predict(model, inputs, kwargs)
@@ -101,11 +122,12 @@ class _Models:
         test = prior_at(model, [i[:, None] if i.ndim == 1 else i for i in inputs], **kwargs)
         with torch.no_grad():
             posterior = self._posterior(model, prior_at(model, model.train_inputs, **kwargs))
-        z = test.x.detach()
-        mean = test.mean + posterior.mean(z).to(test.mean)
+        z, depends_on = test.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
+        mean = test.mean.detach() + posterior.mean(z).to(test.mean)
+        mean = without_gradient(mean, depends_on, PREDICTION)
         if gpytorch_settings.skip_posterior_variances.on():
             return MultivariateNormal(mean, ZeroLinearOperator(len(z), len(z)))
-        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves))
+        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, depends_on))
 
     def _posterior(self, model: Any, prior: Prior) -> Posterior:
         """The posterior given the training data, solved once while nothing of it changes."""
@@ -119,8 +141,8 @@ class _Models:
         if kept and kept.hyperparameters == h and _same(kept.system.x, x) and _same(kept.system.b[:, 0], y):
             return kept
         found = Posterior(
-            x, y, h, self.solves.solver, hooks=self.solves.hooks, dtype=x.dtype, device=x.device,
-            operator=self.solves.operator, dataset=self.solves.dataset,
+            x, y, h, self.solves.solver, hooks=self.solves.hooks, variance_solver=self.solves.variance_solver,
+            dtype=x.dtype, device=x.device, operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
         self._posteriors[model] = found
         return found
@@ -139,5 +161,6 @@ def _check_settings() -> None:
     policy = gpytorch_settings.observation_nan_policy.value()
     if policy != "ignore":
         raise ValueError(f"gpytorch.settings.observation_nan_policy is {policy!r}; drop missing observations instead")
-    if gpytorch_settings.fast_computations.log_prob.off():
+    log_prob = gpytorch_settings.fast_computations.log_prob
+    if log_prob.off() and not log_prob.is_default():  # BoTorch changes the default for everybody
         raise ValueError("gpytorch.settings.fast_computations(log_prob=False) asks for Cholesky of the n × n matrix")

@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -44,10 +45,11 @@ def record_cg(recorder: Recorder) -> Iterator[Recorder]:
     order: in training the probes, then the targets. Work counts products with K; a preconditioner is built before CG
     starts, and not seen.
 
-    GPyTorch takes Cholesky, not CG, up to `gpytorch.settings.max_cholesky_size` rows. Any kernel can be recorded; of
-    those that apviz does not have, the spectrum is not computed. A call with a bare function in place of a matrix is
-    not a solve in GPyTorch (but Lanczos' start of contour integral quadrature), and is not recorded. Holds for the
-    thread that enters.
+    GPyTorch takes Cholesky, not CG, up to `gpytorch.settings.max_cholesky_size` rows, and where `fast_computations` are
+    off, as they are once BoTorch is imported: where no CG ran at all, a warning says so at the end. Any kernel can be
+    recorded; of those that apviz does not have, the spectrum is not computed. A call with a bare function in place of a
+    matrix is not a solve in GPyTorch (but Lanczos' start of contour integral quadrature), and is not recorded. Holds
+    for the thread that enters.
 
     Raises:
         TypeError: not a `Recorder`.
@@ -63,6 +65,8 @@ def record_cg(recorder: Recorder) -> Iterator[Recorder]:
         for module in _importers():
             stack.enter_context(intercepted(module, "linear_cg", calls.linear_cg))
         yield recorder
+    if not calls.count:
+        warnings.warn(f"nothing was recorded: no CG ran inside record_cg; {calls.why_not}", stacklevel=3)
 
 
 def _original() -> Callable[..., Any]:
@@ -96,12 +100,35 @@ class _Calls:
         # of the kernel evaluated last; not the operator, which holds the n × n matrix
         self.kernel: Any = None
         self.x: Tensor | None = None
+        self.count = 0
+        self.why_not = "nothing that GPyTorch solves was asked for"
+        self._largest = 0
 
     def evaluate_kernel(self, call_next: Any, covariance: Any) -> Any:
         """In place of `LazyEvaluatedKernelTensor.evaluate_kernel`, which comes before every solve."""
         if covariance.x1.shape == covariance.x2.shape:
             self.kernel, self.x = covariance.kernel, covariance.x1.detach()
+            self._note_settings(covariance.x1.shape[-2])
         return call_next(covariance)
+
+    def _note_settings(self, n: int) -> None:
+        """Keeps why GPyTorch would take Cholesky of the largest matrix so far; its settings may be others later."""
+        if n <= self._largest:
+            return
+        self._largest = n
+        settings, most = linear_operator.settings, linear_operator.settings.max_cholesky_size.value()
+        flags = settings.fast_computations
+        causes = [f"max_cholesky_size is {most:,}"] if n <= most else []
+        for name, flag in (("log_prob", flags.log_prob), ("solves", flags.solves)):
+            if flag.off():
+                by = " (not by you: its default was changed, as importing BoTorch does)" if flag.is_default() else ""
+                causes.append(f"fast_computations({name}=False) is on{by}")
+        self.why_not = (
+            f"GPyTorch took Cholesky for n = {n:,}, since in gpytorch.settings {', and '.join(causes)}. To see CG, "
+            "enter max_cholesky_size(0) and fast_computations() too"
+            if causes
+            else f"of a matrix with n = {n:,} rows, GPyTorch asked for nothing that takes a solve"
+        )
 
     def linear_cg(self, call_next: Any, *args: Any, **kwargs: Any) -> Any:
         """In place of `linear_cg`."""
@@ -111,6 +138,7 @@ class _Calls:
         matrix = _matrix_of(asked["matmul_closure"])
         if matrix is None:
             return call_next(*args, **kwargs)
+        self.count += 1
         with torch.no_grad():
             observed = _Observed(self.recorder, describe(matrix, self.kernel, self.x), asked)
         asked |= {"matmul_closure": observed.matmul, "preconditioner": observed.precondition}

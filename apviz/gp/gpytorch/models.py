@@ -19,6 +19,11 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, kernel_named
 
 TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
+# what a subclass of a kernel may have of its own: how it is made and described, not what it computes
+HARMLESS = (
+    "__init__", "__module__", "__doc__", "__annotations__", "__repr__", "__str__", "__firstlineno__",
+    "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
+)  # fmt: skip
 MATERN = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
 
 
@@ -60,10 +65,12 @@ def kernel_parameters(kernel: Any, where: str = "the kernel") -> KernelParameter
         ValueError: one with batch dimensions.
     """
     # a subclass that computes something else, such as RBFKernelGrad, is another kernel
+    _check_own(kernel, where)
     if type(kernel).forward is kernels.ScaleKernel.forward:
         base, outputscale, where_base = kernel.base_kernel, kernel.outputscale, f"{where}.base_kernel"
     else:
         base, outputscale, where_base = kernel, None, where
+    _check_own(base, where_base)
     name = _name(base)
     if name is None:
         raise TypeError(f"{where_base} is {_a(base)}; {TAKEN}")
@@ -71,6 +78,27 @@ def kernel_parameters(kernel: Any, where: str = "the kernel") -> KernelParameter
         raise ValueError(f"{where} has batch shape {tuple(kernel.batch_shape)}; apviz takes a kernel without batches")
     lengthscale = base.lengthscale.reshape(-1)
     return KernelParameters(name, lengthscale, lengthscale.new_ones(()) if outputscale is None else outputscale)
+
+
+def _check_own(kernel: Any, where: str) -> None:
+    """Refuses a subclass, or an object, that overrides anything of what GPyTorch computes with its kernel.
+
+    Raises:
+        TypeError: naming what it overrides.
+    """
+    own = next(kind for kind in type(kernel).__mro__ if kind.__module__.startswith("gpytorch."))
+    changed = [name for name in vars(kernel) if callable(getattr(own, name, None))]
+    for kind in type(kernel).__mro__[: type(kernel).__mro__.index(own)]:
+        changed += [
+            name
+            for name, value in vars(kind).items()
+            if name not in HARMLESS and hasattr(own, name) and value is not getattr(own, name)
+        ]
+    if changed:
+        raise TypeError(
+            f"{where} is {_a(kernel)}, which overrides {', '.join(changed)} of GPyTorch's {own.__name__}: another "
+            f"kernel; {TAKEN}, as GPyTorch has them"
+        )
 
 
 def _name(kernel: Any) -> str | None:
@@ -90,7 +118,7 @@ def noise_of(likelihood: Any, where: str = "likelihood") -> Tensor:
         ValueError: several noises.
     """
     gaussian, kind = likelihoods.GaussianLikelihood, type(likelihood)
-    own = ("marginal", "_shaped_noise_covar")
+    own = ("__call__", "marginal", "_shaped_noise_covar", "noise")
     if not isinstance(likelihood, gaussian) or any(getattr(kind, name) is not getattr(gaussian, name) for name in own):
         raise TypeError(f"{where} is {_a(likelihood)}; apviz takes a GaussianLikelihood: one noise for all points")
     if type(likelihood.noise_covar) is not HomoskedasticNoise:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator
-from linear_operator.utils.memoize import cached
 from torch import Tensor
 
-from apviz.gp.gpytorch.solves import Solves, report
+from apviz.gp.gpytorch.refused import PREDICTION, without_gradient
+from apviz.gp.gpytorch.solves import Solves
 from apviz.gp.posterior import Posterior
-from apviz.solvers import solve
-from apviz.system import KernelSystem
 
 
 class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
     """The covariance of f at test inputs z: (m, d) given the data. Nothing is solved before it is asked for.
 
-    The diagonal alone, which is all that variances need, takes solves in batches; the whole takes (n, m) and (m, m)
-    arrays. Both stay.
+    The diagonal alone, which is all that variances need, takes solves in batches; the whole takes the same solves, and
+    (n, m) and (m, m) arrays. Both stay. Neither has a gradient in `depends_on`: backward raises.
     """
 
-    def __init__(self, z: Tensor, posterior: Posterior, solves: Solves) -> None:
-        super().__init__(z, posterior=posterior, solves=solves)
-        self.z, self.posterior, self.solves = z, posterior, solves
+    def __init__(self, z: Tensor, posterior: Posterior, solves: Solves, depends_on: Sequence[Tensor] = ()) -> None:
+        super().__init__(z, posterior=posterior, solves=solves, depends_on=depends_on)
+        self.z, self.posterior, self.solves, self.depends_on = z, posterior, solves, depends_on
+        self._variance: Tensor | None = None
+        self._covariance: Tensor | None = None
 
     def _size(self) -> torch.Size:
         return torch.Size((len(self.z), len(self.z)))
@@ -37,13 +38,22 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
         product: Tensor = self.to_dense() @ rhs
         return product
 
-    @cached(name="diagonal")  # type: ignore[untyped-decorator]
     def _diagonal(self) -> Tensor:
-        return self.posterior.variance(self.z, hooks=self.solves.hooks).to(self.z)
+        if self._variance is None:
+            if self._covariance is None:
+                found = self.posterior.variance(self.z, hooks=self.solves.hooks)
+            else:
+                found = self._covariance.diagonal()
+            self._variance = found.to(self.z)
+        return without_gradient(self._variance, self.depends_on, PREDICTION)
 
-    @cached  # type: ignore[untyped-decorator]
     def to_dense(self) -> Tensor:
-        return covariance(self.posterior, self.z, self.solves).to(self.z)
+        if self._covariance is None:
+            found = self.posterior.covariance(self.z, hooks=self.solves.hooks)
+            if self._variance is not None:  # the same but for rounding
+                found.diagonal().copy_(self._variance)
+            self._covariance = found.to(self.z)
+        return without_gradient(self._covariance, self.depends_on, PREDICTION)
 
     def evaluate_kernel(self) -> Any:
         return to_linear_operator(self.to_dense())
@@ -54,19 +64,3 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
 
     def representation_tree(self) -> Any:
         return self.evaluate_kernel().representation_tree()
-
-
-def covariance(posterior: Posterior, z: Tensor, solves: Solves) -> Tensor:
-    """k(z, z) − CᵀK⁻¹C, (m, m), for C = k(X, z): one solve for W ≈ K⁻¹C, and one product with K for R = C − KW.
-
-    CᵀK⁻¹C = WᵀKW + WᵀR + RᵀW + RᵀK⁻¹R, and the last term is left out: an error of second order in the residual, by
-    which the covariance is too large in the order of positive semi-definite matrices.
-    """
-    s = posterior.system
-    c = s.kernel(s.x, z.to(s.x))
-    system = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
-    solution = solve(system, solves.solver, solves.hooks)
-    report(solution, solves.solver)
-    w = solution.weights
-    explained = (2 * c - s.operator.matmul(w)).T @ w
-    return s.kernel(z.to(s.x)) - 0.5 * (explained + explained.T)

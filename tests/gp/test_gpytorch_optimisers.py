@@ -1,0 +1,193 @@
+"""Adam, L-BFGS and BoTorch's fit inside the context end where they end on GPyTorch by Cholesky."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+
+import gpytorch
+import linear_operator
+import numpy as np
+import pytest
+import torch
+from test_gpytorch_examples import exactly, example
+
+import apviz
+
+kernels = gpytorch.kernels
+alternating_projection = apviz.gpytorch.alternating_projection
+# nats a point that the end may be worse
+CLOSE = 0.01
+CHANGED = (
+    (linear_operator.settings._fast_log_prob, "_default"),
+    (linear_operator.settings._fast_solves, "_default"),
+    (linear_operator.settings._fast_covar_root_decomposition, "_default"),
+    (linear_operator.settings.max_cholesky_size, "_global_value"),
+    (linear_operator.settings.cholesky_max_tries, "_global_value"),
+    (gpytorch.settings.max_eager_kernel_size, "_global_value"),
+)
+
+
+@pytest.fixture
+def botorch():
+    """BoTorch, just imported; afterwards GPyTorch has its own defaults again."""
+    pytest.importorskip("botorch")
+    before = [getattr(*place) for place in CHANGED]
+    module = importlib.reload(sys.modules["botorch"])
+    assert gpytorch.settings.fast_computations.log_prob.off()
+    yield module
+    for place, value in zip(CHANGED, before, strict=True):
+        setattr(*place, value)
+
+
+# importing it above would be too early for the fixture to know what was there
+BEFORE = [getattr(*place) for place in CHANGED]
+if importlib.util.find_spec("botorch"):
+    import botorch as _  # noqa: F401
+
+    for place, value in zip(CHANGED, BEFORE, strict=True):
+        setattr(*place, value)
+
+
+def points(n):
+    rng = np.random.default_rng(1)
+    x = torch.tensor(rng.uniform(size=(n, 2)))
+    return x, torch.sin(6 * x.sum(1, keepdim=True)) + 0.1 * torch.tensor(rng.standard_normal((n, 1)))
+
+
+def exact_value(model):
+    """The marginal log likelihood ÷ n, with priors, by Cholesky."""
+    model.train()
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    with exactly(), torch.no_grad():
+        return objective(model(*model.train_inputs), model.train_targets).item()
+
+
+def by_adam(e):
+    e.train(60)
+
+
+def by_lbfgs(e):
+    lbfgs = torch.optim.LBFGS(e.model.parameters(), max_iter=50, line_search_fn="strong_wolfe")
+
+    def closure():
+        lbfgs.zero_grad()
+        loss = e.loss()
+        loss.backward()
+        return loss
+
+    lbfgs.step(closure)
+
+
+@pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
+@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}],
+    ids=["auto", "AP", "lanczos"],
+)
+@pytest.mark.parametrize("optimise", [by_adam, by_lbfgs])
+def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
+    def ended(context):
+        e = example(n, 2, kernels.ScaleKernel(kernels.MaternKernel(2.5, ard_num_dims=2)))
+        with context:
+            optimise(e)
+        return exact_value(e.model)
+
+    assert ended(alternating_projection(**settings)) > ended(exactly()) - CLOSE
+
+
+@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("settings", [{}, {"block_size": 50}], ids=["auto", "AP"])
+def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+
+    def fitted(context):
+        model = SingleTaskGP(*points(n))
+        with context, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+        return model
+
+    ours, theirs = fitted(alternating_projection(**settings)), fitted(exactly())
+    assert exact_value(ours) > exact_value(theirs) - CLOSE
+    z = points(7)[0]
+    with torch.no_grad():
+        there = theirs.posterior(z)
+        with alternating_projection(**{**settings, "tol": 1e-8} if settings else {}):
+            here = ours.posterior(z)
+            np.testing.assert_allclose(here.mean, there.mean, atol=0.02)
+            np.testing.assert_allclose(here.variance, there.variance, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+
+    ended = []
+    for context in (alternating_projection(50, log_determinant="lanczos", tol=1e-4), exactly()):
+        model = SingleTaskGP(*points(400))
+        with context:
+            fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+        ended.append(exact_value(model))
+    assert ended[0] > ended[1] - CLOSE
+
+
+def test_after_importing_botorch_models_train_predict_and_only_what_the_user_sets_is_refused(botorch):
+    e = example(60, 2)
+    with gpytorch.settings.fast_computations(), exactly():
+        theirs = e.gradients()
+    with alternating_projection():
+        for name, found in e.gradients().items():
+            np.testing.assert_allclose(found, theirs[name], atol=1e-10)
+        assert torch.isfinite(e.predict().variance).all()
+        with gpytorch.settings.fast_computations(log_prob=False), pytest.raises(ValueError, match="asks for Cholesky"):
+            e.loss()
+
+
+def test_after_importing_botorch_record_cg_says_why_it_records_nothing(botorch):
+    recorder = apviz.Recorder()
+    with (
+        pytest.warns(
+            UserWarning, match=r"max_cholesky_size is 4,096, and fast_computations\(log_prob=False\) .*BoTorch"
+        ),
+        apviz.gpytorch.record_cg(recorder),
+    ):
+        example(60, 2).gradients()
+    assert not recorder.traces
+    with (
+        gpytorch.settings.max_cholesky_size(0),
+        gpytorch.settings.fast_computations(),
+        apviz.gpytorch.record_cg(recorder),
+    ):
+        example(60, 2).gradients()
+    assert recorder.traces
+
+
+@pytest.mark.parametrize("solver", [apviz.Cholesky(), apviz.AlternatingProjection(20)], ids=["Cholesky", "AP"])
+def test_an_optimiser_that_compares_values_is_refused_one_without_the_log_determinant(solver):
+    import scipy.optimize
+
+    def by_scipy(e):
+        def value(theta):
+            e.likelihood.raw_noise.data.fill_(theta[0])
+            return e.loss().item()
+
+        scipy.optimize.minimize(value, [0.0])
+
+    e = example(60, 2)
+    before = [p.clone() for p in e.model.parameters()]
+    with alternating_projection(solver=solver, log_determinant="skip"):
+        for optimise, name in ((by_lbfgs, "torch.optim.lbfgs"), (by_scipy, "scipy.optimize")):
+            with pytest.raises(ValueError, match=rf"{name}.* compares values of the loss.*log_determinant is 'skip'"):
+                optimise(e)
+    with (
+        alternating_projection(solver=solver),
+        gpytorch.settings.skip_logdet_forward(),
+        pytest.raises(ValueError, match="skip_logdet_forward is on"),
+    ):
+        by_lbfgs(e)
+    assert all(torch.equal(a, b) for a, b in zip(before, e.model.parameters(), strict=True))
