@@ -125,7 +125,8 @@ class Solves:
 
     def _exactly(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
         """Value and gradient by the factor of all of K; n³ once more than the solve that is recorded."""
-        w = self._solve(system, self.solver, system.b[:, :0], None)
+        solver = self.solver if self._factors_all_of(system) else Cholesky()
+        w = self._solve(system, solver, system.b[:, :0], None)
         what = slice(0, system.n)
         factor, _ = cholesky_with_jitter(
             system.operator.block(what), "the matrix K", system.kernel.outputscale + system.noise
