@@ -71,7 +71,7 @@ def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predic
     (snippet,) = [block for block in blocks("python") if "apviz.gpytorch" in block]
     after = """
 labels = [trace.label for trace in recorder.traces]
-assert labels.count("GPyTorch CG") == 1 and len(labels) >= 51 and labels[-1].startswith("AP"), labels
+assert labels.count("GPyTorch CG") == 1 and len(labels) >= 51 and labels[-1] == "Cholesky", labels  # n = 1,200
 truth = torch.sin(6 * test_x).sum(1)
 assert (prediction.mean - truth).abs().max() < 0.3 and likelihood.noise.item() < 0.05
 """
