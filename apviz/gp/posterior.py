@@ -258,7 +258,7 @@ class Posterior:
         for rows, _, found, _ in self._by_solves(points, hooks, self.variance_solves, keep=(w, c)):
             variance[rows] = found
         explained = c.T @ w
-        out: Tensor = self.system.kernel(z) - 0.5 * (explained + explained.T)
+        out: Tensor = self.system.kernel(z).to(explained) - 0.5 * (explained + explained.T)
         # the sums of `variance` are in float64, and between 0 and the prior's
         out.diagonal().copy_(variance + self.system.noise if noise else variance)
         return out

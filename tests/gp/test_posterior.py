@@ -458,3 +458,11 @@ def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_n
         rmse([], [])
     with pytest.raises(ValueError, match=re.escape("2 of 3 variances are not positive, the first in row 1: 0; ")):
         negative_log_likelihood(np.ones(3), [1.0, 0.0, math.nan], np.ones(3))
+
+
+def test_the_covariance_of_inputs_in_float64_is_in_the_systems_dtype():
+    posterior = Posterior(torch.rand(30, 1).double() + 1e5, torch.zeros(30), Hyperparameters("rbf", (0.3,), 1.0, 0.1))
+    z = torch.linspace(0, 1, 7).double()[:, None] + 1e5
+    covariance = posterior.covariance(z)
+    assert covariance.dtype == torch.float32
+    torch.testing.assert_close(covariance.diagonal(), posterior.variance(z))
