@@ -265,7 +265,7 @@ CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_i
 
 @pytest.mark.parametrize("n", [2, 3, 40])
 def test_a_condition_number_is_bounded_where_rounding_hides_the_smallest_eigenvalue(n):
-    """All of K is 1e12, and the σ² on its diagonal is lost: λmin came out as 0 or negative, and watching as an error."""
+    """All of K is 1e12, the σ² on its diagonal is lost: λmin came out as 0 or negative, and watching as an error."""
     system = apviz.KernelSystem(np.zeros((n, 1)), np.ones(n), apviz.RBF(1.0, 1e12), 1e-12)
     recorder = apviz.Recorder()
     with warnings.catch_warnings():
