@@ -8,7 +8,7 @@ The number of kernel entries each call evaluates is given in its docstring; `Cou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -165,15 +165,26 @@ class Operator(ABC):
         self._check(b, self.n, "b")
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-        sums = self._derivative_sums(a, b)
+        return self._derivatives(self._derivative_sums(a, b), torch.sum(a * b, dtype=torch.float64))
+
+    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
+        """tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` has it for M = ABᵀ. Evaluates n² entries."""
+        if m.shape != (self.n, self.n):
+            raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
+        sums = self._tiled_derivative_sums(lambda rows, columns: m[rows, columns])
+        return self._derivatives(sums, torch.sum(m.diagonal(), dtype=torch.float64))
+
+    def _derivatives(self, sums: Tensor, noise: Tensor) -> KernelDerivatives:
         lengthscale = torch.as_tensor(self.kernel.lengthscale, dtype=torch.float64, device=sums.device)
         along = sums[1:] * (-2.0 * self.kernel.outputscale / lengthscale)
-        return KernelDerivatives(
-            along if lengthscale.ndim else along.sum(0, keepdim=True), sums[0], torch.sum(a * b, dtype=torch.float64)
-        )
+        return KernelDerivatives(along if lengthscale.ndim else along.sum(0, keepdim=True), sums[0], noise)
 
     def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
-        """(1 + d,) float64: ΣM·correlation, then ΣM·slope·(x̃ₖ − z̃ₖ)² per input, for M = ABᵀ, tile by tile."""
+        """(1 + d,) float64: ΣM·correlation, then ΣM·slope·(x̃ₖ − z̃ₖ)² per input, for M = ABᵀ."""
+        return self._tiled_derivative_sums(lambda rows, columns: a[rows] @ b[columns].T)
+
+    def _tiled_derivative_sums(self, tile_of_m: Callable[[slice, slice], Tensor]) -> Tensor:
+        """The same for any M, tile by tile."""
         x = self.inputs
         sums = torch.zeros(1 + x.shape[1], dtype=torch.float64, device=x.device)
         for i in range(0, self.n, DERIVATIVE_TILE):
@@ -181,7 +192,7 @@ class Operator(ABC):
                 rows, columns = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
                 gaps = [torch.sub(x[rows, k, None], x[None, columns, k]).square_() for k in range(x.shape[1])]
                 u = torch.stack(gaps).sum(0)
-                m = a[rows] @ b[columns].T
+                m = tile_of_m(rows, columns)
                 weighted = self.kernel.slope(u).mul_(m)
                 sums[1:] += torch.stack([torch.sum(gap.mul_(weighted), dtype=torch.float64) for gap in gaps])
                 sums[0] += torch.sum(self.kernel.correlation_(u, torch.empty_like(u)).mul_(m), dtype=torch.float64)
@@ -261,6 +272,10 @@ class CountingOperator:
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
         self.entries += self.operator.n**2
         return self.operator.bilinear_derivatives(a, b)
+
+    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
+        self.entries += self.operator.n**2
+        return self.operator.weighted_derivatives(m)
 
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         self.entries += self.operator.n * count(rows)

@@ -115,6 +115,19 @@ def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
     assert ((found.mean(0) - exact).abs() <= 4 * error + 1e-9).all()
 
 
+@pytest.mark.parametrize("name", ["dense", "tiled"])
+def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
+    x, _ = data()
+    operator = CountingOperator(make_operator(name, x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    a, b = (torch.randn(len(x), 3, dtype=x.dtype, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    found, expected = operator.weighted_derivatives(a @ b.T), operator.bilinear_derivatives(a, b)
+    for each, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(each, other)
+    assert operator.entries == 2 * len(x) ** 2
+    with pytest.raises(ValueError, match="m must have shape"):
+        operator.weighted_derivatives(a)
+
+
 def test_probes_of_a_low_rank_preconditioner_have_its_covariance():
     """E[zzᵀ] = P, dual = P⁻¹z, and the solver gets the P they were drawn with, whose entries are counted once."""
     x, _ = data()

@@ -133,8 +133,11 @@ class _InvQuadLogdet(torch.autograd.Function):
         by_residual = (2 * by_inv_quad * solved.w).to(residual)
         if not any(ctx.needs_input_grad[4:7]):
             return None, None, None, by_residual
-        left = torch.cat([solved.w, solved.left], dim=1)
-        right = torch.cat([-by_inv_quad * solved.w, by_logdet * solved.right], dim=1)
-        found = solved.operator.bilinear_derivatives(left, right)
+        if solved.right is None:
+            found = solved.operator.weighted_derivatives(by_logdet * solved.left - by_inv_quad * solved.w @ solved.w.T)
+        else:
+            left = torch.cat([solved.w, solved.left], dim=1)
+            right = torch.cat([-by_inv_quad * solved.w, by_logdet * solved.right], dim=1)
+            found = solved.operator.bilinear_derivatives(left, right)
         along = found.lengthscale.to(lengthscale)
         return along, found.outputscale.to(outputscale), found.noise.to(noise), by_residual

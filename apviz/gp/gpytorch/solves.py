@@ -46,14 +46,15 @@ class Solved:
     Args:
         operator: K.
         w: (n, 1) K⁻¹(y − m).
-        left, right: (n, p), with tr(K⁻¹∂K) ≈ tr(leftᵀ ∂K right); p is 0 where no gradient is wanted.
+        left, right: (n, p), with tr(K⁻¹∂K) ≈ tr(leftᵀ ∂K right); p is 0 where no gradient is wanted. Right is None
+            where left is K⁻¹ itself.
         inv_quad, log_determinant: 0-d, of the value; the latter 0 where it is left out.
     """
 
     operator: Operator
     w: Tensor
     left: Tensor
-    right: Tensor
+    right: Tensor | None
     inv_quad: Tensor
     log_determinant: Tensor
 
@@ -134,9 +135,7 @@ class Solves:
         log_determinant = 2.0 * factor.diagonal().double().log().sum()
         if gpytorch_settings.skip_logdet_forward.on():
             log_determinant = self._left_out(system, comparing)
-        left = right = w[:, :0]
-        if wants:
-            left, right = torch.cholesky_inverse(factor), torch.eye(system.n, dtype=w.dtype, device=w.device)
+        left, right = (torch.cholesky_inverse(factor), None) if wants else (w[:, :0], w[:, :0])
         return Solved(system.operator, w, left, right, _inv_quad(system, w), log_determinant)
 
     def _without_log_determinant(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
