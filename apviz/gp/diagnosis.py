@@ -6,9 +6,11 @@ Rules, in the order they are asked; the first that holds is the answer:
 2. *interrupted*: steps that were asked for are not done.
 3. *float32 floor*: all solves that did not converge were kept from it by rounding.
 4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
-5. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
-6. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`).
-7. *nothing*: σ² has settled, the sign of the end (paper, appendix, "Additional Discussions").
+5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance;
+   W = 0 has residual 1.
+6. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
+7. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`).
+8. *nothing*: σ² has settled, the sign of the end (paper, appendix, "Additional Discussions").
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from apviz.diagnosis import Diagnosis, Limit
+from apviz.diagnosis import LOOSE, Diagnosis, Limit
 from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
 from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
@@ -35,7 +37,7 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
     """What limited a training, by the rules of this module; None before its first step."""
     if not trace["step"].sizes["step"]:
         return None
-    for rule in (_failed, _interrupted, _rounded, _unconverged, _on_floor, _unsettled):
+    for rule in (_failed, _interrupted, _rounded, _unconverged, _loose, _on_floor, _unsettled):
         found = rule(trace)
         if found is not None:
             return found
@@ -98,6 +100,19 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
     advice = "Solve every step on overlapping blocks, which depend on κ least."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "overlap"})
+
+
+def _loose(trace: TrainingTrace) -> Diagnosis | None:
+    residual = trace["step"]["residual"].values
+    little = residual > LOOSE
+    if little.mean() < 0.5:
+        return None
+    evidence = (
+        f"The solves of {little.sum()} of {_done(trace)} steps ended within their tolerance at residuals of up to "
+        f"{residual.max():.2g}, and W = 0 has residual 1: the gradients of these steps can be far off."
+    )
+    advice = "Solve every step to a tolerance of 0.01, on overlapping blocks."
+    return Diagnosis(Limit.LOOSE, evidence, advice, {"solver": "overlap"})
 
 
 def _on_floor(trace: TrainingTrace) -> Diagnosis | None:

@@ -27,7 +27,8 @@ SAYS = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last va
 def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
     """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
 
-    A star marks the epoch from which on the test RMSE stays within 1% of its last value.
+    A star marks the epoch from which on the test RMSE stays within 1% of its last value, of runs that converged: the
+    end of another is no better than where it was cut off.
 
     Traces without a test RMSE are left out. Buttons switch x; the work of predicting is not part of it.
 
@@ -57,7 +58,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     curves.buttons()
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
-    if any(trace.finished and trace.sufficient_epoch() is not None for trace in several):
+    if any(trace.converged and trace.sufficient_epoch() is not None for trace in several):
         notes.append(f"star: {SAYS}")
     title = "Test error above, residual below"
     return curves.finish(several, title, f"test_rmse/{x}", notes)
@@ -66,7 +67,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> None:
     """A star where solving on stops to matter, in both panels."""
     first = trace.sufficient_epoch()
-    if first is None or not trace.finished:
+    if first is None or not trace.converged:
         return
     marker = {"color": color, "symbol": SUFFICIENT, "size": 15, "line": {"color": curves.theme.ink, "width": 1.5}}
     for row, name in ((1, "test_rmse"), (2, "residual")):

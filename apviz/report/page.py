@@ -16,6 +16,7 @@ from apviz.report.rendering import write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, row
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.complete import check_complete
+from apviz.tracing.sweep import SYSTEM
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,8 @@ def write_report(traces: Sequence[Trace], path: Path) -> Path:
 
 def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:
     groups: dict[str, list[Trace]] = {}
-    same = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "right_hand_sides", "seed")
     for trace in traces:
-        groups.setdefault(json.dumps([trace.attrs.get(name) for name in same]), []).append(trace)
+        groups.setdefault(json.dumps([trace.attrs.get(name) for name in SYSTEM]), []).append(trace)
     return list(groups.values())
 
 

@@ -30,6 +30,19 @@ SHARED: Final = (
     "tol",
 )
 
+#: what the runs of one system share; the seed is that of the split too, and with it of the test error
+SYSTEM: Final = (
+    "dataset",
+    "n",
+    "d",
+    "kernel",
+    "lengthscale",
+    "outputscale",
+    "noise",
+    "right_hand_sides",
+    "seed",
+)
+
 #: of a bound, over the range of κ
 BOUND_POINTS: Final = 40
 
@@ -43,6 +56,11 @@ def method_of(attrs: Mapping[str, Any], over: Over) -> str:
 def system_of(attrs: Mapping[str, Any], over: Over) -> str:
     """What was solved, and to which tolerance, but for the setting that is swept; equal for equal systems."""
     return repr([attrs.get(key) for key in SHARED if key != over])
+
+
+def same_system(one: Trace, other: Trace) -> bool:
+    """Whether two runs solved the same system, be it by other methods or to other tolerances."""
+    return all(one.attrs.get(key) == other.attrs.get(key) for key in SYSTEM)
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:

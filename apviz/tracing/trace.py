@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from pathlib import Path
@@ -20,6 +21,24 @@ from apviz.tracing.schema import FINISHED
 
 #: test errors this close to the last are as good as it
 RMSE_SHARE = 0.01
+
+_SYMBOLS = {"kappa": "κ", "kappa_prime": "κ′"}
+
+
+def is_estimate(value: xr.DataArray) -> bool:
+    """Whether a recorded number is an estimate; one that does not say so is taken for it."""
+    return bool(value.attrs.get("is_estimate", True))
+
+
+def condition_words(name: str, value: float, *, estimated: bool, form: str = ".3g") -> str:
+    """`κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`.
+
+    Args:
+        name: `kappa` or `kappa_prime`.
+    """
+    if not math.isfinite(value):
+        return f"{_SYMBOLS[name]} unknown"
+    return f"{_SYMBOLS[name]} {'≈' if estimated else '='} {value:{form}}"
 
 
 class Trace:
@@ -95,18 +114,29 @@ class Trace:
             with made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
-    def sufficient_epoch(self, share: float = RMSE_SHARE) -> int | None:
+    def sufficient_epoch(self, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
         """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
 
-        Solving on after it does not change the predictions. None where fewer than two epochs have a test RMSE.
+        Solving on after it does not change the predictions, where the run converged: the end of one that did not is
+        no better than where it was cut off. None where fewer than two epochs have a test RMSE.
+
+        Args:
+            end: in place of the last value, such as that of a run that converged; None also where it is not kept to.
         """
         rmse = self["epoch"]["test_rmse"].values
         known = np.flatnonzero(np.isfinite(rmse))
         if len(known) < 2:
             return None
-        end = rmse[known[-1]]
+        end = float(rmse[known[-1]]) if end is None else end
         far = np.flatnonzero(np.abs(rmse[known] - end) > share * end)
-        return int(known[far[-1] + 1] if len(far) and far[-1] + 1 < len(known) else known[0])
+        if not len(far):
+            return int(known[0])
+        return int(known[far[-1] + 1]) if far[-1] + 1 < len(known) else None
+
+    def condition(self, name: str = "kappa", form: str = ".3g") -> str:
+        """κ, or κ′ for `kappa_prime`, in words: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`."""
+        value = self["spectrum"][name]
+        return condition_words(name, float(value), estimated=is_estimate(value), form=form)
 
     def k_norm_error(self) -> xr.Dataset:
         """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
@@ -157,9 +187,9 @@ class Trace:
             return theorem_1(epochs, kappa_prime), name, False, how
         if self.label == "CG":
             kappa = spectrum["kappa"]
-            how = f"κ = {float(kappa):.3g}: {kappa.attrs['how']}"
+            how = f"{self.condition()}: {kappa.attrs['how']}"
             factor = conjugate_gradient_bound(epochs, float(kappa))
-            return factor, "CG bound", bool(kappa.attrs["is_estimate"]), how
+            return factor, "CG bound", is_estimate(kappa), how
         return np.full(len(epochs), np.nan), "no bound is known", False, ""
 
     def __repr__(self) -> str:

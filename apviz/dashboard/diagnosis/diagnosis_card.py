@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import panel_material_ui as pmui
 
@@ -40,14 +41,15 @@ class DiagnosisCard:
             sizing_mode="stretch_width", margin=8, elevation=1, visible=False,
         )  # fmt: skip
 
-    def show(self, trace: Trace | None, which: str = "") -> None:
+    def show(self, trace: Trace | None, which: str = "", among: Iterable[Trace] = ()) -> None:
         """Diagnoses a run; nothing for none.
 
         Args:
             which: of several it is, such as "the slowest run".
+            among: runs beside it, with which it is compared where they solved the same system.
         """
         self._trace = trace
-        self._diagnosis = found = None if trace is None else _found(trace)
+        self._diagnosis = found = None if trace is None else _found(trace, among)
         self.view.visible = found is not None
         if trace is None or found is None:
             return
@@ -57,15 +59,20 @@ class DiagnosisCard:
         )
         self._evidence.object, self._advice.object = plain(found.evidence), plain(found.advice)
         self._button.visible = bool(found.change) and self._can_rerun(found)
-        self._button.label = f"Run again with {', '.join(f'{name} = {value}' for name, value in found.change.items())}"
+        self._button.label = f"Run again with {', '.join(map(_setting, found.change.items()))}"
 
     def _press(self) -> None:
         if self._trace is not None and self._diagnosis is not None:
             self._rerun(self._trace, self._diagnosis)
 
 
-def _found(trace: Trace) -> Diagnosis | None:
-    return diagnose_training(trace) if isinstance(trace, TrainingTrace) else diagnose(trace)
+def _found(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
+    return diagnose_training(trace) if isinstance(trace, TrainingTrace) else diagnose(trace, among)
+
+
+def _setting(pair: tuple[str, Any]) -> str:
+    name, value = pair
+    return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
 
 
 def _capitalised(text: str) -> str:

@@ -184,7 +184,7 @@ class Compare(SolvingPage):
 
     def _show_details(self) -> None:
         self._table.show(self._traces, self.choice.selected)
-        self._diagnosis.show(self._traces.get(self.choice.selected))
+        self._diagnosis.show(self._traces.get(self.choice.selected), among=self._traces.values())
         if not len(self._details):
             self._details[:] = [self._diagnosis.view, self._table.view]
 

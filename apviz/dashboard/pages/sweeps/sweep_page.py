@@ -168,7 +168,7 @@ class SweepPage(SolvingPage):
             trace, which = slowest(self.traces.values()), "the slowest run"
         name = next((name for name, each in self.traces.items() if each is trace), "")
         self._table.show(self.traces, name)
-        self._diagnosis.show(trace, which)
+        self._diagnosis.show(trace, which, self.traces.values())
 
     def _clicked(self, point: dict[str, Any]) -> None:
         """A point of the sweep: its first number is the place of the run."""
