@@ -25,6 +25,7 @@ from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.complete import check_complete
+from apviz.tracing.trace import is_estimate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").split(":")[0] + " of apviz.")
 sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
@@ -317,7 +318,8 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     spectrum = Table("eigenvalues", "value", "how")
     for name, value in trace["spectrum"].data_vars.items():
         label = str(value.attrs["long_name"])
-        spectrum.add_row(f"{name}: {label}", f"{float(value):.4g}", str(value.attrs["how"]))
+        shown = f"{'≈ ' if is_estimate(value) else ''}{float(value):.4g}"
+        spectrum.add_row(f"{name}: {label}", shown, str(value.attrs["how"]))
     console.print(spectrum)
     epochs = trace.to_dataframe("epoch").tail(10)
     table = Table("epoch", *map(str, epochs.columns), title="last epochs", title_justify="left")

@@ -62,7 +62,7 @@ def test_show_prints_settings_spectrum_and_last_epochs(compared):
     _, folder = compared
     done = apviz_command("show", "runs/diabetes-n353-ap-cyclic-b=30.zarr", folder=folder)
     assert done.returncode == 0, done.stderr
-    for word in ("AP cyclic b=30", "kappa_prime", "max_epochs", "last epochs", "'overlap': 0.0"):
+    for word in ("AP cyclic b=30", "kappa_prime", "≈", "max_epochs", "last epochs", "'overlap': 0.0"):
         assert word in done.stdout
 
 

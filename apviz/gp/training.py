@@ -284,6 +284,7 @@ class Training:
 
     def _put(self, step: Step, watch: _Spectrum) -> None:
         h, solution = step.hyperparameters, step.solution
+        self._record.variable_attrs["step", "kappa"] = {"is_estimate": watch.estimated}
         self._record.put(
             step={
                 "step": [step.number],
@@ -429,8 +430,10 @@ class _Spectrum(Hook):
 
     def __init__(self) -> None:
         self.kappa = self.kappa_prime = math.nan
+        self.estimated = True
 
     def on_start(self, run: Run) -> None:
         with run.clock.pause():
             found = spectrum(run.system, run.factors.matrices() if run.factors else ())
         self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value
+        self.estimated = found.kappa.is_estimate

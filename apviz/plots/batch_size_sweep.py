@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PANELS: Final = {
     "epochs": "epochs",
     "seconds": "time (s)",
-    "kappa_prime": "κ′ = λ′max/λmin",
+    "kappa_prime": "κ′ ≈ λ′max/λmin",
     "factor_bytes": "factor memory",
 }
 #: pixels

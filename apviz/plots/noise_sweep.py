@@ -13,6 +13,7 @@ from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 from apviz.plots.parts.sweep_curves import add_curves
 from apviz.tracing.sweep import conjugate_gradient_bounds, sweep_table
+from apviz.tracing.trace import is_estimate
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -38,22 +39,26 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     kappa = sweep_table(several)["kappa"]
     # side by side, numbers in full would meet
     figure.update_xaxes(type="log", **log_ticks(kappa) | {"tickformat": "~s"})
-    figure.update_xaxes(title_text="κ = λmax/λmin of K, by σ²", row=len(PANELS), col=1)
-    estimated = any(trace["spectrum"]["kappa"].attrs.get("is_estimate") for trace in several)
+    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in several)
+    sign = "≈" if estimated else "="
+    figure.update_xaxes(title_text=f"κ {sign} λmax/λmin of K, by σ²", row=len(PANELS), col=1)
     notes = ["κ is an estimate"] if estimated else []
     return finish(figure, several, colors, "What a smaller noise σ² costs", "noise_sweep", notes)
 
 
 def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:
     """The bound of plain CG over the range of its κ, for every tolerance."""
+    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in traces if trace.label == "CG")
+    called, sign = (" (estimate)", "≈") if estimated else ("", "=")
     for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
         figure.add_scatter(
             x=bound["kappa"],
             y=bound["iterations"],
             mode="lines",
             line={"color": method_color("CG", theme.name), "width": 2, "dash": BOUND_DASH},
-            name=f"CG: bound ½√κ·log(2√κ/{tol:g})",
-            hovertemplate="at most %{y:.4g} iterations of CG<br>at κ = %{x:.4g}, in exact arithmetic<extra></extra>",
+            name=f"CG: bound ½√κ·log(2√κ/{tol:g}){called}",
+            hovertemplate="at most %{y:.4g} iterations of CG<br>"
+            f"at κ {sign} %{{x:.4g}}, in exact arithmetic<extra></extra>",
             row=1,
             col=1,
         )

@@ -16,6 +16,7 @@ from apviz.plots.parts.curves import positive
 from apviz.plots.parts.layout import as_traces, finish
 from apviz.plots.parts.log_ticks import log_ticks
 from apviz.plots.parts.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
+from apviz.tracing.trace import condition_words, is_estimate
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -26,11 +27,11 @@ _MARKERS: Final = 12
 _TALL: Final = 920
 
 #: the panels from above: the variable of a step, and the title of its axis
-_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs, of CG: iterations", "kappa": "κ = λmax/λmin of K"}
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
 
 #: what hovering gives, in the order of `customdata`; and what may be NaN
 _VARIABLES: Final = ("step", "noise", "epochs", "residual")
-_OPTIONAL: Final = {"work": "work {:.6g}", "seconds": "{:.4g} s", "kappa": "κ = {:.4g}", "kappa_prime": "κ′ = {:.4g}"}
+_OPTIONAL: Final = ("work", "seconds", "kappa", "kappa_prime")
 
 
 def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
@@ -91,7 +92,7 @@ def _add(
         x=steps["step"].values[at],
         y=positive(steps[panel].values[at]),
         customdata=np.column_stack([steps[name].values[at] for name in _VARIABLES]),
-        text=[_known(values) for values in optional],
+        text=[_known(trace, values) for values in optional],
         hovertemplate=hover,
         row=row,
         col=1,
@@ -102,6 +103,9 @@ def _add(
 def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> None:
     """The y axis of a panel: σ² and κ on a log scale, epochs from zero."""
     units = traces[0]["step"][panel].attrs.get("units", "target unit²")
+    if panel == "kappa":
+        known = [trace["step"][panel] for trace in traces if _has_kappa([trace])]
+        units = "≈" if any(map(is_estimate, known)) else "="
     figure.update_yaxes(title_text=_PANELS[panel].format(units), row=row, col=1)
     if panel == "epochs":
         figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6, row=row, col=1)
@@ -124,10 +128,17 @@ def _unit(trace: Trace) -> str:
     return {"AP": "epochs", "CG": "iterations", "PCG": "iterations"}.get(trace.label.split()[0], "epochs or iterations")
 
 
-def _known(values: Sequence[float]) -> str:
+def _known(trace: Trace, values: Sequence[float]) -> str:
     """For hovering: the optional numbers that were recorded, two a line."""
-    words = [form.format(value) for form, value in zip(_OPTIONAL.values(), values, strict=True) if math.isfinite(value)]
+    named = zip(_OPTIONAL, values, strict=True)
+    words = [_words(trace, name, value) for name, value in named if math.isfinite(value)]
     return "".join(f"<br>{' · '.join(words[i : i + 2])}" for i in range(0, len(words), 2))
+
+
+def _words(trace: Trace, name: str, value: float) -> str:
+    if name in ("work", "seconds"):
+        return f"work {value:.6g}" if name == "work" else f"{value:.4g} s"
+    return condition_words(name, value, estimated=is_estimate(trace["step"][name]), form=".4g")
 
 
 def notes_of(traces: Sequence[Trace]) -> list[str]:

@@ -107,8 +107,9 @@ def _section(traces: Sequence[Trace]) -> Section:
 
 
 def _estimate(trace: Trace, name: str) -> str:
-    value = trace["spectrum"][name]
-    return f"{float(value):.3g} ({value.attrs['how']})"
+    # the heading says κ
+    number = trace.condition(name).split(" ", 1)[1].removeprefix("= ")
+    return f"{number} ({trace['spectrum'][name].attrs['how']})"
 
 
 def _figures(traces: Sequence[Trace]) -> list[Figure]:

@@ -151,7 +151,20 @@ def test_cg_stays_below_its_bound(runs):
 
 
 def test_an_estimated_kappa_is_called_one(edited, runs):
-    assert "estimate" not in plots.noise_sweep(runs["ap"]).layout.title.text
-    trace = edited(runs["ap"])
-    trace.tree["spectrum"]["kappa"].attrs["is_estimate"] = True
-    assert "κ is an estimate" in plots.noise_sweep(trace).layout.title.text
+    for run in ("ap", "cg"):
+        exact = plots.noise_sweep(runs[run])
+        assert "estimate" not in exact.layout.title.text and exact.layout.xaxis2.title.text.startswith("κ = ")
+        assert "κ = " in drawn(exact, 1, "lines+markers")[0].text[0]
+        trace = edited(runs[run])
+        trace.tree["spectrum"]["kappa"].attrs["is_estimate"] = True
+        figure = plots.noise_sweep(trace)
+        assert "κ is an estimate" in figure.layout.title.text and figure.layout.xaxis2.title.text.startswith("κ ≈ ")
+        assert "κ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]
+        for bound in [each for each in figure.data if each.line.dash]:
+            assert "(estimate)" in bound.name and "κ ≈ " in bound.hovertemplate
+
+
+def test_kappa_prime_comes_from_power_iteration_and_is_marked(runs):
+    figure = plots.batch_size_sweep(runs["ap"])
+    assert figure.layout.yaxis3.title.text.startswith("κ′ ≈ ")
+    assert "κ′ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]

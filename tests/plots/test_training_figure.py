@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from apviz import plots
+from apviz.tracing import TrainingTrace
 
 
 def drawn(figure, row, mode="lines+markers"):
@@ -46,7 +47,8 @@ def test_hovering_gives_the_step_in_full_and_only_what_was_recorded(trainings):
     gradients, blocks = drawn(figure, 1)
     assert "iterations to residual" in gradients.hovertemplate and "epochs to residual" in blocks.hovertemplate
     assert "work" in gradients.text[0] and "κ" not in gradients.text[0]
-    assert "κ = " in blocks.text[0] and "κ′ = " in blocks.text[0]
+    assert "κ = " in blocks.text[0] and "κ′ ≈ " in blocks.text[0]
+    assert plots.training(trainings["kappa"]).layout.yaxis3.title.text.startswith("κ = ")
     steps = trainings["cg"]["step"]
     expected = np.column_stack([steps[name].values for name in ("step", "noise", "epochs", "residual")])
     np.testing.assert_array_equal(gradients.customdata, expected)
@@ -60,3 +62,11 @@ def test_a_method_has_the_colour_it_has_everywhere(trainings):
 def test_a_trace_of_one_solve_is_an_error_that_says_how_to_draw_it(trainings, runs):
     with pytest.raises(ValueError, match=r"CG is of one solve. Leave it out, or draw it with apviz.plots.residuals"):
         plots.training([trainings["ap"], runs["cg"]])
+
+
+def test_an_estimated_condition_number_of_a_step_is_marked(trainings):
+    trace = TrainingTrace(trainings["kappa"].tree.copy(deep=True))
+    # as in a trace that does not say how it was got
+    del trace.tree["step"]["kappa"].attrs["is_estimate"]
+    figure = plots.training([trainings["ap"], trace])
+    assert figure.layout.yaxis3.title.text.startswith("κ ≈ ") and "κ ≈ " in drawn(figure, 1)[1].text[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,17 @@ def test_runs_of_two_systems_are_in_two_sections(tmp_path):
         list(comparison.compare(system, [apviz.Cholesky()], tmp_path))
     text = write_report(find_traces(tmp_path), tmp_path / "report.html").read_text("utf-8")
     assert "sine20: n = 20, d = 1" in text and "sine30: n = 30, d = 1" in text
+
+
+def test_the_condition_number_is_marked_where_it_is_an_estimate(tmp_path):
+    for how, sign in (("subsample", "≈ "), ("exact", "")):
+        recorder = apviz.Recorder(spectrum=how)
+        x = torch.rand(80, 2, generator=torch.Generator().manual_seed(0))
+        system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), 0.1)
+        apviz.solve(system, apviz.ConjugateGradient(), [recorder])
+        value = recorder.trace["spectrum"]["kappa"]
+        text = unescape(write_report([recorder.trace], tmp_path / "report.html").read_text("utf-8"))
+        assert re.search(rf"κ of K</\w+>\s*<\w+>{sign}{re.escape(f'{float(value):.3g}')} \(", text)
 
 
 def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):

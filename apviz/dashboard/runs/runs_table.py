@@ -9,6 +9,7 @@ import panel_material_ui as pmui
 from apviz.dashboard.runs.table import Cell, Form, Table
 from apviz.plots.parts.captions import outcome
 from apviz.tracing import Trace
+from apviz.tracing.trace import is_estimate
 
 _COLUMNS: dict[str, Form] = {
     "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
@@ -53,6 +54,5 @@ def _row(trace: Trace) -> list[Cell]:
         float(last["residual"]),
         outcome(trace),
         float(last["test_rmse"]),
-        float(spectrum["kappa"]),
-        float(spectrum["kappa_prime"]),
+        *((float(spectrum[name]), "≈" if is_estimate(spectrum[name]) else "") for name in ("kappa", "kappa_prime")),
     ]

@@ -15,6 +15,9 @@ const FORMS = {
   "4 decimals": decimals(4),
   scientific: (value) => (Number.isFinite(value) ? value.toExponential(2) : decimals(0)(value)),
 };
+// of a number with its sign, such as ≈
+const bare = (cell) => (Array.isArray(cell) ? cell[0] : cell);
+const sign = (cell) => (Array.isArray(cell) ? cell[1] : "");
 const inWords = new Intl.Collator("en", { numeric: true });
 
 function made(tag, attributes = {}, ...children) {
@@ -33,12 +36,12 @@ function say(element, text) {
 function inOrder(model) {
   const place = model.columns.findIndex(([title]) => title === model.sorted_by) + 1;
   if (!place) return model.rows;
-  const sign = model.descending ? -1 : 1;
+  const way = model.descending ? -1 : 1;
   const isMissing = (value) => value === null || value === "";
   return [...model.rows].sort((one, other) => {
-    const [a, b] = [one[place], other[place]];
+    const [a, b] = [bare(one[place]), bare(other[place])];
     if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
-    return sign * (typeof a === "string" ? inWords.compare(a, b) : a < b ? -1 : Number(a > b));
+    return way * (typeof a === "string" ? inWords.compare(a, b) : a < b ? -1 : Number(a > b));
   });
 }
 
@@ -97,7 +100,7 @@ export function render({ model }) {
   function fill(row, [key, ...values]) {
     const cells = [...row.children].slice(model.can_tick ? 1 : 0);
     model.columns.forEach(([, form], place) => {
-      const text = values[place] === null ? MISSING : FORMS[form](values[place]);
+      const text = values[place] === null ? MISSING : sign(values[place]) + FORMS[form](bare(values[place]));
       say(place ? cells[place] : cells[place].firstChild, text);
     });
     // of a cell that names the method and not the run

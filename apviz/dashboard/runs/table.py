@@ -12,7 +12,8 @@ from panel.custom import JSComponent
 
 #: how the cells of a column are written
 Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
-Cell = str | float | None
+#: a number may come with the sign that is written before it, such as ≈
+Cell = str | float | tuple[float, str] | None
 
 
 class Table(JSComponent):
@@ -26,7 +27,9 @@ class Table(JSComponent):
 
     caption = param.String("Runs", doc="what the rows are, for those who do not see it")
     columns = param.List([], item_type=list, doc="heading and form of each")
-    rows = param.List([], item_type=list, doc="of each the key, then its cells; None is missing")
+    rows = param.List(
+        [], item_type=list, doc="of each the key, then its cells; None is missing, a number and its sign a list"
+    )
     selected = param.String("", doc="key of the row that is looked at, or empty")
     can_tick = param.Boolean(False, doc="whether rows have boxes to tick")
     ticked = param.List([], item_type=str, doc="keys of the ticked rows, in the order of the rows")
@@ -54,6 +57,9 @@ class Table(JSComponent):
         self.on_msg(lambda event: call(event.data))
 
 
-def _known(cell: Cell) -> Cell:
-    """JSON has no NaN."""
-    return None if isinstance(cell, float) and math.isnan(cell) else cell
+def _known(cell: Cell) -> str | float | list[float | str] | None:
+    """JSON has no NaN, and no tuples."""
+    number = cell[0] if isinstance(cell, tuple) else cell
+    if isinstance(number, float) and math.isnan(number):
+        return None
+    return list(cell) if isinstance(cell, tuple) else cell

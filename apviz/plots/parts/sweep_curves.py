@@ -105,8 +105,7 @@ def _add(
 
 def _words(trace: Trace) -> str:
     spectrum = trace["spectrum"]
-    kappas = {"κ": float(spectrum["kappa"]), "κ′": float(spectrum["kappa_prime"])}
-    known = " · ".join(f"{name} = {value:.3g}" for name, value in kappas.items() if math.isfinite(value))
+    known = " · ".join(trace.condition(name) for name in ("kappa", "kappa_prime") if math.isfinite(spectrum[name]))
     return f"<b>{safe(trace.label)}</b><br>{outcome(trace)}<br>{known}"
 
 

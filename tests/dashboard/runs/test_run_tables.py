@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 pytest.importorskip("panel")
 
+import apviz
 from apviz.dashboard.runs.folder_table import FolderTable
 from apviz.dashboard.runs.run_entry import RunEntry
 from apviz.dashboard.runs.runs_folder import RunsFolder
@@ -49,6 +51,21 @@ def test_the_table_of_solves_says_how_each_ended(folder):
     assert cut["test RMSE"] is None  # nothing was held out
     shown.show({}, "")
     assert shown.table.rows == [] and shown.table.selected == ""
+
+
+def test_a_condition_number_that_is_an_estimate_is_marked_as_one():
+    """Rows that know nothing of each other: κ is 1, and the estimate from a part of them is not."""
+    x = torch.rand(1_200, 2, generator=torch.Generator().manual_seed(0))
+    system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(1e-6), 0.01)
+    traces = {}
+    for how in ("subsample", "exact"):
+        recorder = apviz.Recorder(spectrum=how)
+        apviz.solve(system, apviz.ConjugateGradient(), [recorder])
+        traces[how] = recorder.trace
+    shown = RunsTable(lambda name: None)
+    shown.show(traces, "exact")
+    (estimate, mark), exact = cells(shown.table, "subsample")["κ"], cells(shown.table, "exact")["κ"]
+    assert exact == [pytest.approx(1, abs=0.2), ""] and estimate > 100 and mark == "≈"
 
 
 def test_the_table_of_the_folder_says_what_cannot_be_read_and_what_is_missing():

@@ -9,6 +9,7 @@ from panel.viewable import Viewable
 
 from apviz.dashboard.charts.plain_table import plain_table
 from apviz.tracing import TrainingTrace
+from apviz.tracing.trace import condition_words, is_estimate
 
 #: lengthscales that are written out
 SHOWN_LENGTHSCALES = 6
@@ -32,8 +33,10 @@ def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
         "lengthscales": lengths,
         "gradient norm": f"{float(row['gradient_norm']):.3g}",
     }
-    for name, symbol in (("kappa", "κ (estimate for large n)"), ("kappa_prime", "κ′ (estimate)")):
+    for name in ("kappa", "kappa_prime"):
         if math.isfinite(float(row[name])):
-            values[symbol] = f"{float(row[name]):.3g}"
+            words = condition_words(name, float(row[name]), estimated=is_estimate(trace["step"][name]))
+            symbol, number = words.split(" ", 1)
+            values[symbol] = number.removeprefix("= ")
     frame = pd.DataFrame({"": list(values), " ": list(values.values())})
     return plain_table(frame, index=False, header=False, text_align="start")
