@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import panel as pn
 import panel_material_ui as pmui
 
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.one_way import one_way
+from apviz.dashboard.plain_text import plain
 
 #: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
 _PAUSE = 0.25
@@ -40,14 +41,24 @@ class JobBar:
         self._stop.on_click(lambda event: stop())
         wide = {"sizing_mode": "stretch_width"}
         self._progress = one_way(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
+        self._held = one_way(
+            pmui.Alert(
+                object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Nothing runs yet", **wide
+            )
+        )
         self._text = one_way(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
         self.view = pn.Column(
-            pn.Row(self._run, self._stop, **wide), self._progress, self._text, **wide
+            pn.Row(self._run, self._stop, **wide), self._held, self._progress, self._text, **wide
         )  # fmt: skip
 
     def refuse(self, message: str) -> None:
         """Why nothing was started."""
         self._text.param.update(object=message, severity="error")
+
+    def hold_up(self, problems: Sequence[str]) -> None:
+        """What is to be mended before anything runs; nothing for none."""
+        lines = "  \n".join(f"{plain(each[:1].upper() + each[1:])}." for each in problems)
+        self._held.param.update(object=lines, visible=bool(problems))
 
     def show(self, job: Job) -> None:
         """How a job stands; called again and again, and changes only what has changed."""

@@ -11,6 +11,7 @@ from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.pages.base import Page
 from apviz.dashboard.pages.shared import Shared
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.diagnosis import Diagnosis
 from apviz.solvers import Solver
@@ -32,6 +33,7 @@ class SolvingPage(Page):
         self.job: ComparisonJob | None = None
         self._taken = 0
         self._bar = JobBar(self.run, self.stop, **bar)
+        self.fields = Fields(self._bar.hold_up)
 
     @abstractmethod
     def run(self) -> None:

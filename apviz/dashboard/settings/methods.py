@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import param
 
 from apviz.comparison import METHODS, choose_solvers
@@ -41,11 +44,26 @@ class MethodChoice(param.Parameterized):
         Raises:
             ValueError: nothing is chosen, or a setting that a solver refuses.
         """
+        self._require(("ap",), rule=self.rules, partition=self.partitions, block_size=self.block_sizes)
+        self._require(("pcg", "rpcg"), rank=self.ranks)
         found = choose_solvers(
             self.methods, rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
             overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
         )  # fmt: skip
         if not found:
-            raise ValueError("no method is chosen: tick at least one, and for alternating projection a rule, a "
-                             "partition and a block size")  # fmt: skip
+            raise ValueError("no method is chosen: tick at least one")
         return found
+
+    def _require(self, methods: Sequence[str], **settings: list[Any]) -> None:
+        """Of a method that is ticked; it would be left out without a word.
+
+        Raises:
+            ValueError: a setting of which nothing is chosen.
+        """
+        for method in set(methods) & set(self.methods):
+            missing = [name.replace("_", " ") for name, values in settings.items() if not values]
+            if missing:
+                raise ValueError(
+                    f"“{METHOD_TITLES[method]}” is ticked, and no {' and no '.join(missing)} is given: give at least "
+                    "one, or untick the method"
+                )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.methods import METHOD_TITLES
 from apviz.dashboard.settings.recording import PICTURED_METHODS, RecordChoice
 
 
-def recording_panel(recording: RecordChoice) -> list[Viewable]:
+def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
     """Widgets of `RecordChoice`."""
     p, wide = recording.param, {"sizing_mode": "stretch_width"}
     of_blocks = [
         pmui.Select.from_param(p.rule, **wide),
         pmui.Select.from_param(p.partition, **wide),
-        pmui.IntInput.from_param(p.block_size, **wide),
-        pmui.FloatInput.from_param(p.overlap, step=0.25, **wide),
+        fields.add(p.block_size, **wide),
+        fields.add(p.overlap, **wide),
     ]
-    rank = pmui.IntInput.from_param(p.rank, **wide)
+    rank = fields.add(p.rank, **wide)
 
     def fit(*events: object) -> None:
         for field in of_blocks:
@@ -32,7 +33,7 @@ def recording_panel(recording: RecordChoice) -> list[Viewable]:
         pmui.Select.from_param(p.method, options={METHOD_TITLES[name]: name for name in PICTURED_METHODS}, **wide),
         *of_blocks,
         rank,
-        pmui.FloatInput.from_param(p.tol, step=0.001, format="0.[000000000]", **wide),
-        pmui.IntInput.from_param(p.max_epochs, **wide),
-        pmui.IntInput.from_param(p.updates, **wide),
+        fields.add(p.tol, **wide),
+        fields.add(p.max_epochs, **wide),
+        fields.add(p.updates, **wide),
     ]

@@ -10,11 +10,12 @@ from panel.viewable import Viewable
 from apviz import datasets
 from apviz.dashboard.one_way import one_way
 from apviz.dashboard.plain_text import plain
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice
 from apviz.dashboard.settings.upload import upload_panel
 
 
-def data_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
+def data_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
     """Widgets of the data alone; a file of one's own lies in `folder`."""
     p = system.param
     wide = {"sizing_mode": "stretch_width"}
@@ -30,19 +31,19 @@ def data_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
         pmui.Select.from_param(p.dataset, **wide),
         card,
         upload_panel(system, folder),
-        pmui.IntInput.from_param(p.n, step=1000, format="0,0", **wide),
+        fields.add(p.n, **wide),
     ]
 
 
-def system_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
+def system_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
     """Widgets of `SystemChoice`; a file of one's own lies in `folder`."""
     p = system.param
     wide = {"sizing_mode": "stretch_width"}
     by_hand = [
         pmui.Select.from_param(p.kernel, **wide),
-        pmui.TextInput.from_param(p.lengthscale, **wide),
-        pmui.FloatInput.from_param(p.outputscale, format="0.[000000]", **wide),
-        pmui.FloatInput.from_param(p.noise, format="0.[00000000]", **wide),
+        fields.add(p.lengthscale, **wide),
+        fields.add(p.outputscale, **wide),
+        fields.add(p.noise, **wide),
     ]
     about = one_way(pmui.Typography("", variant="body2"))
 
@@ -55,13 +56,13 @@ def system_panel(system: SystemChoice, folder: Path) -> list[Viewable]:
     system.param.watch(describe, ["dataset", "source"])
     describe()
     return [
-        *data_panel(system, folder),
+        *data_panel(system, folder, fields),
         pmui.Typography("System", variant="h6"),
         pmui.Select.from_param(p.source, **wide),
         about,
         *by_hand,
-        pmui.IntInput.from_param(p.rhs, **wide),
-        pmui.IntInput.from_param(p.seed, **wide),
+        fields.add(p.rhs, **wide),
+        fields.add(p.seed, **wide),
         pmui.RadioButtonGroup.from_param(p.dtype, label="Precision", size="small"),
     ]
 

@@ -7,16 +7,17 @@ from pathlib import Path
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_panel import data_panel
 from apviz.dashboard.settings.systems import SystemChoice
 from apviz.dashboard.settings.training_plan import SOLVERS, TrainingPlan
 
 
-def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path) -> list[Viewable]:
+def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
     """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`; a file of one's own lies in `folder`."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
-    block_size = pmui.IntInput.from_param(p.block_size, **wide)
-    rank = pmui.IntInput.from_param(p.rank, **wide)
+    block_size = fields.add(p.block_size, **wide)
+    rank = fields.add(p.rank, **wide)
 
     def show(*events: object) -> None:
         block_size.visible, rank.visible = plan.solver == "ap", plan.solver == "cg"
@@ -24,20 +25,20 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path) -> li
     plan.param.watch(show, ["solver"])
     show()
     return [
-        *data_panel(system, folder),
+        *data_panel(system, folder, fields),
         pmui.Typography("Model", variant="h6"),
         pmui.Select.from_param(s.kernel, **wide),
         pmui.Checkbox.from_param(p.ard),
-        pmui.FloatInput.from_param(p.noise_floor, step=0.0001, format="0.[00000000]", **wide),
+        fields.add(p.noise_floor, **wide),
         pmui.Typography("Training", variant="h6"),
         pmui.Select.from_param(p.solver, options={title: name for name, title in SOLVERS.items()}, **wide),
         block_size,
         rank,
-        pmui.IntInput.from_param(p.steps, **wide),
-        pmui.FloatInput.from_param(p.step_size, step=0.05, format="0.[0000]", **wide),
-        pmui.IntInput.from_param(p.probes, **wide),
+        fields.add(p.steps, **wide),
+        fields.add(p.step_size, **wide),
+        fields.add(p.probes, **wide),
         pmui.Checkbox.from_param(p.warm_start),
         pmui.Checkbox.from_param(p.spectrum),
-        pmui.IntInput.from_param(s.seed, **wide),
+        fields.add(s.seed, **wide),
         pmui.RadioButtonGroup.from_param(s.dtype, label="Precision", size="small"),
     ]

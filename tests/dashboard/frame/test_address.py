@@ -28,7 +28,7 @@ from apviz.dashboard.settings.systems import SystemChoice
         ("ranks=0", "whole numbers above 0, separated by commas, are accepted"),
         ("sizes=-20", "whole numbers above 0, separated by commas, are accepted"),
         ("below=-inf", "a number from 0 to 6 is accepted"),
-        ("rhs=65", "a number from 1 to 64 is accepted"),
+        ("rhs=65", "a whole number from 1 to 64 is accepted"),
         ("rules=best", "one of gauss-southwell, cyclic, random, shuffled is accepted"),
     ],
 )

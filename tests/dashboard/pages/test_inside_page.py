@@ -71,7 +71,7 @@ def test_the_settings_survive_the_address():
         each.param.values() | {"name": ""} for each in before
     ]
     (problem,) = address.apply("?interval=1", after)
-    assert "from 100 to 10000 is accepted" in problem
+    assert "from 100 to 10,000 is accepted" in problem
 
 
 def test_only_runs_with_pictures_are_offered(shared):

@@ -73,7 +73,10 @@ class Compare(SolvingPage):
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        return [*system_panel(self.shared.system, self.shared.folder), *method_panel(self.methods)]
+        return [
+            *system_panel(self.shared.system, self.shared.folder, self.fields),
+            *method_panel(self.methods, self.fields),
+        ]
 
     def main(self) -> Viewable:
         if self._everything is None:
@@ -121,6 +124,8 @@ class Compare(SolvingPage):
 
     def run(self) -> None:
         """Solves the chosen system by the chosen methods."""
+        if not self.fields.ready():
+            return
         try:
             spec = self.shared.system.spec()
             solvers = self.methods.solvers(spec.seed)

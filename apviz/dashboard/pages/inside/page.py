@@ -69,7 +69,10 @@ class Inside(SolvingPage):
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        return [*system_panel(self.shared.system, self.shared.folder), *recording_panel(self.recording)]
+        return [
+            *system_panel(self.shared.system, self.shared.folder, self.fields),
+            *recording_panel(self.recording, self.fields),
+        ]
 
     def main(self) -> Viewable:
         if self._everything is None:
@@ -111,6 +114,8 @@ class Inside(SolvingPage):
 
     def run(self) -> None:
         """Records the chosen system, solved by the chosen method."""
+        if not self.fields.ready():
+            return
         try:
             spec = self.shared.system.spec()
             solver = self.recording.solver(spec.n, spec.seed)
@@ -121,7 +126,9 @@ class Inside(SolvingPage):
 
     def start(self, spec: SystemSpec, solvers: Sequence[Solver], **options: Any) -> bool:
         """Starts a job that records pictures."""
-        return super().start(spec, solvers, snapshots=self.recording.updates, **options)
+        return self.fields.ready("updates") and super().start(
+            spec, solvers, snapshots=self.recording.updates, **options
+        )
 
     # --- the run --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from apviz import plots
 from apviz.dashboard.charts.chart_card import ChartCard
 from apviz.dashboard.pages.shared import Shared
 from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
-from apviz.dashboard.settings.method_panel import numbers_field
 from apviz.dashboard.settings.sweeps import BatchSizeSweep
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver
@@ -35,12 +34,12 @@ class BatchSize(SweepPage):
     def _settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
         return [
-            numbers_field(self.sweep, "sizes", may_be_empty=True),
+            self.fields.add(s.sizes, **wide),
             pmui.Select.from_param(s.rule, **wide),
             pmui.Select.from_param(s.partition, **wide),
-            pmui.FloatInput.from_param(s.overlap, step=0.25, **wide),
-            pmui.FloatInput.from_param(s.tol, step=0.001, format="0.[000000000]", **wide),
-            pmui.IntInput.from_param(s.max_epochs, **wide),
+            self.fields.add(s.overlap, **wide),
+            self.fields.add(s.tol, **wide),
+            self.fields.add(s.max_epochs, **wide),
         ]
 
     def _beside(self) -> list[Viewable]:

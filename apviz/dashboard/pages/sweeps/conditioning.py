@@ -40,10 +40,10 @@ class Conditioning(SweepPage):
     def _settings(self) -> list[Viewable]:
         s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
         return [
-            pmui.FloatInput.from_param(s.below, step=1, **wide),
-            pmui.FloatInput.from_param(s.above, step=1, **wide),
-            pmui.IntInput.from_param(s.per_decade, **wide),
-            *method_panel(self.methods),
+            self.fields.add(s.below, **wide),
+            self.fields.add(s.above, **wide),
+            self.fields.add(s.per_decade, **wide),
+            *method_panel(self.methods, self.fields),
         ]
 
     def _beside(self) -> list[Viewable]:

@@ -59,7 +59,7 @@ class SweepPage(SolvingPage):
 
     def sidebar(self) -> list[Viewable]:
         return [
-            *system_panel(self.shared.system, self.shared.folder),
+            *system_panel(self.shared.system, self.shared.folder, self.fields),
             pmui.Typography("Sweep", variant="h6"),
             *self._settings(),
         ]
@@ -118,6 +118,8 @@ class SweepPage(SolvingPage):
 
     def run(self) -> None:
         """Sweeps."""
+        if not self.fields.ready():
+            return
         try:
             spec = self.shared.system.spec()
             solvers = self._solvers(spec)

@@ -23,6 +23,7 @@ from apviz.dashboard.pages.training.view import TrainingView
 from apviz.dashboard.pages.training.watched import Watched
 from apviz.dashboard.pages.training.which import WhichTraining
 from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.training_panel import training_panel
 from apviz.dashboard.settings.training_plan import TrainingPlan
 
@@ -46,6 +47,7 @@ class Training(Page):
             self.start, self.stop, label="Start a training",
             hint="Choose data and settings, then start; or choose a training below to look at it, or to go on with it.",
         )  # fmt: skip
+        self.fields = Fields(self._bar.hold_up)
         self.starting = Starting(shared, self.trainings, self.plan, self._bar.refuse)
         self.watched = Watched(self.choice, self.trainings, self.starting)
         self.solves = Solves(self.watched, self.starting)
@@ -65,7 +67,7 @@ class Training(Page):
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        return training_panel(self.plan, self.shared.system, self.shared.folder)
+        return training_panel(self.plan, self.shared.system, self.shared.folder, self.fields)
 
     def main(self) -> Viewable:
         if self._everything is None:
@@ -123,12 +125,13 @@ class Training(Page):
 
     def start(self) -> None:
         """A new training, with the settings as they are."""
-        if self.starting.new():
+        if self.fields.ready() and self.starting.new():
             self._show_job()
 
     def go_on(self) -> None:
         """More steps of the training that is shown."""
-        if self.watched.trace is not None and self.starting.longer(self.watched.name, self.watched.trace):
+        trace = self.watched.trace
+        if trace is not None and self.fields.ready("steps") and self.starting.longer(self.watched.name, trace):
             self._show_job()
 
     def change(self, change: Mapping[str, Any]) -> None:

@@ -1,0 +1,101 @@
+"""Fields that hold a setting as text: what they say is what runs, or nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import panel_material_ui as pmui
+import param
+
+from apviz.dashboard.settings.text import accepted, read, write
+
+
+class Fields:
+    """The fields of one page.
+
+    A number field of the browser's takes back what it cannot read without a word, and the setting stays what it was.
+    These keep what was typed, say what would be accepted, and hold up what is to run.
+
+    Args:
+        tell: called with a sentence for every field that cannot be read, whenever they change.
+    """
+
+    def __init__(self, tell: Callable[[Sequence[str]], None]) -> None:
+        self._tell = tell
+        self._all: list[_Field] = []
+        self._told: list[str] = []
+
+    def add(self, parameter: param.Parameter, **look: Any) -> pmui.TextInput:
+        """A field for a setting of a model, as in `add(system.param.noise)`."""
+        field = _Field(parameter, self._show, look)
+        self._all.append(field)
+        return field.widget
+
+    def ready(self, *names: str) -> bool:
+        """Whether the fields on the page can be read, of these settings or of all; to be asked before anything runs.
+
+        Takes what was typed into a field that was not left yet.
+        """
+        asked = [each for each in self._all if each.widget.visible and (not names or each.name in names)]
+        for field in asked:
+            field.take(field.widget.value_input or "")
+        return not any(field.problem for field in asked)
+
+    def _show(self) -> None:
+        problems = [each.problem for each in self._all if each.problem and each.widget.visible]
+        if problems != self._told:
+            self._told = problems
+            self._tell(problems)
+
+
+class _Field:
+    """One of them; `problem` says what is wrong with what it holds."""
+
+    def __init__(self, parameter: param.Parameter, changed: Callable[[], None], look: dict[str, Any]) -> None:
+        self.model, self.name, self._changed = parameter.owner, parameter.name, changed
+        self.problem = ""
+        self.widget = pmui.TextInput(label=parameter.label, value=self._text(), **look)
+        self.widget.param.watch(lambda event: self.take(event.new), "value")
+        self.widget.param.watch(lambda event: changed(), "visible")
+        self.model.param.watch(lambda event: self._follow(), self.name)
+
+    @property
+    def _parameter(self) -> param.Parameter:
+        # bounds and labels may change
+        return self.model.param[self.name]
+
+    def _text(self) -> str:
+        value = getattr(self.model, self.name)
+        return ", ".join(map(str, value)) if isinstance(value, list) else write(value)
+
+    def _value(self, text: str) -> Any:
+        value = read(text.strip(), self._parameter)
+        if hasattr(self.model, "check_setting"):
+            self.model.check_setting(self.name, value)
+        return value
+
+    def take(self, text: str) -> None:
+        """Makes what the field holds the setting, if it can be."""
+        try:
+            setattr(self.model, self.name, self._value(text))
+        except ValueError as error:
+            holds = f"holds “{text}”" if text.strip() else "is empty"
+            why = accepted(error, self._parameter)
+            self._say(f"the field “{self._parameter.label}” {holds}; {why}", why)
+        else:
+            self._say("", "")
+
+    def _say(self, problem: str, hint: str) -> None:
+        self.problem = problem
+        self.widget.param.update(error_state=bool(problem), helper_text=hint)
+        self._changed()
+
+    def _follow(self) -> None:
+        """The setting was changed elsewhere: the field says so, unless it says that in other words."""
+        try:
+            same = self._value(self.widget.value_input or "") == getattr(self.model, self.name)
+        except ValueError:
+            same = False
+        if not same:
+            self.widget.value = self._text()

@@ -1,0 +1,69 @@
+"""What a field shows is what runs, or nothing does."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import apviz
+
+SMALL = {"n": 300, "rhs": 2, "methods": "cg,ap", "rules": "cyclic", "block_sizes": 60, "source": "by hand"}
+
+
+def traces(server) -> set[str]:
+    return {path.name for path in server.runs.iterdir()}
+
+
+def both_runs(visitor) -> list[str]:
+    """Waits for the end of a comparison of two methods; the names of its runs."""
+    visitor.says("2 of 2 runs recorded")
+    visitor.tab.wait_for_function("/runs=[^&]+(,|%2C)/i.test(location.search)")
+    return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
+
+
+def held(visitor, *words: str) -> None:
+    """Waits until the alert beside Run says all of this."""
+    alert = visitor.tab.get_by_role("alert").filter(has_text="Nothing runs yet")
+    for word in words:
+        alert = alert.filter(has_text=word)
+    alert.wait_for()
+
+
+@pytest.mark.parametrize(
+    ("label", "bad", "accepted", "good", "name", "value"),
+    [
+        ("Block sizes b", "foo, -3", "whole numbers above 0", "75", "block_size", 75),
+        ("Noise variance σ²", "-1", "a finite number above 0", "0.03", "noise", 0.03),
+        ("Training rows n", "0", "a whole number from 10 to 5,000", "320", "n", 320),
+        ("Tolerance", "0", "a number above 0 to 1", "0.5", "tol", 0.5),
+    ],
+)
+def test_nothing_runs_with_a_value_that_the_field_does_not_show(visit, server, label, bad, accepted, good, name, value):
+    someone = visit().go(**SMALL)
+    before = traces(server)
+    field = someone.tab.get_by_label(label, exact=True)
+    field.fill(bad)
+    someone.press("Run")
+    held(someone, label, bad, accepted)
+    someone.tab.wait_for_timeout(1000)
+    assert field.input_value() == bad and traces(server) == before
+
+    field.fill(good)
+    someone.press("Run")
+    names = both_runs(someone)
+    assert field.input_value() == good
+    attrs = [apviz.open_trace(server.runs / f"{each}.zarr").attrs for each in names]
+    assert value in [each.get(name) for each in attrs]
+    assert name == "block_size" or all(each[name] == value for each in attrs)
+
+
+def test_a_value_that_was_typed_and_not_left_yet_is_the_one_that_runs(visit, server):
+    someone = visit().go(**SMALL)
+    field = someone.tab.get_by_label("Noise variance σ²", exact=True)
+    field.press("ControlOrMeta+a")
+    field.press_sequentially("0.07")
+    # as a screen reader presses it: the field keeps the focus
+    someone.tab.get_by_role("button", name="Run", exact=True).evaluate("button => button.click()")
+    names = both_runs(someone)
+    assert {apviz.open_trace(server.runs / f"{each}.zarr").attrs["noise"] for each in names} == {0.07}

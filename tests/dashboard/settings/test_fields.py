@@ -1,0 +1,90 @@
+"""Fields that hold a setting as text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.methods import MethodChoice
+from apviz.dashboard.settings.sweeps import BatchSizeSweep, NoiseSweep
+from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.text import read, write
+from apviz.dashboard.settings.training_plan import TrainingPlan
+
+
+def field_of(model, name):
+    """A field, what holds up, and the fields it is one of."""
+    told = []
+    fields = Fields(lambda problems: told.append(list(problems)))
+    return fields.add(model.param[name]), told, fields
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "text", "reason"),
+    [
+        (MethodChoice, "block_sizes", "foo, -3", "whole numbers above 0, separated by commas, are accepted"),
+        (MethodChoice, "ranks", "²", "whole numbers above 0, separated by commas, are accepted"),
+        (MethodChoice, "tol", "0", "a number above 0 to 1 is accepted"),
+        (MethodChoice, "tol", "", "a number above 0 to 1 is accepted"),
+        (MethodChoice, "overlap", "1_0", "a number from 0 to 4 is accepted"),
+        (MethodChoice, "max_epochs", "1.5", "a whole number from 1 to 100,000 is accepted"),
+        (lambda: SystemChoice(Limits()), "n", "0", "a whole number from 10 to 50,000 is accepted"),
+        (lambda: SystemChoice(Limits()), "noise", "-1", "a finite number above 0 is accepted"),
+        (lambda: SystemChoice(Limits()), "noise", "nan", "a finite number above 0 is accepted"),
+        (lambda: SystemChoice(Limits()), "lengthscale", "0.1, x", "the lengthscale must be one number"),
+        (BatchSizeSweep, "sizes", "-5", "whole numbers above 0, separated by commas, are accepted"),
+        (NoiseSweep, "below", "7", "a number from 0 to 6 is accepted"),
+        (TrainingPlan, "steps", "many", "a whole number from 1 to 1,000 is accepted"),
+    ],
+)
+def test_a_value_that_cannot_be_used_names_itself_and_nothing_is_ready(model, name, text, reason):
+    owner = model()
+    widget, told, fields = field_of(owner, name)
+    assert fields.ready() and told == []
+    good, before = widget.value, getattr(owner, name)
+    widget.value = text
+    (problem,) = told[-1]
+    assert widget.label in problem and (text or "is empty") in problem and reason in problem
+    assert widget.error_state and reason in widget.helper_text and widget.value == text
+    assert not fields.ready() and not fields.ready(name) and fields.ready("another")
+    assert getattr(owner, name) == before
+    widget.value = good
+    assert told[-1] == [] and fields.ready() and not widget.error_state
+
+
+def test_a_field_that_is_not_on_the_page_holds_up_nothing():
+    widget, told, fields = field_of(SystemChoice(Limits()), "noise")
+    widget.value = "-1"
+    widget.visible = False
+    assert fields.ready() and told[-1] == []
+    widget.visible = True
+    assert not fields.ready() and len(told[-1]) == 1
+
+
+def test_a_setting_that_is_changed_elsewhere_is_shown_and_what_says_the_same_stays():
+    system = SystemChoice(Limits())
+    widget, told, fields = field_of(system, "n")
+    widget.value = "2,000"
+    assert system.n == 2000 and widget.value == "2,000"
+    system.n = 300
+    assert widget.value == "300"
+    widget.value = "-1"
+    system.n = 400
+    assert widget.value == "400" and fields.ready() and told[-1] == []
+
+
+@pytest.mark.parametrize("value", [1e-9, 0.1 + 0.2, 12, 50_000, [3, 4]])
+def test_a_value_is_shown_so_that_it_is_read_again(value):
+    model, name = {float: (MethodChoice, "tol"), int: (TrainingPlan, "rank"), list: (MethodChoice, "ranks")}[
+        type(value)
+    ]
+    assert read(write(value), model.param[name]) == value
+    owner = model(**{name: value})
+    widget, _, fields = field_of(owner, name)
+    assert fields.ready() and getattr(owner, name) == value
+    assert isinstance(value, list) or math.isclose(float(widget.value), value, rel_tol=0)
