@@ -70,6 +70,10 @@ def choose_hyperparameters(
         KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), trial.noise, "tiled")
         if not {"lengthscale", "outputscale", "noise"} <= set(changes):
             chosen = _fit(data, trial.kernel, hooks)
+    elif {"lengthscale", "outputscale", "noise"} <= set(changes):
+        # nothing that was fitted for the card is left but this
+        left = "mean" if "kernel" in changes else "kernel and mean"
+        chosen = replace(chosen, provenance=f"{left} of the data set's card")
     if changes:
         changes["provenance"] = f"{chosen.provenance}; {', '.join(changes)} as given"
     return replace(chosen, **changes)

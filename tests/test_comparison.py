@@ -31,6 +31,13 @@ def test_given_hyperparameters_replace_the_cards_and_the_provenance_says_so(data
     assert chosen.provenance.startswith(card.provenance) and "kernel, noise as given" in chosen.provenance
 
 
+def test_a_fit_of_which_nothing_is_left_is_not_named(data):
+    given = comparison.choose_hyperparameters(data, "rbf", [0.1], 2.0, 0.5)
+    assert given.provenance == "mean of the data set's card; kernel, lengthscale, outputscale, noise as given"
+    without = comparison.choose_hyperparameters(data, None, [0.1], 2.0, 0.5)
+    assert without.provenance.startswith("kernel and mean of the data set's card; ")
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """A data set without known hyperparameters."""

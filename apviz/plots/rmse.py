@@ -14,6 +14,7 @@ from apviz.plots.parts.grid import Grid
 from apviz.plots.parts.layout import as_traces
 from apviz.plots.parts.style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
 from apviz.plots.parts.x_switch import X
+from apviz.tracing.schema import EPOCH
 from apviz.tracing.trace import RMSE_SHARE
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         curves.add_line(trace, rmse, "test RMSE", color, symbol, entry, rows=at, log=False, showlegend=False)
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
         _mark_sufficient(curves, trace, color, entry)
-    units = several[0]["epoch"]["test_rmse"].attrs.get("units", "target unit")
-    curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({units})"}
+    # not in the unit of the data set: targets are standardised before they are solved for
+    curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({EPOCH['test_rmse'].units})"}
     curves.log_axis("residual", tolerances_of=several, row=2)
     curves.buttons()
     left_out = len(given) - len(several)

@@ -13,7 +13,7 @@ import numpy as np
 from apviz import plots
 from apviz.report.figures import Figure, embedded
 from apviz.report.rendering import write_page
-from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, row
+from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.complete import check_complete
 from apviz.tracing.sweep import SYSTEM
@@ -103,7 +103,7 @@ def _section(traces: Sequence[Trace]) -> Section:
     choices = {trace.label: json.loads(trace.attrs.get("choices", "{}")) for trace in drawn}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    return Section(title, facts, chosen, [row(t) for t in drawn], _figures(drawn), len(traces) - len(drawn))
+    return Section(title, facts, chosen, rows(drawn), _figures(drawn), len(traces) - len(drawn))
 
 
 def _estimate(trace: Trace, name: str) -> str:
@@ -126,7 +126,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
         shown.append(
             embedded(
                 "Test error beside the residual",
-                "Where the upper curve has become flat, solving on no longer changes the predictions.",
+                "Where the upper curve has become flat, solving on no longer changes the predictions. In the unit of "
+                "the target as it was solved for: standard deviations, for data sets and files that apviz loads.",
                 lambda theme: plots.test_rmse(traces, theme=theme),
             )
         )

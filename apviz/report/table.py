@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
+from apviz.plots.parts.captions import method_names
 from apviz.tracing import Trace
 
 HEADINGS = (
@@ -30,15 +31,24 @@ class Row:
     converged: bool
 
 
-def row(trace: Trace) -> Row:
-    """What the table says about a trace; an interrupted one is shown as far as it got."""
+def rows(traces: Sequence[Trace]) -> list[Row]:
+    """What the table says about each; an interrupted one is shown as far as it got."""
+    return [row(trace, method) for trace, method in zip(traces, method_names(traces), strict=True)]
+
+
+def row(trace: Trace, method: str | None = None) -> Row:
+    """What the table says about a trace.
+
+    Args:
+        method: what it is called beside others.
+    """
     a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
     rmse = float(last["test_rmse"])
     residual = f"{float(last['residual']):.2e}"
     reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
     return Row(
         (
-            trace.label.partition(" b=")[0],
+            method or trace.label.partition(" b=")[0],
             f"{a['block_size']:,}" if "block_size" in a else "–",
             f"{int(last['epoch']):,}",
             f"{float(last['work']):.2f}",
@@ -55,13 +65,13 @@ def row(trace: Trace) -> Row:
 def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
     """The table for a terminal: runs that did not converge are marked in words and colour."""
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False)
-    rows = [row(trace) for trace in traces]
+    lines = rows(traces)
     for index, heading in enumerate(TERMINAL_HEADINGS):
         is_text = index in (METHOD, STOP_REASON)
         # numbers are never cut; in a narrow terminal the words wrap
-        width = 13 if is_text else max((len(line.cells[index]) for line in rows), default=0)
+        width = 13 if is_text else max((len(line.cells[index]) for line in lines), default=0)
         table.add_column(heading, justify="left" if is_text else "right", min_width=width, overflow="fold")
-    for line in rows:
+    for line in lines:
         cells = list(line.cells)
         cells[STOP_REASON] = f"[{'green' if line.converged else 'red'}]{cells[STOP_REASON]}"
         table.add_row(*cells)

@@ -62,7 +62,7 @@ EPOCH: Final[dict[str, Variable]] = {
         ("epoch",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the recomputation (NaN: not checked)", "1"
     ),
     "energy": Variable(("epoch",), "float64", "h(W) = ½tr(WᵀKW) − tr(BᵀW)", "energy"),
-    "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target unit"),
+    "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target as solved"),
     "prediction_work": Variable(
         ("epoch",), "float64", "work of the test predictions so far, not part of `work`", "n² kernel entries"
     ),

@@ -8,7 +8,7 @@ import pytest
 
 import apviz
 from apviz import plots
-from apviz.plots.parts.captions import run_names, statement
+from apviz.plots.parts.captions import method_names, run_names, statement
 from apviz.plots.parts.partition_colors import partition_color
 from apviz.plots.parts.style import COLORS, OTHERS, THEMES, method_color, method_symbols
 
@@ -95,6 +95,20 @@ def test_runs_of_one_method_are_told_apart_by_the_setting_that_differs(runs):
 
 def test_identical_runs_are_numbered(runs):
     assert run_names([runs["cg"], runs["cg"]]) == ["CG, run 1", "CG, run 2"]
+
+
+def test_runs_of_several_seeds_are_told_apart_by_them_also_where_one_was_repeated(runs, edited):
+    traces = [edited(runs["cg"], attrs={"seed": seed}) for seed in (0, 1, 2, 2)]
+    assert run_names(traces) == ["CG, seed 0", "CG, seed 1", "CG, seed 2, run 1", "CG, seed 2, run 2"]
+
+
+def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):
+    cg, ap = edited(runs["cg"], attrs={"dtype": "float64", "seed": 0}), edited(runs["ap"], attrs={"seed": 0})
+    single = edited(cg, attrs={"dtype": "float32"})
+    label = ap.label.partition(" b=")[0]
+    assert method_names([single, ap]) == ["CG", label]
+    assert method_names([single, cg, ap]) == ["CG, float32", "CG, float64", f"{label}, {ap.attrs['dtype']}"]
+    assert method_names([single, edited(single, attrs={"seed": 3})]) == ["CG, seed 0", "CG, seed 3"]
 
 
 def test_every_legend_entry_is_its_own(runs):

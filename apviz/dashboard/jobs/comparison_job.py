@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from apviz.comparison import Outcome, compare
 from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job, Stopped
-from apviz.dashboard.jobs.live import LiveHook
+from apviz.dashboard.jobs.live import LiveHook, duration
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
@@ -59,7 +59,10 @@ class ComparisonJob(Job):
         if self.state != "running":
             return self.message
         left = self.live.seconds_left
-        about = f" · about {left:.0f} s left for this solver (estimate)" if math.isfinite(left) and left >= 1 else ""
+        about = ""
+        if math.isfinite(left) and left >= 1:
+            till = "until its cap on epochs" if self.live.until_cap else "left for this solver"
+            about = f" · about {duration(left)} {till} (estimate)"
         stopping = "stopping · " if self.stopping else ""
         return stopping + (self.live.text or self.message) + about
 

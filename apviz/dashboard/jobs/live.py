@@ -23,14 +23,18 @@ class LiveHook(Hook):
     Attributes:
         trace: of the running solve, after its last epoch that was looked at; None before the first.
         text: where it is now, to the update; said anew after every epoch, and a few times a second between them.
-        progress: of the residual towards the tolerance, on a log scale, from 0 to 1.
-        seconds_left: until the tolerance is reached if it goes on as it did; NaN where nothing can be said.
+        progress: of the residual towards the tolerance, on a log scale, or of the epochs towards their cap, whichever
+            is nearer; from 0 to 1.
+        seconds_left: until the tolerance is reached at the pace of the later half of its epochs, or the cap on them if
+            that comes first; NaN where nothing can be said.
+        until_cap: whether the cap comes first.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.trace: Trace | None = None
-        self.text, self.progress, self.seconds_left = "", 0.0, math.nan
+        self.text, self.progress, self.seconds_left, self.until_cap = "", 0.0, math.nan, False
+        self._logs: list[float] = []
         #: said after the name of the solver
         self.where = ""
 
@@ -39,7 +43,11 @@ class LiveHook(Hook):
         self._tol = float(getattr(run.solver, "tol", 0.0))
         self._label = run.solver.label + self.where
         self._next = self._next_text = 0.0
-        self.progress, self.seconds_left = 0.0, math.nan
+        self._cap = next(
+            (float(cap) for name in ("max_epochs", "max_iterations") if (cap := getattr(run.solver, name, None))),
+            math.inf,
+        )
+        self.progress, self.seconds_left, self.until_cap, self._logs = 0.0, math.nan, False, []
 
     def on_update(self, update: Update) -> None:
         now = time.perf_counter()
@@ -67,8 +75,24 @@ class LiveHook(Hook):
         self.trace = None
 
     def _forecast(self, epoch: Epoch) -> None:
-        if not (0 < epoch.residual < 1 and 0 < self._tol < 1):
+        if not (0 < epoch.residual < math.inf and 0 < self._tol < 1):
             return
-        self.progress = min(1.0, math.log(epoch.residual) / math.log(self._tol))
-        spent = epoch.seconds - self._run.setup_seconds
-        self.seconds_left = spent * (1 - self.progress) / self.progress
+        self._logs.append(math.log(epoch.residual))
+        towards_tol = min(1.0, max(0.0, self._logs[-1] / math.log(self._tol)))
+        self.progress = max(towards_tol, min(1.0, epoch.number / self._cap))
+        half = len(self._logs) // 2
+        if epoch.number < 1 or not half:
+            return
+        fallen = (self._logs[half - 1] - self._logs[-1]) / (len(self._logs) - half)
+        to_go = (self._logs[-1] - math.log(self._tol)) / fallen if fallen > 0 else math.inf
+        self.until_cap = to_go > self._cap - epoch.number
+        epochs = min(max(0.0, to_go), self._cap - epoch.number)
+        seconds = epochs * (epoch.seconds - self._run.setup_seconds) / epoch.number
+        self.seconds_left = seconds if math.isfinite(seconds) else math.nan
+
+
+def duration(seconds: float) -> str:
+    """A time that is left: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -13,7 +13,7 @@ from pathlib import Path
 from apviz.comparison import claim_free_path
 from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook
+from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.trainings import Trainings
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
@@ -86,7 +86,7 @@ class TrainingJob(Job):
             return super().words
         taken = self._done - self._done_before
         left = (time.perf_counter() - self._begun) / taken * (self.settings.steps - self._done) if taken else math.nan
-        about = f" · about {left:.0f} s left (estimate)" if left >= 1 else ""
+        about = f" · about {duration(left)} left (estimate)" if left >= 1 else ""
         stopping = "stopping · " if self.stopping else ""
         return f"{stopping}step {self._done + 1} of {self.settings.steps} · {self.live.text or 'setting up'}{about}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import panel_material_ui as pmui
 
 from apviz.dashboard.runs.table import Cell, Form, Table
-from apviz.plots.parts.captions import outcome
+from apviz.plots.parts.captions import method_names, outcome
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
@@ -37,14 +37,16 @@ class RunsTable:
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
         """The runs by their names in the folder, and which is looked at."""
-        self.table.show({name: _row(trace) for name, trace in traces.items()}, selected=selected)
+        methods = method_names(list(traces.values()))
+        rows = {name: _row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
+        self.table.show(rows, selected=selected)
 
 
-def _row(trace: Trace) -> list[Cell]:
+def _row(trace: Trace, method: str) -> list[Cell]:
     a, last, spectrum = trace.attrs, trace["epoch"].isel(epoch=-1), trace["spectrum"]
     block_size = a.get("block_size")
     return [
-        trace.label.partition(" b=")[0],
+        method,
         float(block_size) if isinstance(block_size, int | float) else None,
         float(a["noise"]),
         int(last["epoch"]),

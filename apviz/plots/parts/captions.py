@@ -58,7 +58,7 @@ def outcome(trace: Trace) -> str:
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """A name for each run: its method, and the setting that differs where two share a method.
+    """A name for each run: its method, the settings that differ where several share it, and a number where none does.
 
     Args:
         labels: in place of the methods.
@@ -69,10 +69,28 @@ def run_names(
     for i, trace in enumerate(traces):
         twins = [other for other, label in zip(traces, labels, strict=True) if label == labels[i]]
         name = labels[i]
-        if len(twins) > 1:
-            name += _difference(trace, twins, leave_out) or f", run {1 + labels[:i].count(labels[i])}"
-        names.append(safe(name))
-    return names
+        names.append(name + (_difference(trace, twins, leave_out) if len(twins) > 1 else ""))
+    # what no setting tells apart is numbered
+    numbered = [
+        f"{name}, run {1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]
+    return [safe(name) for name in numbered]
+
+
+def method_names(traces: Sequence[Trace]) -> list[str]:
+    """The method of each run without its block size, for a table that has a column of them; and what else differs
+    that the table has no column for: precision and seed."""
+    shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
+    differing = [key for key in shown if len({trace.attrs.get(key) for trace in traces}) > 1]
+    return [
+        ", ".join(
+            [
+                trace.label.partition(" b=")[0],
+                *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
+            ]
+        )
+        for trace in traces
+    ]
 
 
 def legend_entry(name: str, trace: Trace) -> str:
@@ -102,9 +120,7 @@ def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) 
         for key, sign, form in shown
         if key in trace.attrs and len({form(twin.attrs[key]) for twin in twins if key in twin.attrs}) > 1
     ]
-    different = {tuple(form(t.attrs[key]) for key, _, form in shown if key in t.attrs) for t in twins}
-    # settings that do not tell all the twins apart are of no use as names
-    return ", " + ", ".join(texts) if texts and len(different) == len(twins) else ""
+    return "".join(f", {text}" for text in texts)
 
 
 def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -39,3 +40,40 @@ def test_where_a_solve_is_is_said_at_most_eight_times_a_second(monkeypatch, paus
     updates = 3 * solution.epochs
     assert updates > 20 and hook.said[0].startswith("AP gauss-southwell b=20: update 1, block ")
     assert len(hook.said) == min(updates, most)
+
+
+def forecasts(residuals, cap=100, tol=0.01, seconds=2.0):
+    """`(seconds_left, until_cap)` after each epoch of so many seconds, and the hook."""
+    hook = LiveHook(lambda: None)
+    solver = apviz.ConjugateGradient(tol=tol, max_iterations=cap)
+    hook.on_start(SimpleNamespace(hooks=[apviz.Recorder()], solver=solver, setup_seconds=1.0))
+    found = []
+    for number, residual in enumerate(residuals):
+        hook._forecast(SimpleNamespace(number=number, residual=residual, seconds=1.0 + seconds * number))
+        found.append((hook.seconds_left, hook.until_cap))
+    return found, hook
+
+
+def test_a_residual_that_falls_steadily_tells_when_it_is_done():
+    found, hook = forecasts([0.5**k for k in range(6)])
+    for number, (left, until_cap) in enumerate(found[1:], start=1):
+        assert left == pytest.approx(2.0 * (math.log(100) / math.log(2) - number)) and not until_cap
+    assert 0.7 < hook.progress < 0.8
+
+
+def test_a_residual_that_hardly_falls_ends_at_the_cap_and_not_in_weeks():
+    for residuals in ([1.0, 0.99999, 0.99998, 0.99997], [1.0, 1.2, 1.5, 1.4, 1.6]):
+        found, hook = forecasts(residuals)
+        number = len(residuals) - 1
+        assert found[-1] == (pytest.approx(2.0 * (100 - number)), True)
+        assert hook.progress == pytest.approx(number / 100)
+
+
+def test_the_time_left_counts_down_to_the_cap_while_the_pace_falls():
+    left = [seconds for seconds, _ in forecasts([1 / (1 + k) ** 0.3 for k in range(100)])[0]]
+    assert left[-1] == pytest.approx(2.0) and max(left[1:]) <= 2.0 * 99
+    assert all(later < sooner for sooner, later in zip(left[50:], left[51:], strict=False))
+
+
+def test_a_time_is_said_in_a_unit_that_fits_it():
+    assert [live.duration(each) for each in (40.2, 700, 14_000)] == ["40 s", "12 min", "3.9 h"]

@@ -34,7 +34,8 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
         ),
         "rmse": ChartCard(
             "Test error beside the residual",
-            "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when.",
+            "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when, of "
+            "runs that converged. In standard deviations of the target, to which data sets and files are scaled.",
             lambda traces, theme: _bare(plots.test_rmse(traces, x=x(), theme=theme)),
             takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
         ),
