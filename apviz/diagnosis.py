@@ -291,7 +291,7 @@ def _conditioning(trace: Trace) -> Diagnosis:
         return Diagnosis(Limit.UNKNOWN, evidence, advice)
     most = math.ceil(conjugate_gradient_iterations(np.array(kappa), _tol(trace)))
     evidence = (
-        f"{trace.condition(form='.2g')}, for which CG needs up to {most:,} iterations in exact arithmetic; {state} "
+        f"{trace.condition()}, for which CG needs up to {most:,} iterations in exact arithmetic; {state} "
         f"after {work:.3g} work."
     )
     if kappa < LARGE_KAPPA:

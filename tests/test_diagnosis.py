@@ -111,7 +111,7 @@ def test_plain_cg_on_an_ill_conditioned_system_should_let_apviz_choose():
     kappa = float(trace["spectrum"]["kappa"])
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "auto"}
     # of so few rows it is exact
-    assert f"κ = {kappa:.2g}" in found.evidence
+    assert f"κ = {kappa:.3g}" in found.evidence
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_
     values = np.linalg.eigvalsh(dense_matrix(problem.x.numpy(), 0.08, 0.1))
     assert values[-1] / values[0] < 200 and 20 < float(trace["epoch"]["work"][-1]) < 60
     found = diagnose(trace)
-    assert found.limit is Limit.NOTHING and f"κ = {values[-1] / values[0]:.2g}" in found.evidence
+    assert found.limit is Limit.NOTHING and f"κ = {values[-1] / values[0]:.3g}" in found.evidence
 
 
 def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():

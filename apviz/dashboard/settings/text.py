@@ -48,7 +48,8 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
         return "whole numbers above 0, separated by commas, are accepted"
     if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
         (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
-        words = ("from" if with_low else "above", low), ("to" if with_high else "below", high)
+        upper = "below" if not with_high else "to" if with_low else "and at most"
+        words = ("from" if with_low else "above", low), (upper, high)
         ends = [f"{word} {end:,}" for word, end in words if end is not None]
         is_whole = isinstance(parameter, param.Integer)
         kind = "whole " if is_whole else "" if high is not None else "finite "

@@ -36,7 +36,7 @@ def held(visitor, *words: str) -> None:
         ("Block sizes b", "foo, -3", "whole numbers above 0", "75", "block_size", 75),
         ("Noise variance σ²", "-1", "a finite number above 0", "0.03", "noise", 0.03),
         ("Training rows n", "0", "a whole number from 10 to 5,000", "320", "n", 320),
-        ("Tolerance", "0", "a number above 0 to 1", "0.5", "tol", 0.5),
+        ("Tolerance", "0", "a number above 0 and at most 1", "0.5", "tol", 0.5),
     ],
 )
 def test_nothing_runs_with_a_value_that_the_field_does_not_show(visit, server, label, bad, accepted, good, name, value):

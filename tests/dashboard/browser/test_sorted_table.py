@@ -131,6 +131,15 @@ def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(pr
     assert not shown.tab.get_by_role("checkbox").count() and shown.tab.locator("nav").is_hidden()
 
 
+def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present):
+    residuals = {"exact": (1.0, ""), "large": (900.0, "≈"), "small": (0.5, "≈"), "none": (math.nan, "≈")}
+    shown = present({name: [name, 1, residual, 1.0, 1.0] for name, residual in residuals.items()})
+    cells = shown.tab.locator("tbody tr td:nth-child(3)")
+    assert cells.all_inner_texts() == ["1.00e+0", "≈9.00e+2", "≈5.00e-1", "–"]
+    shown.sort("residual")
+    shown.until_names("small", "exact", "large", "none")
+
+
 def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_lets_go(present):
     shown = present(some_rows(12))
     given = shown.names()

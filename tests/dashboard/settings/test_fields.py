@@ -29,8 +29,8 @@ def field_of(model, name):
     [
         (MethodChoice, "block_sizes", "foo, -3", "whole numbers above 0, separated by commas, are accepted"),
         (MethodChoice, "ranks", "²", "whole numbers above 0, separated by commas, are accepted"),
-        (MethodChoice, "tol", "0", "a number above 0 to 1 is accepted"),
-        (MethodChoice, "tol", "", "a number above 0 to 1 is accepted"),
+        (MethodChoice, "tol", "0", "a number above 0 and at most 1 is accepted"),
+        (MethodChoice, "tol", "", "a number above 0 and at most 1 is accepted"),
         (MethodChoice, "overlap", "1_0", "a number from 0 to 4 is accepted"),
         (MethodChoice, "max_epochs", "1.5", "a whole number from 1 to 100,000 is accepted"),
         (lambda: SystemChoice(Limits()), "n", "0", "a whole number from 10 to 50,000 is accepted"),
