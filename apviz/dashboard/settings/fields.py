@@ -67,7 +67,9 @@ class _Field:
 
     def _text(self) -> str:
         value = getattr(self.model, self.name)
-        return ", ".join(map(str, value)) if isinstance(value, list) else write(value)
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        return f"{value:,}" if isinstance(value, int) else write(value)
 
     def _value(self, text: str) -> Any:
         value = read(text.strip(), self._parameter)

@@ -122,7 +122,7 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
     someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
     someone.says("Not everything in this address could be opened")
-    someone.says("n=9000 in the address is left out: a number from 10 to 5000 is accepted")
+    someone.says("n=9000 in the address is left out: a whole number from 10 to 5,000 is accepted")
     someone.says("noise=x in the address is left out")
     someone.says("colour in the address is no setting")
     for name in ("lengthscale", "block_sizes", "outputscale"):
