@@ -171,13 +171,14 @@ def test_a_training_recorded_without_a_word_on_its_blocks_is_diagnosed_too(data)
 def test_steps_whose_solves_leave_most_of_the_residual_are_taken_with_gradients_that_may_be_far_off(data):
     settings = {"steps": 4, "noise_floor": 1e-4, "probes": 4}
     initial = Hyperparameters("matern52", (1.0,), 1.0, 1e-3, 0.0)
-    loose = Training(*data, TrainingSettings(solver=ConjugateGradient(tol=1.0), **settings), initial=initial)
+    loose = Training(*data, TrainingSettings(solver=AlternatingProjection(20, tol=1.0), **settings), initial=initial)
     exact = Training(*data, TrainingSettings(solver=Cholesky(), **settings), initial=initial)
     for training in (loose, exact):
         training.run()
     assert (loose.trace["step"]["converged"].values == 1).all()
-    # Adam's steps are of 0.1: these have gone the other way
-    assert abs(loose.hyperparameters.mean - exact.hyperparameters.mean) > 0.2
+    # Adam's steps are of 0.1, in either direction
+    apart = np.abs(loose.trace["step"]["mean"].values - exact.trace["step"]["mean"].values)
+    assert apart.max() > 0.05
     found = diagnose_training(loose.trace)
     assert found.limit is Limit.LOOSE and found.change == {"solver": "overlap"} and "W = 0" in found.evidence
     assert diagnose_training(exact.trace).limit is not Limit.LOOSE
