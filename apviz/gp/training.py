@@ -27,7 +27,7 @@ from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
-from apviz.solvers.base import Run
+from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
 from apviz.tracing.claim import Claim

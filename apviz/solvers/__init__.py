@@ -3,10 +3,10 @@
 from apviz.factors import NotPositiveDefinite
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.automatic import Automatic
-from apviz.solvers.base import Epoch, Hook, Run, Solver, Update, solve
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.outcome import Solution, StopReason
+from apviz.solvers.interface import Solution, StopReason
+from apviz.solvers.solve import Epoch, Hook, Run, Solver, Update, solve
 
 __all__ = [
     "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite",

@@ -17,9 +17,9 @@ from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
-from apviz.solvers.base import Limits, Run, Solver, column_inner
-from apviz.solvers.history import History
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
+from apviz.solvers.solve import Limits, Run, Solver, column_inner
+from apviz.solvers.steps import History
 from apviz.system import KernelSystem
 
 

@@ -14,10 +14,10 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
-from apviz.solvers.base import Run, Solver
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
+from apviz.solvers.solve import Run, Solver
 from apviz.system import KernelSystem
 
 # rows on which the share of k that r vectors leave is looked at

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
 
 
 class Checks:

@@ -11,8 +11,8 @@ import torch
 
 from apviz.factors import cholesky_with_jitter
 from apviz.settings import require_tolerance
-from apviz.solvers.base import Limits, Run, Solver, column_inner
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
+from apviz.solvers.solve import Limits, Run, Solver, column_inner
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from apviz.preconditioners.base import Preconditioner
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers.base import Limits, Run, Solver, column_squares
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
+from apviz.solvers.solve import Limits, Run, Solver, column_squares
 from apviz.system import KernelSystem
 
 

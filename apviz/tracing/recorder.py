@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from apviz.solvers.base import Epoch, Hook, Run, Solver, Update
-from apviz.solvers.outcome import Solution
+from apviz.solvers.interface import Solution
+from apviz.solvers.solve import Epoch, Hook, Run, Solver, Update
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
 from apviz.tracing.record import Record

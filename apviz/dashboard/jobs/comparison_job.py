@@ -13,7 +13,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
 from apviz.solvers import Hook, Solver
-from apviz.solvers.base import Run
+from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
 
 

@@ -20,7 +20,7 @@ from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.gp.checkpoint import find_checkpoint
 from apviz.gp.recorded import can_go_on, check_data
 from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
-from apviz.solvers.base import Run
+from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
 from apviz.tracing.record import Record
 

@@ -15,7 +15,7 @@ from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pa
 from apviz.experiments.setting.methods import block_size
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
-from apviz.solvers.base import Run
+from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"),)

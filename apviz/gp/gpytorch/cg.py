@@ -21,7 +21,7 @@ from apviz.gp.gpytorch.intercept import intercepted
 from apviz.gp.gpytorch.matrix import Matrix, describe
 from apviz.settings import require
 from apviz.solvers.clock import Clock
-from apviz.solvers.outcome import StopReason
+from apviz.solvers.interface import StopReason
 from apviz.tracing import Recorder
 from apviz.tracing.record import Record
 from apviz.tracing.recorder import put_spectrum, surroundings

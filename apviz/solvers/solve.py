@@ -16,8 +16,8 @@ from apviz.operators import CountingOperator
 from apviz.partitions import Partition
 from apviz.solvers.checks import Checks
 from apviz.solvers.clock import Clock
-from apviz.solvers.exact import ExactResidual
-from apviz.solvers.outcome import Solution, StopReason
+from apviz.solvers.interface import Solution, StopReason
+from apviz.solvers.stopping import ExactResidual
 from apviz.system import KernelSystem
 
 log = logging.getLogger("apviz")
