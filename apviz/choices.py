@@ -6,10 +6,8 @@ import dataclasses
 import math
 from typing import Any, Literal, TypeVar
 
-import psutil
-import torch
-
-from apviz.system import KernelSystem
+from apviz.memory import free_memory
+from apviz.operators import Operator
 
 S = TypeVar("S")
 Auto = Literal["auto"]
@@ -22,8 +20,14 @@ MEMORY_SHARE = 0.4
 MAX_HISTORY = 32
 
 
-def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
-    """The dataclass `settings` with a value for every field that says `auto`, and the reasons. Given values stay."""
+def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
+    """The dataclass `settings` with a value for every field that says `auto`, and the reasons. Given values stay.
+
+    Args:
+        operator: of the system.
+        columns: its right-hand sides.
+    """
+    n, d = operator.inputs.shape
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -32,30 +36,28 @@ def resolve(settings: S, system: KernelSystem) -> tuple[S, dict[str, str]]:
         if given.get(name) == "auto":
             found[name], reasons[name] = value, f"{value}: {why}"
 
-    flat = system.d <= FEW_INPUTS
-    choose("overlap", 0.5 if flat else 1.0, f"d = {system.d}, {'few' if flat else 'many'} neighbours around a block")
+    flat = d <= FEW_INPUTS
+    choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
-    size, why = block_size(system, overlap)
+    size, why = block_size(operator, overlap)
     choose("block_size", size, why)
     b = found.get("block_size", given["block_size"])
-    columns = system.b.shape[1]
-    past = max(1, min(MAX_HISTORY, math.ceil(system.n / b), int(b * (1 + overlap) / (2 * columns))))
+    past = max(1, min(MAX_HISTORY, math.ceil(n / b), int(b * (1 + overlap) / (2 * columns))))
     choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
-    choose("coarse_rank", coarse_rank(system), f"1.5 √n for n = {system.n:,}: set-up of a few iterations")
+    choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 
 
-def block_size(system: KernelSystem, overlap: float) -> tuple[int, str]:
+def block_size(operator: Operator, overlap: float) -> tuple[int, str]:
     """Rows a block owns, and why: `solved_rows` with their margin, less if the factors would not fit the memory."""
-    n, item = system.n, system.x.element_size()
-    wished = solved_rows(n, system.d) / (1 + overlap)
-    free = torch.cuda.mem_get_info(system.device)[0] if system.device.type == "cuda" else _available()
+    (n, d), item = operator.inputs.shape, operator.inputs.element_size()
+    wished, free = solved_rows(n, d) / (1 + overlap), free_memory(operator.inputs.device)
     fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
     b = max(1, min(n, round(min(wished, fits))))
     gib = item * n * b * (1 + overlap) ** 2 / 2 / 2**30
     if fits < wished:
         return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
-    return b, f"{solved_rows(1, system.d):g} √n solved rows for d = {system.d}, factors of {gib:.2g} GiB"
+    return b, f"{solved_rows(1, d):g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
 
 
 def solved_rows(n: int, d: int) -> float:
@@ -67,8 +69,8 @@ def solved_rows(n: int, d: int) -> float:
     return (6.7 if d <= FEW_INPUTS else 9.5) * math.sqrt(n)
 
 
-def coarse_rank(system: KernelSystem) -> int:
-    return max(1, min(500, system.n // 2, round(1.5 * math.sqrt(system.n))))
+def coarse_rank(n: int) -> int:
+    return max(1, min(500, n // 2, round(1.5 * math.sqrt(n))))
 
 
 def chosen(setting: str, value: float | Auto) -> float:
@@ -78,13 +80,9 @@ def chosen(setting: str, value: float | Auto) -> float:
         ValueError: it still says `auto`.
     """
     if isinstance(value, str):
-        raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(system) first")
+        raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")
     return value
 
 
 def percent(overlap: float | Auto) -> str:
     return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
-
-
-def _available() -> int:
-    return int(psutil.virtual_memory().available)

@@ -44,7 +44,7 @@ class BlockFactors:
         of_size: dict[int, list[int]] = defaultdict(list)
         for block, held in enumerate(rows):
             of_size[count(held)].append(block)
-        x = operator.operator.x
+        x = operator.x
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
         self.numbers = numbers_held(count(held) for held in rows)
         _check_memory(self.numbers, x, max(of_size))
@@ -74,8 +74,8 @@ class BlockFactors:
         for k in failed.nonzero().flatten().tolist():
             block = blocks[k]
             what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
-            scale = float(self._operator.operator.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
-            (evaluated_again,) = self._matrices(self._operator.operator, [block])
+            scale = float(self._operator.uncounted.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
+            (evaluated_again,) = self._matrices(self._operator.uncounted, [block])
             factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
             factors[k] = factor.mT if upper else factor
         diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
@@ -97,7 +97,7 @@ class BlockFactors:
         if len(blocks) == 1:
             return matrix(blocks[0])[None].mT  # symmetric: the same matrix
         size = count(self.rows[blocks[0]])
-        matrices = self._operator.operator.x.new_empty(len(blocks), size, size)
+        matrices = self._operator.uncounted.x.new_empty(len(blocks), size, size)
         for k, block in enumerate(blocks):
             matrices[k] = matrix(block)
         return matrices.mT
@@ -114,7 +114,7 @@ class BlockFactors:
 
     def matrices(self) -> Iterator[Tensor]:
         """K[I, I] of every block, evaluated again, for what looks on: not counted as work, without jitter."""
-        return (self._operator.operator.block(block) for block in self.rows)
+        return (self._operator.uncounted.block(block) for block in self.rows)
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:

@@ -67,8 +67,8 @@ def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[st
     projection = apviz.AlternatingProjection(
         "auto", partition=place, overlap="auto", history="auto", tol=tol, max_epochs=most
     )
-    chosen, _ = resolve(projection, system)
-    schwarz, _ = apviz.TwoLevelSchwarz().resolve(system)
+    chosen, _ = resolve(projection, system.operator, system.b.shape[1])
+    schwarz, _ = apviz.TwoLevelSchwarz().resolve(system.operator)
     solved = round(int(chosen.block_size) * (1 + float(chosen.overlap)))
 
     def gradient(preconditioner: Any = None) -> apviz.ConjugateGradient:
@@ -104,14 +104,15 @@ def measure(dataset: str, n: int | None, rhs: int, method: str, limit: float) ->
     system.operator.prepare()
     system.operator.columns_matmul(slice(0, 100), system.b[:100])  # threads and caches are warm
     before = peak_kib(reset=True)
-    solver, _ = methods(system)[method]().resolve(system)
+    solver, _ = methods(system)[method]().resolve(system.operator, system.b.shape[1])
     solution, trace, peak = timed(system, solver, limit)
     checked = checked_residual(system, torch.as_tensor(solution.weights))
     updates = trace["update"]
     residual = updates["residual"].mean("rhs").to_numpy()
     reached = {str(tol): passing(updates, first) for tol, first in first_below(residual, checked).items()}
     for tol in drifted_past(residual, checked):
-        aimed, anew, _ = timed(system, methods(system, tol)[method]().resolve(system)[0], limit)
+        aim, _ = methods(system, tol)[method]().resolve(system.operator, system.b.shape[1])
+        aimed, anew, _ = timed(system, aim, limit)
         if checked_residual(system, torch.as_tensor(aimed.weights)) < ROUNDING * tol:
             reached[str(tol)] = passing(anew["update"], -1)
     return {
@@ -185,9 +186,9 @@ def factor_numbers(system: apviz.KernelSystem, solver: Any) -> float:
 
 def choose(system: apviz.KernelSystem) -> tuple[str, float]:
     """What `auto` takes for this system, and the seconds of choosing it."""
-    apviz.Automatic().resolve(system)  # threads and caches are warm
+    apviz.Automatic().resolve(system.operator, system.b.shape[1])  # threads and caches are warm
     started = time.perf_counter()
-    automatic, _ = apviz.Automatic().resolve(system)
+    automatic, _ = apviz.Automatic().resolve(system.operator, system.b.shape[1])
     return automatic.name, round(time.perf_counter() - started, 3)
 
 

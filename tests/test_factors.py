@@ -22,7 +22,7 @@ def operator(n, dtype=torch.float64, noise=0.1, x=None):
 
 def dense(counting, rows):
     """K[I, I] in float64."""
-    one = counting.operator
+    one = counting.uncounted
     k = one.kernel(one.x[rows].double())
     k.diagonal().add_(one.noise)
     return k
@@ -71,9 +71,9 @@ def test_the_memory_reckoned_from_the_inputs_is_that_of_the_partition(n, overlap
 
 def test_a_dense_matrix_whose_blocks_are_factored_in_place_stays_what_it_is():
     counting, rows = operator(60), [slice(0, 30), slice(30, 60)]
-    before = counting.operator.matrix.clone()
+    before = counting.uncounted.matrix.clone()
     BlockFactors(counting, rows)
-    assert torch.equal(counting.operator.matrix, before)
+    assert torch.equal(counting.uncounted.matrix, before)
 
 
 def test_blocks_of_what_a_low_rank_factor_leaves_are_solved():

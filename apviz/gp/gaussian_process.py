@@ -309,7 +309,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _restored(self, x: Tensor, y: Tensor, weights: Tensor) -> Posterior:
         posterior = self._posterior(x, y, self.hyperparameters_, x.dtype, weights=weights)
-        posterior.system.operator.settle(0.0, 1)  # where nothing is solved, nothing else fixes the engine
+        posterior.system.operator.fix_engine(0.0, 1)  # where nothing is solved, nothing else fixes the engine
         return posterior
 
     def _training_data(self) -> tuple[Tensor, Tensor]:

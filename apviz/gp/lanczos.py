@@ -43,7 +43,7 @@ class LanczosInverse:
             MemoryError: n·rank numbers, held up to three times, would not fit the free memory.
         """
         require_whole("rank", rank, 1)
-        x = self.operator.operator.x
+        x = self.operator.x
         rank = min(int(rank), len(x))
         if rank <= self.rank:
             return
@@ -65,7 +65,7 @@ class LanczosInverse:
 
         Evaluates mn entries, whatever the ranks. No n × m array is formed; m × rank arrays are.
         """
-        wanted = torch.tensor([min(int(rank), len(self.operator.operator.x)) for rank in ranks])
+        wanted = torch.tensor([min(int(rank), len(self.operator.x)) for rank in ranks])
         most = int(wanted.max())
         self.extend(most)
         basis = self._basis
@@ -75,7 +75,7 @@ class LanczosInverse:
 
     def _squares(self, a: Tensor, basis: LanczosBasis) -> Tensor:
         """(D^-½ L⁻¹ a)², whose first r rows sum to aᵀT⁻¹a of rank r, for T = LDLᵀ; a: (rank, m), overwritten."""
-        noise = self.operator.operator.noise
+        noise = self.operator.noise
         pivot = max(basis.diagonal[0], noise)
         pivots = [pivot]
         for k in range(1, len(a)):

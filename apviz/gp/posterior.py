@@ -20,7 +20,7 @@ from apviz.memory import free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Epoch, Hook, Run, Solution, Solver, StopReason, solve
+from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, solve
 from apviz.system import DTYPES, KernelSystem, check_finite
 
 Method = Literal["solves", "lanczos"]
@@ -98,10 +98,10 @@ class Posterior:
     k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw, which is −2h(w): at most cᵀK⁻¹c whatever w is, and
     below it by rᵀK⁻¹r. So the error is of second order in the residual, and a solve that is stopped early makes the
     variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
-    batch costs one solve, whose set-up (the factors of the blocks) is made anew, and one product with K. Where
-    `variance_solver` is not given, and the bound is more than 1% of variance + σ² at any point, the solve goes on from
-    its weights to smaller tolerances, for at most ten times the work. Where the bound stays as large, a warning has
-    the figures.
+    batch costs one solve and one product with K; the set-up (the factors of the blocks) is made for the first, and
+    kept. Where `variance_solver` is not given, and the bound is more than 1% of variance + σ² at any point, the solve
+    goes on from its weights to smaller tolerances, for at most ten times the work. Where the bound stays as large, a
+    warning has the figures.
 
     A residual of 0.01, enough for the mean, is not enough for variances where K is badly conditioned: with 4,500
     points of kin40k (λmax/σ² near 10⁶) it left them ten times too large with the noise, 0.001 twice, and 1e-4, at
@@ -177,6 +177,7 @@ class Posterior:
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
         self._operator = CountingOperator(self.system.operator)
+        self._prepared: tuple[Prepared, int] | None = None
         self._inverse = LanczosInverse(self._operator)
         self._solve_work = 0.0
         self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
@@ -186,7 +187,7 @@ class Posterior:
         if given.shape != (self.system.n,):
             raise ValueError(f"weights must have shape ({self.system.n},), got {tuple(given.shape)}")
         check_finite(given[:, None], "weights")
-        self.system.operator.settle(10.0 * self.system.n**2, 1)  # as a solve would
+        self.system.operator.fix_engine(10.0 * self.system.n**2, 1)  # as a solve would
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
@@ -321,9 +322,11 @@ class Posterior:
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
         """As `_variances`; W and C + R of all points into `keep`, two (n, m) arrays."""
         warned = False
-        for rows in _chunks(len(points), self._batch()):
+        batches = list(_chunks(len(points), self._batch()))
+        widest = max((rows.stop - rows.start for rows in batches), default=0)
+        for rows in batches:
             chunk = self._chunk_of(points, rows)
-            w, c_and_r, solved = self._solve_batch(chunk, rows, hooks)
+            w, c_and_r, solved = self._solve_batch(chunk, rows, hooks, self._prepared_for(widest))
             variance = self._variance_of(w, c_and_r)
             if not warned and (warning := self._warning(variance, solved)):
                 warned = True
@@ -359,12 +362,14 @@ class Posterior:
         """(c,) the bound on the excess ÷ (variance + σ²), float64 on the CPU."""
         return excess / (variance.double().cpu() + self.system.noise)
 
-    def _solve_batch(self, chunk: Tensor, rows: slice, hooks: list[Hook]) -> tuple[Tensor, Tensor, VarianceSolve]:
+    def _solve_batch(
+        self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
+    ) -> tuple[Tensor, Tensor, VarianceSolve]:
         """W and C + R of the batch, (n, c) each, and how its solve ended."""
         s = self.system
         c = self._operator.cross_columns(chunk)
         batch = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
-        solution = solve(batch, self.variance_solver, hooks)
+        solution = solve(batch, self.variance_solver, hooks, prepared=prepared)
         solutions, w, r = [solution], solution.weights, c - self._operator.matmul(solution.weights)
         while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
             ratio = float(self._excess_ratio(self._variance_of(w, c + r), self._excess_of(r)).max())
@@ -372,7 +377,8 @@ class Posterior:
                 break
             tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
             left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
-            solution = solve(batch, to_tolerance(self.variance_solver, tol), [*hooks, _WorkLimit(left)], w)
+            tighter = to_tolerance(self.variance_solver, tol)
+            solution = solve(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
             solutions.append(solution)
             fresh = c - self._operator.matmul(solution.weights)
             better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
@@ -384,6 +390,12 @@ class Posterior:
             sum(each.epochs for each in solutions), sum(each.work for each in solutions),
             sum(each.seconds for each in solutions), self._excess_of(r),
         )  # fmt: skip
+
+    def _prepared_for(self, columns: int) -> Prepared:
+        """The set-up of the variance solver, made once for all batches of so many points or fewer."""
+        if self._prepared is None or self._prepared[1] < columns:
+            self._prepared = self.variance_solver.prepare(self.system.operator, columns), columns
+        return self._prepared[0]
 
     def _variance_of(self, w: Tensor, c_and_r: Tensor) -> Tensor:
         """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""

@@ -5,15 +5,15 @@ tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
+from apviz.operators import Operator
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
-from apviz.preconditioners.base import Built
-from apviz.solvers import ConjugateGradient, Solver
+from apviz.preconditioners.low_rank import LowRankPlusNoise
+from apviz.solvers import Prepared, Solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +32,17 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
     return Probes(z, z, "Rademacher")
 
 
-def draw(solver: Solver, operator: CountingOperator, count: int, seed: int) -> tuple[Probes, Solver]:
-    """The probes that suit a solver, and the solver to use with them.
+def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:
+    """The probes that suit a solver, and what it prepared where they are drawn from it.
 
-    CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch, and P as it was built for them; every
-    other solver Rademacher probes.
+    CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch; every other solver Rademacher probes.
     """
     preconditioner = getattr(solver, "preconditioner", None)
     # a two-level Schwarz preconditioner is known by its inverse only, and cannot be drawn from
-    if isinstance(solver, ConjugateGradient) and isinstance(preconditioner, PivotedCholesky | RandomlyPivotedCholesky):
-        built = preconditioner.build(operator)
+    if isinstance(preconditioner, PivotedCholesky | RandomlyPivotedCholesky):
+        prepared = solver.prepare(operator, count + 1)
+        built = prepared.preconditioner
+        assert isinstance(built, LowRankPlusNoise)  # as both build it
         z = built.sample(count, torch.Generator().manual_seed(seed))
-        return Probes(z, built(z), "N(0, P)"), replace(solver, preconditioner=Built(preconditioner, built))
-    return rademacher(operator.operator.n, count, seed, operator.operator.x), solver
+        return Probes(z, built(z), "N(0, P)"), prepared
+    return rademacher(operator.n, count, seed, operator.x), None

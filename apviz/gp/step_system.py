@@ -9,25 +9,22 @@ from torch import Tensor
 
 from apviz.gp.probes import Probes, draw
 from apviz.hyperparameters import Hyperparameters
-from apviz.operators import CountingOperator
-from apviz.solvers import Solver
+from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
 
 
 @dataclass(frozen=True, eq=False)
 class StepSystem:
-    """What a step solves, and by what.
+    """What a step solves, and with what.
 
     Args:
         system: its right-hand sides are the targets minus the mean, then the probes.
-        operator: of the system; counts what drawing the probes took, and what the gradient will take.
-        solver: the one that was asked for, with its preconditioner built where the probes were drawn from it.
+        prepared: by the solver, where the probes were drawn from its preconditioner; else None.
     """
 
     system: KernelSystem
-    operator: CountingOperator
     probes: Probes
-    solver: Solver
+    prepared: Prepared | None
 
 
 def step_system(
@@ -52,10 +49,9 @@ def step_system(
     """
     h, dtype = hyperparameters, dtype or x.dtype
     targets = KernelSystem(x, y.double() - h.mean, h.build_kernel(), h.noise, operator, dtype, x.device)
-    counting = CountingOperator(targets.operator)
-    drawn, solver = draw(solver, counting, probes, seed)
+    drawn, prepared = draw(solver, targets.operator, probes, seed)
     system = KernelSystem(
         x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
         targets.dtype, targets.device, dataset=dataset, seed=seed,
     )  # fmt: skip
-    return StepSystem(system, counting, drawn, solver)
+    return StepSystem(system, drawn, prepared)

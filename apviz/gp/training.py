@@ -24,7 +24,7 @@ from apviz.gp.parameters import Parametrisation
 from apviz.gp.step_system import step_system
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
-from apviz.operators import OPERATORS
+from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
 from apviz.solvers.solve import Run
@@ -259,9 +259,9 @@ class Training:
             self._inputs, self._targets, before, s.solver, s.probes, s.seed_of(number), operator=self._operator,
             dataset=self._dataset, dtype=self._x.dtype,
         )  # fmt: skip
-        operator = built.operator
-        watch = _Spectrum()
-        solution = solve(built.system, built.solver, [*hooks, watch] if s.spectrum else hooks, self._weights)
+        operator, watch = CountingOperator(built.system.operator), _Spectrum()
+        watching = [*hooks, watch] if s.spectrum else hooks
+        solution = solve(built.system, s.solver, watching, self._weights, prepared=built.prepared)
         if solution.stop_reason is StopReason.STOPPED:
             self._end(stop_message=solution.stop_message)
             return None

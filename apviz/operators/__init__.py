@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
+from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
-from apviz.operators.interface import CountingOperator, Operator, Rows
+from apviz.operators.interface import Operator, Rows
 from apviz.operators.keops import KeOpsOperator
 from apviz.operators.tiled import TiledOperator
 

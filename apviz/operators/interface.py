@@ -2,7 +2,7 @@
 
 An engine supplies the product `_accumulate`, and its own `_fill` where it has a better one, both without noise;
 everything else is here once.
-The number of kernel entries each call evaluates is given in its docstring; `CountingOperator` adds them up.
+The number of kernel entries each call evaluates is given in its docstring; `counting` adds them up.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Operator(ABC):
     def prepare(self, columns: int = 1) -> None:
         """Does any compiling now rather than at the first solve, for products with so many columns."""
 
-    def settle(self, expected_entries: float, columns: int) -> None:
+    def fix_engine(self, expected_entries: float, columns: int) -> None:
         """Fixes the engine for a solve expected to evaluate so many entries; called before a solve starts."""
 
     @abstractmethod
@@ -245,46 +245,3 @@ class Operator(ABC):
     def reordered(self, order: Tensor) -> Operator:
         """The operator of the points x[order], on the same engine."""
         return type(self)(self.given[order], self.kernel, self.noise, self.x.dtype)
-
-
-class CountingOperator:
-    """An operator that counts the kernel entries asked of it; work = entries / n²."""
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.entries = operator, 0
-
-    @property
-    def work(self) -> float:
-        return self.entries / self.operator.n**2
-
-    def matmul(self, v: Tensor) -> Tensor:
-        self.entries += self.operator.n**2
-        return self.operator.matmul(v)
-
-    def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
-        self.entries += len(z) * self.operator.n
-        return self.operator.cross_matmul(z, v)
-
-    def cross_columns(self, z: Tensor) -> Tensor:
-        self.entries += len(z) * self.operator.n
-        return self.operator.cross_columns(z)
-
-    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
-        self.entries += self.operator.n**2
-        return self.operator.bilinear_derivatives(a, b)
-
-    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
-        self.entries += self.operator.n**2
-        return self.operator.weighted_derivatives(m)
-
-    def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
-        self.entries += self.operator.n * count(rows)
-        self.operator.subtract_columns_(r, rows, u)
-
-    def block(self, rows: Rows) -> Tensor:
-        self.entries += count(rows) ** 2
-        return self.operator.block(rows)
-
-    def columns(self, rows: Rows) -> Tensor:
-        self.entries += self.operator.n * count(rows)
-        return self.operator.columns(rows)

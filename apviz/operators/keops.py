@@ -23,7 +23,7 @@ class KeOpsOperator(Operator):
         # KeOps compiles one module per number of columns
         self.cross_matmul(self.x[:2], torch.zeros(self.n, columns, dtype=self.x.dtype, device=self.x.device))
 
-    def settle(self, expected_entries: float, columns: int) -> None:
+    def fix_engine(self, expected_entries: float, columns: int) -> None:
         self.prepare(columns)
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:

@@ -24,7 +24,7 @@ class TiledOperator(Operator):
     """K evaluated tile by tile.
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
-    `in-place tiles` (torch; also the engine on a GPU). The engine changes only in `prepare` and `settle`,
+    `in-place tiles` (torch; also the engine on a GPU). The engine changes only in `prepare` and `fix_engine`,
     never inside a solve.
     """
 
@@ -63,7 +63,7 @@ class TiledOperator(Operator):
         if self._compiled is None:
             self._compiled = self.x.device.type == "cpu" and native.library() is not None
 
-    def settle(self, expected_entries: float, columns: int) -> None:
+    def fix_engine(self, expected_entries: float, columns: int) -> None:
         if native.is_built() or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
             self.prepare()
         self._compiled = bool(self._compiled)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
+from apviz.operators import Operator
 from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
@@ -35,19 +35,18 @@ class PivotedCholesky(Preconditioner):
     def label(self) -> str:
         return f"r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.operator.noise)
+    def build(self, operator: Operator) -> LowRankPlusNoise:
+        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.noise)
 
 
-def pivoted_cholesky(operator: CountingOperator, rank: int) -> Tensor:
+def pivoted_cholesky(operator: Operator, rank: int) -> Tensor:
     """L (n, r), r ≤ rank: stops early where nothing above rounding is left of the diagonal."""
-    base = operator.operator
-    n, device = base.n, base.x.device
+    n, device = operator.n, operator.x.device
     rank = min(rank, n)
-    left = torch.full((n,), base.kernel.outputscale, dtype=base.x.dtype, device=device)
+    left = torch.full((n,), operator.kernel.outputscale, dtype=operator.x.dtype, device=device)
     # what k subtractions of numbers up to the outputscale leave of a zero
-    floor = 4 * torch.finfo(base.x.dtype).eps * base.kernel.outputscale
-    factor = torch.zeros(rank, n, dtype=base.x.dtype, device=device)  # row-major rows: a step reads what it needs
+    floor = 4 * torch.finfo(operator.x.dtype).eps * operator.kernel.outputscale
+    factor = torch.zeros(rank, n, dtype=operator.x.dtype, device=device)  # row-major rows: a step reads what it needs
     for k in range(rank):
         pivot = left.argmax()
         if left[pivot] <= floor * (k + 1):

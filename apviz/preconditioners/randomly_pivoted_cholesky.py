@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
+from apviz.operators import Operator
 from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
@@ -43,20 +43,19 @@ class RandomlyPivotedCholesky(Preconditioner):
     def label(self) -> str:
         return f"randomly pivoted r={self.rank}"
 
-    def build(self, operator: CountingOperator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.operator.noise)
+    def build(self, operator: Operator) -> LowRankPlusNoise:
+        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise)
 
 
-def randomly_pivoted_cholesky(operator: CountingOperator, rank: int, seed: int) -> Tensor:
+def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
     """L (n, r), r ≤ rank: stops early where nothing above rounding is left of the diagonal.
 
     Pivots are proposed in blocks and accepted by rejection, which draws from the same law as one at a time and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).
     """
-    base = operator.operator
-    n, x = base.n, base.x
+    n, x = operator.n, operator.x
     rank = min(rank, n)
-    scale = base.kernel.outputscale
+    scale = operator.kernel.outputscale
     floor = 4 * torch.finfo(x.dtype).eps * scale
     generator = torch.Generator().manual_seed(seed)
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors, check_fits
-from apviz.operators import CountingOperator
+from apviz.operators import CountingOperator, Operator
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require, require_overlap, require_whole, require_whole_or_auto
-from apviz.system import KernelSystem
 
 Coarse = Literal["low-rank", "galerkin"]
 
@@ -69,14 +68,14 @@ class TwoLevelSchwarz(Preconditioner):
         exact = " galerkin" if self.coarse == "galerkin" else ""
         return f"Schwarz b={self.block_size}{margin} r={self.coarse_rank}{exact}"
 
-    def resolve(self, system: KernelSystem) -> tuple[TwoLevelSchwarz, Mapping[str, str]]:
-        return resolve(self, system)
+    def resolve(self, operator: Operator, columns: int = 1) -> tuple[TwoLevelSchwarz, Mapping[str, str]]:
+        return resolve(self, operator, columns)
 
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
         rank = int(chosen("coarse_rank", self.coarse_rank))
-        check_fits(operator.operator.x, size, overlap)
-        partition = partitioner_named(self.partition)(operator.operator.inputs, size, overlap)
+        check_fits(operator.x, size, overlap)
+        partition = partitioner_named(self.partition)(operator.inputs, size, overlap)
         if rank == 0:
             return OneLevel(operator, partition)
         factor = randomly_pivoted_cholesky(operator, rank, self.seed)
@@ -91,8 +90,8 @@ class OneLevel:
     def __init__(self, operator: CountingOperator, partition: Partition, low_rank: Tensor | None = None) -> None:
         self.rows = [partition.order[partition.solved(block)] for block in range(len(partition))]
         self.factors = BlockFactors(operator, self.rows, low_rank)
-        held = torch.bincount(torch.cat(self.rows), minlength=operator.operator.n)
-        self.weights = held.to(operator.operator.x).rsqrt()[:, None]
+        held = torch.bincount(torch.cat(self.rows), minlength=operator.n)
+        self.weights = held.to(operator.x).rsqrt()[:, None]
 
     def __call__(self, r: Tensor) -> Tensor:
         weighted, result = r * self.weights, torch.zeros_like(r)

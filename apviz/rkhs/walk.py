@@ -14,7 +14,8 @@ from apviz.rules import Random, Shuffled
 from apviz.rules import Rule as SelectionRule
 from apviz.settings import require, require_whole
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
-from apviz.solvers.solve import Run, Update
+from apviz.solvers.interface import Update
+from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
 
 Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]

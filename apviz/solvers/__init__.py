@@ -5,10 +5,10 @@ from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.automatic import Automatic
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.interface import Solution, StopReason
-from apviz.solvers.solve import Epoch, Hook, Run, Solver, Update, solve
+from apviz.solvers.interface import Epoch, Hook, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.solve import Run, solve
 
 __all__ = [
     "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite",
-    "Run", "Solution", "Solver", "StopReason", "Update", "solve",
+    "Prepared", "Run", "Solution", "Solver", "StopReason", "Update", "solve",
 ]  # fmt: skip

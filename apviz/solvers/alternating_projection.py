@@ -11,16 +11,16 @@ from torch import Tensor
 
 from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors, check_fits
-from apviz.operators.interface import add_rows_
+from apviz.operators import CountingOperator, Operator
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
-from apviz.solvers.interface import StopReason
-from apviz.solvers.solve import Limits, Run, Solver, column_inner
-from apviz.solvers.steps import History
-from apviz.system import KernelSystem
+from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.solve import Run
+from apviz.solvers.steps import Alone, Coarse, History, Step
+from apviz.solvers.stopping import Limits
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,35 @@ class AlternatingProjection(Solver):
         coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
         return f"AP {self.rule_name}{place}{margin} b={self.block_size}{history}{coarse}"
 
-    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
-        return resolve(self, system)
+    def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
+        return resolve(self, operator, columns)
+
+    def build(self, operator: CountingOperator, columns: int) -> Blocks:
+        settings, choices = self.resolve(operator, columns)
+        size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
+        check_fits(operator.x, size, overlap)
+        partition = partitioner_named(settings.partition)(operator.inputs, size, overlap)
+        stored = operator if partition.is_identity else operator.reordered(partition.order)
+        factors = BlockFactors(stored, [partition.solved(block) for block in range(len(partition))])
+        coarse = None
+        if settings.coarse_rank:
+            factor = randomly_pivoted_cholesky(stored, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed)
+            v = torch.linalg.qr(factor).Q
+            coarse = biorthonormal(v, stored.matmul(v))[:2]
+        return Blocks(
+            solver=settings, given=operator.uncounted, operator=stored.uncounted,
+            choices=choices, partition=partition, factors=factors, coarse=coarse,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Blocks(Prepared):
+    """The partition, the factors of its blocks, and V, KV with VᵀKV = I of a coarse space, in the stored order."""
+
+    solver: AlternatingProjection
+    partition: Partition
+    factors: BlockFactors
+    coarse: tuple[Tensor, Tensor] | None = None
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()
@@ -100,112 +127,63 @@ class AlternatingProjection(Solver):
 class _Projection:
     """The state of one solve; rows are in the stored order of the partition."""
 
-    def __init__(self, settings: AlternatingProjection, run: Run) -> None:
-        self.settings, self.run = settings, run
-        system = run.system
-        partitioner = partitioner_named(settings.partition)
-        size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
-        check_fits(system.x, size, overlap)
-        partition: Partition = partitioner(system.operator.inputs, size, overlap)
-        self.partition = run.partition = partition
-        if not partition.is_identity:
-            run.operator.operator = system.operator.reordered(partition.order)
-        self.operator = run.operator
-        self.factors = run.factors = BlockFactors(run.operator, [partition.solved(j) for j in range(len(partition))])
-        self.rule = rule_named(settings.rule)
-        self.b = run.b[partition.order]
+    def __init__(self, prepared: Blocks, run: Run) -> None:
+        settings, partition, operator = prepared.solver, prepared.partition, run.operator
+        self.settings, self.partition, self.factors, self.operator = settings, partition, prepared.factors, operator
+        self.rule, self.run = rule_named(settings.rule), run
+        self.b = prepared.in_order(run.b)
         if run.initial_weights is None:
             self.w, self.r = torch.zeros_like(self.b), self.b.clone()
         else:
-            self.w = run.initial_weights[partition.order].clone()
-            self.r = self.b - self.operator.matmul(self.w)
-        self.spare = torch.empty_like(self.r)
-        # the rule weighs right-hand sides as the user's units do (paper, equation 9)
-        self.share = None if bool((run.share == 1).all()) else run.share.to(self.r)
-        self.history: History | None = None
-        self.coarse: tuple[Tensor, Tensor] | None = None
+            self.w = prepared.in_order(run.initial_weights)
+            self.r = self.b - operator.matmul(self.w)
+        self.step: Step = Alone(operator)
         if settings.history:
-            self.history = History(int(chosen("history", settings.history)), self.r, max(partition.solved_sizes()))
-        if settings.coarse_rank:
-            factor = randomly_pivoted_cholesky(
-                self.operator, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed
-            )
-            v = torch.linalg.qr(factor).Q
-            self.coarse = biorthonormal(v, self.operator.matmul(v))[:2]  # V, KV with VᵀKV = I
-
-    def norms(self) -> Tensor:
-        """‖R_I‖² per block and right-hand side, (m, l+1)."""
-        return self.operator.operator.squared_norms(self.r, self.partition.starts, self.spare)
-
-    def weights(self) -> Tensor:
-        """W in the user's order."""
-        self._settle()
-        w = torch.empty_like(self.w)
-        w[self.partition.order] = self.w
-        return w
+            longest = max(partition.solved_sizes())
+            self.step = History(operator, int(chosen("history", settings.history)), self.r, longest)
+        if prepared.coarse is not None:
+            self.step = Coarse(self.step, *prepared.coarse)
+        self._spare = torch.empty_like(self.r)
 
     def iterate(self) -> StopReason:
         """Algorithm 1."""
         run, r, w, m = self.run, self.r, self.w, len(self.partition)
         select = self.rule.begin(self.partition.owned_sizes())
-        norms = self.norms()
-        run.start(self.weights, r, norms)
+        norms = self.block_norms()
+        run.start(self, self._limits())
         while True:  # epoch
             for _ in range(m):  # mini-batch
-                block = select(run.update_number, norms if self.share is None else norms * self.share)
+                block = select(run.update_number, run.weighted(norms))
                 rows = self.factors.rows[block]
-
-                r_before = r[rows].clone()
-                u = self.factors.solve(block, r_before)
-                if self.history is None:
-                    add_rows_(w, rows, u)
-                    self.operator.subtract_columns_(r, rows, u)
-                    # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
-                    decrease = 0.5 * column_inner(u, r_before + r[rows])
-                else:
-                    decrease = self.history.project_(self.operator, w, r, rows, u)
-                if self.coarse is not None:
-                    decrease = decrease + self._project_onto_coarse_space(*self.coarse)
-
+                u = self.factors.solve(block, r[rows])
+                decrease = self.step.project_(w, r, rows, u)
                 if self.rule.needs_norms or run.records_updates:
-                    norms = self.norms()
-                run.updated(block, decrease, norms.sum(0) if run.records_updates else None)
-                if run.must_stop:
-                    norms = self.norms()
-                    return run.stopped_inside_epoch(norms.sum(0), norms)
-                if self._may_end_early() and run.claims(norms.sum(0), self.settings.tol):
+                    norms = self.block_norms()
+                squared = norms.sum(0)
+                run.updated(block, decrease, squared)
+                if run.ends_inside_epoch(squared):
                     break
-            reason = self._end_epoch()
+            norms = self.block_norms()
+            reason = run.end_epoch(norms.sum(0))
             if reason is not None:
                 return reason
-            norms = self.norms()
+            norms = self.block_norms()
 
-    def _project_onto_coarse_space(self, v: Tensor, kv: Tensor) -> Tensor:
-        """W += V VᵀR for VᵀKV = I; returns the (l+1,) decreases of h."""
-        c = v.T @ self.r
-        self.w.addmm_(v, c)
-        self.r.addmm_(kv, c, alpha=-1)
-        return 0.5 * column_inner(c, c + v.T @ self.r)
+    def _limits(self) -> Limits:
+        """Where blocks overlap an epoch costs more than an iteration of CG: it may end at each eighth of it."""
+        s, looks = self.settings, bool(self.partition.margins) and self.rule.needs_norms
+        return Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every, max(1, len(self.partition) // 8) * looks)
 
-    def _may_end_early(self) -> bool:
-        """Whether to look at the residual now: 8 times an epoch, where an epoch costs more than a CG iteration."""
-        run, m = self.run, len(self.partition)
-        looks = bool(self.partition.margins) and self.rule.needs_norms and run.update_number % max(1, m // 8) == 0
-        return looks and run.epoch_number + 1 >= self.settings.min_epochs
+    # --- what the run asks for ------------------------------------------------------------------------------------
 
-    def _end_epoch(self) -> StopReason | None:
-        s, squared = self.settings, self.norms().sum(0)
-        limits = Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every)
-        return self.run.end_epoch(squared, self.norms, self._recompute, self._adopt, limits)
+    def weights(self) -> Tensor:
+        self.step.flush_to_weights_(self.w)
+        return self.w
 
-    def _settle(self) -> None:
-        if self.history is not None:
-            self.history.settle_(self.w)
+    def block_norms(self) -> Tensor:
+        """‖R_I‖² per block and right-hand side, (m, l+1)."""
+        return self.operator.squared_norms(self.r, self.partition.starts, self._spare)
 
-    def _recompute(self) -> tuple[Tensor, Tensor]:
-        self._settle()
-        return self.run.fresh_residual(self.b, self.w)
-
-    def _adopt(self, fresh: Tensor, claimed: bool) -> None:
+    def adopt(self, fresh: Tensor, claimed: bool) -> None:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
         self.r.copy_(fresh)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from apviz.choices import coarse_rank
-from apviz.operators import CountingOperator, make_operator
+from apviz.operators import CountingOperator, Operator, make_operator
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.interface import StopReason
-from apviz.solvers.solve import Run, Solver
-from apviz.system import KernelSystem
+from apviz.solvers.interface import Prepared, Solver
 
 # rows on which the share of k that r vectors leave is looked at
 PROBE_ROWS = 2_000
@@ -58,30 +56,31 @@ class Automatic(Solver):
     def label(self) -> str:
         return "auto"
 
-    def run(self, run: Run) -> StopReason:
-        raise TypeError("Automatic is resolved by apviz.solve before it runs")
-
-    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
-        if system.n <= CHOLESKY_ROWS:
-            return Cholesky(self.tol), {"method": f"Cholesky: n = {system.n:,} is at most {CHOLESKY_ROWS:,}"}
-        rank = coarse_rank(system)
-        left = system.n * left_by_low_rank(system, rank, self.seed) / system.noise
-        solver: Solver
+    def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
+        n = operator.n
+        if n <= CHOLESKY_ROWS:
+            return Cholesky(self.tol), {"method": f"Cholesky: n = {n:,} is at most {CHOLESKY_ROWS:,}"}
+        rank = coarse_rank(n)
+        left = n * left_by_low_rank(operator, rank, self.seed) / operator.noise
+        why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate)"
+        solver: ConjugateGradient | AlternatingProjection
         if left < FEW_LEFT:
             solver = ConjugateGradient(RandomlyPivotedCholesky(rank, self.seed), self.tol, self.max_epochs)
-            word = "under"
         else:
             solver = AlternatingProjection(
                 "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
                 max_epochs=self.max_epochs, seed=self.seed,
             )  # fmt: skip
-            word = "over"
-        resolved, reasons = solver.resolve(system)
-        why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate), {word} {FEW_LEFT:g}"
-        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
+        resolved, reasons = solver.resolve(operator, columns)
+        where = "under" if left < FEW_LEFT else "over"
+        return resolved, {"method": f"{resolved.name}: {why}, {where} {FEW_LEFT:g}", **reasons}
+
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+        solver, choices = self.resolve(operator.uncounted, columns)
+        return replace(solver.build(operator, columns), choices=choices)
 
 
-def left_by_low_rank(system: KernelSystem, rank: int, seed: int) -> float:
+def left_by_low_rank(operator: Operator, rank: int, seed: int) -> float:
     """About the mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, from up to 2,000 random rows.
 
     Of those the mean is over the rows that are no pivots: of all rows of the system few are. Rows like no other, which
@@ -89,12 +88,11 @@ def left_by_low_rank(system: KernelSystem, rank: int, seed: int) -> float:
     float32 cannot tell what is left from rounding. Under 4e6 entries, which the work of the solve leaves out; its
     seconds do not.
     """
-    rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS].to(system.device)
-    probe = CountingOperator(
-        make_operator("tiled", system.operator.given[rows], system.kernel, system.noise, torch.float64)
-    )
-    probe.operator.settle(0.0, 1)
+    rows = torch.randperm(operator.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS]
+    given = operator.given[rows.to(operator.given.device)]
+    probe = make_operator("tiled", given, operator.kernel, operator.noise, torch.float64)
+    probe.fix_engine(0.0, 1)
     factor = randomly_pivoted_cholesky(probe, rank, seed)
-    left = system.kernel.outputscale - factor.square().sum(1)
+    left = operator.kernel.outputscale - factor.square().sum(1)
     others = left.topk(len(rows) - factor.shape[1]).values  # a pivot has nothing left
     return max(0.0, float(others.mean()))

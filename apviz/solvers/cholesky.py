@@ -6,13 +6,17 @@ import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
-import psutil
 import torch
+from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
+from apviz.memory import free_memory
+from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
-from apviz.solvers.interface import StopReason
-from apviz.solvers.solve import Limits, Run, Solver, column_inner
+from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.solve import Run
+from apviz.solvers.steps import column_inner
+from apviz.solvers.stopping import Limits
 
 
 @dataclass(frozen=True)
@@ -37,33 +41,66 @@ class Cholesky(Solver):
     def label(self) -> str:
         return "Cholesky"
 
-    def run(self, run: Run) -> StopReason:
-        system, operator = run.system, run.operator
-        needed = 3 * system.n**2 * system.x.element_size()
-        if system.device.type == "cpu" and needed > 0.9 * psutil.virtual_memory().available:
+    def build(self, operator: CountingOperator, columns: int) -> Factored:
+        n, free = operator.n, free_memory(operator.x.device)
+        needed = 3 * n**2 * operator.x.element_size()
+        if needed > 0.9 * free:
             raise MemoryError(
-                f"a Cholesky factorisation of n = {system.n} rows needs {needed / 2**30:.1f} GiB, "
-                f"{psutil.virtual_memory().available / 2**30:.1f} GiB are free; use an iterative solver"
+                f"a Cholesky factorisation of n = {n} rows needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are "
+                "free; use an iterative solver"
             )
-        factor, jitter = cholesky_with_jitter(
-            operator.block(slice(0, system.n)), "the matrix K", system.kernel.outputscale + system.noise
-        )
+        scale = operator.kernel.outputscale + operator.noise
+        factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:
             warnings.warn(
                 f"the matrix needed a jitter of {jitter:.1e} on its diagonal to be factored; float64 or more noise "
                 "avoids it",
                 stacklevel=2,
             )
-        b = run.b
-        w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
-        r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
-        run.start(lambda: w, r, None)
-        r_before = r.clone()
-        u = torch.cholesky_solve(r, factor)
-        w += u
-        fresh, squared = run.fresh_residual(b, w)
+        return Factored(solver=self, given=operator.uncounted, operator=operator.uncounted, factor=factor)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Factored(Prepared):
+    """The lower factor of K, (n, n)."""
+
+    solver: Cholesky
+    factor: Tensor
+
+    def run(self, run: Run) -> StopReason:
+        return _Direct(self, run).solve()
+
+
+class _Direct:
+    """The one update of a direct solve."""
+
+    def __init__(self, prepared: Factored, run: Run) -> None:
+        self.prepared, self.run, self.b = prepared, run, run.b
+        if run.initial_weights is None:
+            self.w, self.r = torch.zeros_like(self.b), self.b.clone()
+        else:
+            self.w = run.initial_weights
+            self.r = self.b - run.operator.matmul(self.w)
+
+    def solve(self) -> StopReason:
+        run, r = self.run, self.r
+        run.start(self, Limits(self.prepared.solver.tol, 0, 1, 1))
+        before = r.clone()
+        u = torch.cholesky_solve(r, self.prepared.factor)
+        self.w += u
+        fresh, squared = run.fresh_residual()
         r.copy_(fresh)
-        run.updated(-1, 0.5 * column_inner(u, r_before + fresh), squared)
-        # there is no recursion that could have drifted
-        reason = run.end_epoch(squared, lambda: None, lambda: (fresh, squared), None, Limits(self.tol, 0, 1, 1))
+        run.updated(-1, 0.5 * column_inner(u, before + fresh), squared)
+        reason = run.end_epoch(squared, is_fresh=True)
         return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason
+
+    # --- what the run asks for ------------------------------------------------------------------------------------
+
+    def weights(self) -> Tensor:
+        return self.w
+
+    def block_norms(self) -> None:
+        return None
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+        """There is no recursion."""

@@ -33,6 +33,10 @@ class Clock:
         at.synchronize()
         return float(self._start.elapsed_time(at) / 1000 - paused)
 
+    def add(self, seconds: float) -> None:
+        """Counts what came before the start."""
+        self._paused -= seconds
+
     @contextmanager
     def pause(self) -> Iterator[None]:
         before = self.seconds(self.mark())

@@ -9,11 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners.base import Preconditioner
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers.interface import StopReason
-from apviz.solvers.solve import Limits, Run, Solver, column_squares
-from apviz.system import KernelSystem
+from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.solve import Run
+from apviz.solvers.steps import column_squares
+from apviz.solvers.stopping import Limits
 
 
 @dataclass(frozen=True)
@@ -52,43 +54,78 @@ class ConjugateGradient(Solver):
     def label(self) -> str:
         return f"PCG {self.preconditioner.label}" if self.preconditioner else "CG"
 
-    def resolve(self, system: KernelSystem) -> tuple[Solver, Mapping[str, str]]:
+    def resolve(self, operator: Operator, columns: int = 1) -> tuple[ConjugateGradient, Mapping[str, str]]:
         if self.preconditioner is None:
             return self, {}
-        preconditioner, choices = self.preconditioner.resolve(system)
+        preconditioner, choices = self.preconditioner.resolve(operator, columns)
         return replace(self, preconditioner=preconditioner), choices
 
+    def build(self, operator: CountingOperator, columns: int) -> Preconditioned:
+        settings, choices = self.resolve(operator, columns)
+        apply = settings.preconditioner.build(operator) if settings.preconditioner else None
+        return Preconditioned(
+            solver=settings, given=operator.uncounted, operator=operator.uncounted,
+            choices=choices, preconditioner=apply,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Preconditioned(Prepared):
+    """The preconditioner, or none."""
+
+    solver: ConjugateGradient
+
     def run(self, run: Run) -> StopReason:
-        operator, b = run.operator, run.b
-        precondition = run.preconditioner = self.preconditioner.build(operator) if self.preconditioner else _identity
-        w = torch.zeros_like(b) if run.initial_weights is None else run.initial_weights.clone()
-        r = b.clone() if run.initial_weights is None else b - operator.matmul(w)
-        run.start(lambda: w, r, None)
-        limits = Limits(self.tol, self.min_iterations, self.max_iterations, self.check_every)
-        restart = True
+        return _Iteration(self, run).iterate()
+
+
+class _Iteration:
+    """The state of one solve."""
+
+    def __init__(self, prepared: Preconditioned, run: Run) -> None:
+        self.settings, self.run, self.operator = prepared.solver, run, run.operator
+        self.precondition = prepared.preconditioner or _identity
+        self.b = run.b
+        if run.initial_weights is None:
+            self.w, self.r = torch.zeros_like(self.b), self.b.clone()
+        else:
+            self.w = run.initial_weights
+            self.r = self.b - self.operator.matmul(self.w)
+        self.restart = True
+
+    def iterate(self) -> StopReason:
+        s, run, w, r = self.settings, self.run, self.w, self.r
+        run.start(self, Limits(s.tol, s.min_iterations, s.max_iterations, s.check_every))
         rz = p = r  # set at once by the restart
-
-        def adopt(fresh: Tensor, claimed: bool) -> None:
-            nonlocal restart
-            if claimed:
-                r.copy_(fresh)
-                restart = True
-
         while True:
-            z = precondition(r)
+            z = self.precondition(r)
             rz, rz_before = _inner(r, z), rz
-            p = z.clone() if restart else p.mul_(_ratio(rz, rz_before)).add_(z)
-            restart = False
-            kp = operator.matmul(p)
+            p = z.clone() if self.restart else p.mul_(_ratio(rz, rz_before)).add_(z)
+            self.restart = False
+            kp = self.operator.matmul(p)
             step = _ratio(rz, _inner(p, kp))
             w.addcmul_(p, step)
             r.addcmul_(kp, step, value=-1)
-            # exact line search: each column lowers h by half of step · rᵀz
             squared = column_squares(r)
+            # exact line search: each column lowers h by half of step · rᵀz
             run.updated(-1, 0.5 * step.double() * rz.double(), squared)
-            reason = run.end_epoch(squared, lambda: None, lambda: run.fresh_residual(b, w), adopt, limits)
+            reason = run.end_epoch(squared)
             if reason is not None:
                 return reason
+
+    # --- what the run asks for ------------------------------------------------------------------------------------
+
+    def weights(self) -> Tensor:
+        return self.w
+
+    def block_norms(self) -> None:
+        return None
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+        """A claim that was false restarts the recursion from B − KW."""
+        if claimed:
+            self.r.copy_(fresh)
+            self.restart = True
 
 
 def _identity(r: Tensor) -> Tensor:

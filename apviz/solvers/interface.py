@@ -1,11 +1,24 @@
-"""How a solve ended, and what it leaves."""
+"""What all solvers share: settings apart from what they prepare, hooks that look on, and every way a solve can end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor
+
+from apviz.operators import CountingOperator, Operator
+
+if TYPE_CHECKING:
+    from apviz.factors import BlockFactors
+    from apviz.partitions import Partition
+    from apviz.preconditioners.base import Apply
+    from apviz.solvers.solve import Run
 
 
 class StopReason(Enum):
@@ -39,7 +52,8 @@ class Solution:
         epochs: epochs, or iterations of a Krylov method.
         work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
         seconds: wall-clock time, set-up included.
-        setup_work, setup_seconds: the part of both that came before the first update.
+        setup_work, setup_seconds: the part of both that came before the first update. What was prepared for several
+            solves is counted in the first.
         energy: h(W) = ½tr(WᵀKW) − tr(BᵀW), from the recorded decreases.
     """
 
@@ -58,3 +72,197 @@ class Solution:
     @property
     def converged(self) -> bool:
         return self.stop_reason is StopReason.CONVERGED
+
+
+@dataclass(frozen=True)
+class Update:
+    """One projection, or one iteration of a Krylov method. Tensors stay on the device: reading one stalls a GPU.
+
+    Args:
+        number: from 1.
+        block: the block projected onto, −1 for all rows at once.
+        energy_decrease: 0-d float64 tensor, the decrease of h.
+        squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
+        mark: a reading of the run's clock.
+    """
+
+    number: int
+    epoch: int
+    block: int
+    work: float
+    energy_decrease: Tensor
+    squared_residual: Tensor
+    mark: tuple[Any, float]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The state after an epoch; number 0 is the state before the first update. Everything is on the host.
+
+    Args:
+        residual_per_rhs: (l+1,) float64, recomputed from B − KW where `drift` is not NaN.
+        residual: their mean.
+        checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
+        drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.
+        block_norms: (m,) ‖R_I‖_F, or None where there are no blocks.
+        measured: what the hooks' `measure` returned.
+    """
+
+    number: int
+    work: float
+    seconds: float
+    residual: float
+    residual_per_rhs: Tensor
+    checked_residual: float
+    drift: float
+    energy: float
+    block_norms: Tensor | None
+    measured: Mapping[str, float]
+
+
+class Hook:
+    """An object told about a solve. It observes, may call `run.request_stop(why)`, and never changes the numbers."""
+
+    def on_start(self, run: Run) -> None:
+        """Before the first update; set-up is done."""
+
+    def on_update(self, update: Update) -> None:
+        """After every update."""
+
+    def measure(self, run: Run) -> Mapping[str, float]:
+        """Numbers to attach to an epoch before any hook is told about it; its time is not the solve's."""
+        return {}
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """After every epoch, and once before the first as epoch 0."""
+
+    def on_stop(self, solution: Solution) -> None:
+        """The solve ended by itself."""
+
+    def on_abandon(self, error: BaseException) -> None:
+        """The solve ended by an exception or Ctrl-C, which is raised after this."""
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """Settings of a solver. What it builds from K is its `Prepared`; the state of a solve lives in its `Run`."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The method in a few words, for tables and legends."""
+
+    def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
+        """The solver with a value for every setting that says `auto`, and why each was chosen.
+
+        Args:
+            columns: right-hand sides that are to be expected.
+        """
+        return self, {}
+
+    def prepare(self, operator: Operator, columns: int = 1) -> Prepared:
+        """Builds what does not depend on B: partition, factors, preconditioner; good for any number of solves.
+
+        Args:
+            operator: K.
+            columns: right-hand sides that are to be expected, by which `auto` chooses.
+
+        Raises:
+            MemoryError: it would not fit the free memory.
+            NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
+        """
+        started = time.perf_counter()
+        # ten epochs is what the paper's training solves take at least
+        operator.fix_engine(10.0 * operator.n**2, columns)
+        counting = CountingOperator(operator)
+        prepared = self.build(counting, columns)
+        if operator.x.is_cuda:
+            torch.cuda.synchronize()
+        return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
+
+    @abstractmethod
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+        """What `prepare` returns, but for who asked and what it cost; a solver of one's own has this."""
+
+
+@dataclass
+class Cost:
+    """What was evaluated for a set-up, and how long it took; the first solve that uses it takes it over."""
+
+    entries: int
+    seconds: float
+
+    def taken(self) -> Cost:
+        """The cost, which is nothing from then on."""
+        cost = Cost(self.entries, self.seconds)
+        self.entries, self.seconds = 0, 0.0
+        return cost
+
+
+# settings that say when to end, of which a set-up knows nothing
+_LIMITS = ("tol", "max_epochs", "min_epochs", "max_iterations", "min_iterations", "check_every")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared(ABC):
+    """What a solver built from an operator, for solves with any B.
+
+    Args:
+        solver: what solves; none of its settings says `auto` any more.
+        asked: the solver that prepared it.
+        given: the operator it was prepared for.
+        operator: the same with its rows in the order in which they are solved.
+        cost: of the set-up.
+        choices: what `auto` chose, by setting, with the reason.
+        partition, factors: of alternating projection, else None.
+        preconditioner: r ↦ P⁻¹r for r: (n, p) in the user's order, of conjugate gradients, else None.
+    """
+
+    solver: Solver
+    asked: Solver | None = None
+    given: Operator
+    operator: Operator
+    cost: Cost = field(default_factory=lambda: Cost(0, 0.0))
+    choices: Mapping[str, str] = field(default_factory=dict)
+    partition: Partition | None = None
+    factors: BlockFactors | None = None
+    preconditioner: Apply | None = None
+
+    @abstractmethod
+    def run(self, run: Run) -> StopReason:
+        """Solves; leaves the weights in the run."""
+
+    def ending_as(self, solver: Solver) -> Prepared:
+        """The same, to the tolerance and the caps of `solver`.
+
+        Raises:
+            ValueError: `solver` differs in more than that from what prepared this.
+        """
+        assert self.asked is not None  # `Solver.prepare` says who asked
+        if solver == self.asked:
+            return self
+        limits = {name: getattr(solver, name) for name in _LIMITS if hasattr(solver, name)}
+        known = {field.name for field in fields(self.asked)}
+        if (
+            type(solver) is not type(self.asked)
+            or replace(self.asked, **{name: value for name, value in limits.items() if name in known}) != solver
+        ):
+            raise ValueError(f"prepared was built by {self.asked!r}, and {solver!r} needs a set-up of its own")
+        known = {field.name for field in fields(self.solver)}
+        return replace(
+            self, solver=replace(self.solver, **{name: value for name, value in limits.items() if name in known})
+        )
+
+    def in_order(self, a: Tensor) -> Tensor:
+        """The rows of a: (n, p) from the user's order to that of the solve; a copy."""
+        return a.clone() if self.partition is None else a[self.partition.order]
+
+    def in_users_order(self, a: Tensor) -> Tensor:
+        """The rows of a: (n, p) from the order of the solve to the user's."""
+        if self.partition is None or self.partition.is_identity:
+            return a
+        restored = a.new_empty(a.shape)
+        restored[self.partition.order] = a
+        return restored

@@ -1,12 +1,68 @@
-"""The last updates as a subspace: how far to go along each is chosen again with every new one."""
+"""What is done with an update: it alone, along the last ones again, or onto a coarse space after it."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator, Rows
+from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
+
+
+class Step(Protocol):
+    """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones."""
+
+    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+        """W and R after the update u: (|I|, l+1) on the rows I; returns the (l+1,) float64 decreases of h.
+
+        What it does to W may wait until `flush_to_weights_`.
+        """
+        ...
+
+    def flush_to_weights_(self, w: Tensor) -> None:
+        """Adds to `w` what is not in it yet."""
+        ...
+
+
+class Alone:
+    """W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+        before = r[rows].clone()
+        add_rows_(w, rows, u)
+        self.operator.subtract_columns_(r, rows, u)
+        # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
+        return 0.5 * column_inner(u, before + r[rows])
+
+    def flush_to_weights_(self, w: Tensor) -> None:
+        pass
+
+
+class Coarse:
+    """After another step, also W += V VᵀR for VᵀKV = I.
+
+    Args:
+        first: the step before.
+        v, kv: (n, r) V and KV.
+    """
+
+    def __init__(self, first: Step, v: Tensor, kv: Tensor) -> None:
+        self.first, self.v, self.kv = first, v, kv
+
+    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+        decrease = self.first.project_(w, r, rows, u)
+        c = self.v.T @ r
+        w.addmm_(self.v, c)
+        r.addmm_(self.kv, c, alpha=-1)
+        return decrease + 0.5 * column_inner(c, c + self.v.T @ r)
+
+    def flush_to_weights_(self, w: Tensor) -> None:
+        self.first.flush_to_weights_(w)
 
 
 class History:
@@ -16,12 +72,14 @@ class History:
     an old update is known from when it was made, so no entries are evaluated; memory q·n·(l+1).
 
     Args:
+        operator: K.
         length: q.
-        shape: (n, l+1) of the residual.
+        like: (n, l+1), such as the residual.
         rows: most rows an update can have.
     """
 
-    def __init__(self, length: int, like: Tensor, rows: int) -> None:
+    def __init__(self, operator: Operator, length: int, like: Tensor, rows: int) -> None:
+        self.operator = operator
         n, columns = like.shape
         self.images = like.new_zeros(length, n, columns)  # K[:, Iᵢ] Uᵢ
         self.updates = like.new_zeros(length, rows, columns)  # Uᵢ, zero beyond |Iᵢ|
@@ -33,11 +91,8 @@ class History:
         self.ridge = 8 * torch.finfo(like.dtype).eps
         self.made = 0
 
-    def project_(self, operator: CountingOperator, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        """Adds the update u on `rows` to the history and steps to the minimum; returns the (l+1,) decreases of h.
-
-        The steps are in `r` at once, and in `w` after `settle_`.
-        """
+    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+        """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)
         self.made += 1
@@ -46,21 +101,20 @@ class History:
         self.updates[slot, :size], self.updates[slot, size:] = u, 0
         self.rows[slot, :size], self.rows[slot, size:] = indices, 0
         image = self.images[slot].zero_()
-        operator.subtract_columns_(image, rows, -u)
+        self.operator.subtract_columns_(image, rows, -u)
 
         held, updates = self.rows[:used], self.updates[:used]
-        inner = operator.operator.gathered_products(updates, held, image).T  # Uᵢᵀ K U, (l+1, used)
+        inner = self.operator.gathered_products(updates, held, image).T  # Uᵢᵀ K U, (l+1, used)
         self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
-        gradient = operator.operator.gathered_products(updates, held, r).T
+        gradient = self.operator.gathered_products(updates, held, r).T
         steps = self._minimum(used, slot, gradient)  # (l+1, used)
         taken = steps.T.to(r)
         self.taken[:used] += taken
-        operator.operator.subtract_combination_(r, self.images[:used], taken)
+        self.operator.subtract_combination_(r, self.images[:used], taken)
         curvature = (self.gram[:, :used, :used] @ steps[..., None])[..., 0]
         return torch.sum(steps * (gradient - 0.5 * curvature), dim=1)
 
-    def settle_(self, w: Tensor) -> None:
-        """Adds to `w` the steps that are not in it yet."""
+    def flush_to_weights_(self, w: Tensor) -> None:
         for slot in range(min(self.made, len(self.images))):
             self._add_to_(w, slot)
 
@@ -79,3 +133,14 @@ class History:
         alone = torch.zeros_like(steps)
         alone[:, slot] = 1.0
         return torch.where((info == 0)[:, None] & steps.isfinite().all(1, keepdim=True), steps, alone)
+
+
+def column_inner(a: Tensor, b: Tensor) -> Tensor:
+    """aᵢᵀbᵢ of every column accumulated in float64: (n, p), (n, p) to (p,)."""
+    return torch.sum(a * b, 0, dtype=torch.float64)
+
+
+def column_squares(r: Tensor) -> Tensor:
+    """‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
+    norms: Tensor = torch.linalg.vector_norm(r, dim=0, dtype=torch.float64)
+    return norms.square()

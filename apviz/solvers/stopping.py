@@ -1,11 +1,15 @@
-"""B − KW in float64, from the inputs as they were given: what alone may say that a solve has converged."""
+"""When a solve may end: its limits, what only B − KW in float64 may claim, and when going on is in vain."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator, Rows, make_operator
+from apviz.solvers.interface import StopReason
 
 # rows up to which all of B − KW is computed in float64; a few hundredths of a second
 ALL_ROWS = 2_048
@@ -15,6 +19,22 @@ SAMPLE_ROWS = 512
 STANDARD_ERRORS = 2.0
 # roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
 ROUNDINGS = 8.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run may end: below `tol` after `minimum` epochs, at the latest after `maximum`.
+
+    Args:
+        check_every: epochs between recomputations of the residual.
+        look_every: updates between looks at the residual inside an epoch, which then may end early; 0: none.
+    """
+
+    tol: float
+    minimum: int
+    maximum: int
+    check_every: int
+    look_every: int = 0
 
 
 class ExactResidual:
@@ -30,11 +50,10 @@ class ExactResidual:
     """
 
     def __init__(self, operator: CountingOperator) -> None:
-        base = operator.operator
-        self._counting = operator
-        self._operator = make_operator("tiled", base.given, base.kernel, base.noise, torch.float64)
-        self._operator.settle(0.0, 1)
-        self._dtype, self._checks = base.x.dtype, 0
+        exact = make_operator("tiled", operator.given, operator.kernel, operator.noise, torch.float64)
+        exact.fix_engine(0.0, 1)
+        self._operator = operator.of(exact)
+        self._dtype, self._checks = operator.x.dtype, 0
         # an input is rounded by its size, its differences and so the entries of K by twice that
         largest = float(self._operator.inputs.abs().max())
         self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS + 2.0 * largest)
@@ -73,5 +92,53 @@ class ExactResidual:
         """(B − KW) on some rows and a bound on its rounding, (|I|, l+1) in float64."""
         columns, w = w.shape[1], w.double()
         products = self._operator.rows_matmul(rows, torch.cat([w, w.abs()], dim=1))
-        self._counting.entries += len(products) * self._operator.n
         return b[rows].double() - products[:, :columns], products[:, columns:].mul_(self._roundings)
+
+
+class Checks:
+    """The recomputed residuals of one solve.
+
+    Args:
+        dtype: of the system.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._seen: list[tuple[float, float]] = []  # (residual, energy)
+        self._claimed: list[float] = []
+        self._rounding = 0.0
+
+    def aim(self, tol: float) -> float:
+        """How small the recursion's residual must be before B − KW is asked: `tol`, until a claim was false.
+
+        The recursion's residual and what rounding adds to B − KW are independent, so their squares add up.
+        """
+        return math.sqrt(max(tol**2 - self._rounding**2, (0.5 * tol) ** 2))
+
+    def add(self, claimed: float | None, checked: float, energy: float) -> None:
+        """A check that found the tolerance not met.
+
+        Args:
+            claimed: the recursion's mean relative residual where it was below the aim, else None.
+            checked: that of B − KW.
+        """
+        self._seen.append((checked, energy))
+        if claimed is not None:
+            self._claimed.append(checked)
+            self._rounding = math.sqrt(max(0.0, checked**2 - claimed**2))
+
+    def stagnation(self) -> str | None:
+        """Why going on is in vain, or None: three claims were false, or three checks found no progress."""
+        if len(self._claimed) >= 3 and self._claimed[-1] > 0.9 * self._claimed[-3]:
+            exact = self._dtype == torch.float64
+            return (
+                f"stagnated: the recursion in {self._dtype} claimed a residual below the tolerance three times, but "
+                f"B − KW in float64 is {self._claimed[-1]:.2e}{', rounding included' if exact else ''}; use "
+                f"{'more noise' if exact else 'float64'} or a larger tolerance"
+            )
+        if len(self._seen) < 3:
+            return None
+        (residual, energy), (now, energy_now) = self._seen[-3], self._seen[-1]
+        within = 4 * torch.finfo(self._dtype).eps * max(abs(energy_now), 1e-300)
+        progress = now <= 0.99 * residual or abs(energy - energy_now) > within
+        return None if progress else StopReason.STAGNATED.value

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from apviz.settings import require_whole
-from apviz.solvers.interface import Solution
-from apviz.solvers.solve import Epoch, Hook, Run
+from apviz.solvers.interface import Epoch, Hook, Solution
+from apviz.solvers.solve import Run
 
 
 class ProgressHook(Hook):

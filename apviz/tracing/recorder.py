@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from apviz.solvers.interface import Solution
-from apviz.solvers.solve import Epoch, Hook, Run, Solver, Update
+from apviz.solvers.interface import Epoch, Hook, Solution, Solver, Update
+from apviz.solvers.solve import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
 from apviz.tracing.record import Record
@@ -123,7 +123,7 @@ class Recorder(Hook):
         self._recording = True
         self._guarantee, self._squared_norms = math.nan, run.rhs_norms.square()
         put_spectrum(record, found)
-        if run.partition is not None:
+        if run.partition is not None and run.factors is not None:
             record.put(
                 block={
                     "block": range(len(run.partition)),
@@ -296,7 +296,7 @@ def _attributes(run: Run) -> dict[str, Any]:
         "solver_settings": json.dumps(_settings(solver)),
         "choices": json.dumps(run.choices),
         "operator": system.operator.name,
-        "engine": run.operator.operator.engine,
+        "engine": run.operator.engine,
         "setup_work": run.setup_work,
         "setup_seconds": run.setup_seconds,
         "initial_energy": run.initial_energy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,8 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import apviz
-from apviz.solvers import Solver, StopReason
+from apviz.solvers import Prepared, Solver, StopReason
+from apviz.solvers.stopping import Limits
 
 EXACT = {"solver": apviz.Cholesky(1e-6), "dtype": "float64", "device": "cpu"}
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
@@ -252,9 +254,15 @@ class Explodes(Solver):
     name = "Explodes"
     label = "explodes"
 
+    def build(self, operator, columns):
+        return Bang(solver=self, given=operator.uncounted, operator=operator.uncounted)
+
+
+class Bang(Prepared):
     def run(self, run):
-        w = torch.full_like(run.system.b, torch.inf)
-        run.start(lambda: w, w, None)
+        w = torch.full_like(run.b, torch.inf)
+        state = SimpleNamespace(b=run.b, r=w, weights=lambda: w, block_norms=lambda: None)
+        run.start(state, Limits(tol=1e-2, minimum=0, maximum=1, check_every=1))
         return StopReason.DIVERGED
 
 

@@ -47,7 +47,7 @@ def estimated(kind, lengthscale, x, y, z, dual, compiled=False):
     if compiled:
         operator.prepare()
     else:
-        operator.settle(0.0, 1)
+        operator.fix_engine(0.0, 1)
     k = kind(lengthscale, SCALE)(x) + NOISE * torch.eye(len(x), dtype=torch.float64)
     weights = torch.linalg.solve(k, torch.cat([(y - MEAN)[:, None], z], dim=1))
     counting = CountingOperator(operator)
@@ -77,7 +77,7 @@ def test_the_exact_gradient_holds_over_many_tiles():
     results = []
     for compiled in (True, False):
         operator = make_operator("tiled", x, k, NOISE)
-        operator.prepare() if compiled else operator.settle(0.0, 1)
+        operator.prepare() if compiled else operator.fix_engine(0.0, 1)
         results.append(operator.bilinear_derivatives(w, w))
     ell = torch.tensor(LENGTHSCALE, dtype=torch.float64, requires_grad=True)
     gaps = ((x[:, None] - x[None]) / ell).square().sum(-1)
@@ -129,18 +129,18 @@ def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
 
 
 def test_probes_of_a_low_rank_preconditioner_have_its_covariance():
-    """E[zzᵀ] = P, dual = P⁻¹z, and the solver gets the P they were drawn with, whose entries are counted once."""
+    """E[zzᵀ] = P, dual = P⁻¹z, and the solve gets the P they were drawn with, whose entries are counted once."""
     x, _ = data()
-    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    operator = make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE)
     asked = apviz.ConjugateGradient(apviz.PivotedCholesky(10))
-    probes, solver = draw(asked, operator, 40_000, seed=0)
-    assert solver.label == asked.label and repr(solver) == repr(asked)
-    built = solver.preconditioner.build(None)
+    probes, prepared = draw(asked, operator, 40_000, seed=0)
+    assert prepared.solver == asked
+    built = prepared.preconditioner
     p = torch.linalg.inv(built(torch.eye(N, dtype=torch.float64)))
     covariance = probes.z @ probes.z.T / probes.z.shape[1]
     assert (covariance - p).norm() < 0.05 * p.norm()
     torch.testing.assert_close(p @ probes.dual, probes.z)
-    assert operator.work == pytest.approx(10 / N)
+    assert prepared.cost.entries == 10 * N
 
 
 def test_rademacher_probes_are_plus_and_minus_one_and_the_same_for_the_same_seed():

@@ -70,7 +70,7 @@ def test_the_solve_of_a_step_can_be_done_again_from_the_trace_alone(solver):
     settings, (x, y) = settings_of(trace), data()
     again = apviz.Recorder()
     step = step_system(x, y, trace.hyperparameters_at(2), settings.solver, settings.probes, settings.seed_of(2))
-    solution = apviz.solve(step.system, step.solver, [again])
+    solution = apviz.solve(step.system, settings.solver, [again], prepared=step.prepared)
     assert solution.epochs == int(trace["step"]["epochs"][1])
     np.testing.assert_array_equal(again.trace["epoch"]["residual"], recorder.traces[1]["epoch"]["residual"])
 

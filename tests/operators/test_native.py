@@ -157,9 +157,9 @@ class TestWithACompiler:
     def test_a_short_solve_does_not_compile_and_a_long_one_does(self, fresh):
         x = torch.rand(20, 2, generator=torch.Generator().manual_seed(0))
         short, long = (TiledOperator(x, Matern32(0.5), 0.1) for _ in range(2))
-        short.settle(1e4, 1)
+        short.fix_engine(1e4, 1)
         assert not native.is_built() and short.engine.startswith("in-place")
-        long.settle(1e12, 1)
+        long.fix_engine(1e12, 1)
         assert native.is_built() and long.engine.startswith("compiled")
         assert short.engine.startswith("in-place")  # a running solve keeps its engine
 

@@ -263,7 +263,7 @@ def test_the_tiled_engine_changes_in_prepare_only_and_names_itself():
 
 def test_a_settled_operator_stays_with_its_engine():
     operator = TiledOperator(torch.rand(10, 2), Matern52(1.0), 0.1, compiled=False)
-    for change in (lambda: operator.settle(1e12, 1), operator.prepare):
+    for change in (lambda: operator.fix_engine(1e12, 1), operator.prepare):
         change()
         assert operator.engine.startswith("in-place")
 

@@ -19,7 +19,7 @@ def make(n=120, d=3, kernel=None, noise=0.05, dtype=torch.float64, seed=0, opera
 
 
 def noise_free(operator):
-    return operator.operator.kernel(operator.operator.x.double())
+    return operator.kernel(operator.x.double())
 
 
 @pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())

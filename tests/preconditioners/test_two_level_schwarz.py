@@ -34,12 +34,12 @@ def make(**settings):
 
 def matrix(operator):
     """K in float64."""
-    base = operator.operator
+    base = operator
     return base.kernel(base.x.double()).numpy() + base.noise * np.eye(base.n)
 
 
 def held_rows(operator, settings):
-    made = partitioner_named(settings.partition)(operator.operator.inputs, settings.block_size, settings.overlap)
+    made = partitioner_named(settings.partition)(operator.inputs, settings.block_size, settings.overlap)
     return [made.order[made.solved(block)].numpy() for block in range(len(made))]
 
 
@@ -52,7 +52,7 @@ def schwarz(rows, a):
 
 
 def applied(operator, settings, dtype=torch.float64):
-    return settings.build(operator)(torch.eye(operator.operator.n, dtype=dtype)).double().numpy()
+    return settings.build(operator)(torch.eye(operator.n, dtype=dtype)).double().numpy()
 
 
 @pytest.mark.parametrize("partition", [Sequential(), KDTree(), PrincipalAxisTree()], ids=lambda p: type(p).__name__)

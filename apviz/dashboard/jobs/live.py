@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Callable
 
-from apviz.solvers.interface import Solution
-from apviz.solvers.solve import Epoch, Hook, Run, Update
+from apviz.solvers.interface import Epoch, Hook, Solution, Update
+from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace
 
 #: a look at the trace may take one part in this many of the solve's time, and there are at most so many a second

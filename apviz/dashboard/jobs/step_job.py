@@ -70,18 +70,19 @@ class StepJob(Job):
         change = dict(self._change)
         if "dtype" in change:
             data = replace(self._spec, dtype=change.pop("dtype")).load()
+        solver = changed_solver(s.solver, change) if change else s.solver
+        refused = too_large(solver, data.train_x, self._limits)
+        if refused:
+            raise ValueError(refused)
         self.message = "preparing the system"
         step = step_system(
             data.train_x, data.train_y, self._training.hyperparameters_at(self.number), s.solver, s.probes,
             s.seed_of(self.number), dataset=data.card.name,
         )  # fmt: skip
-        solver = changed_solver(s.solver, change) if change else step.solver
-        refused = too_large(solver, data.train_x, self._limits)
-        if refused:
-            raise ValueError(refused)
         recorder = Recorder()
         try:
-            solve(step.system, solver, [recorder, self.stop_hook, self.live])
+            prepared = None if change else step.prepared
+            solve(step.system, solver, [recorder, self.stop_hook, self.live], prepared=prepared)
         finally:
             if recorder.traces:
                 self.trace = recorder.trace

@@ -29,7 +29,7 @@ ENTRIES, RECORD = "entries", "record"
 #: which function does what
 CALLERS = {
     "BlockFactors.__init__": CACHE,
-    "_Projection.norms": RULE,
+    "_Projection.block_norms": RULE,
     "GaussSouthwell.begin.<locals>.<lambda>": RULE,
     "BlockFactors.solve": SOLVE,
     "add_rows_": WEIGHTS,
@@ -40,7 +40,7 @@ CALLERS = {
     "Run.updated": RECORD,
     "Run.b": RECORD,
     "Run.solution": RECORD,
-    "_Projection._end_epoch": RECORD,
+    "Run.end_epoch": RECORD,
 }
 EVALUATING = {"TiledOperator._tile": ENTRIES, "Operator.block": ENTRIES}
 
@@ -87,6 +87,7 @@ class _Held(Hook):
     """The numbers that the cached factors hold."""
 
     def on_start(self, run: Run) -> None:
+        assert run.factors is not None  # alternating projection has them
         self.numbers = run.factors.numbers
         self.updates = len(run.factors)
 

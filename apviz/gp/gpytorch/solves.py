@@ -13,15 +13,15 @@ from gpytorch import settings as gpytorch_settings
 from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from apviz.factors import cholesky_with_jitter
 from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.posterior import to_tolerance
 from apviz.gp.probes import Probes, draw, rademacher
 from apviz.kernels import Kernel
-from apviz.operators import CountingOperator, Operator
+from apviz.operators import Operator
 from apviz.settings import require, require_whole
-from apviz.solvers import Cholesky, Hook, Solution, Solver, StopReason, solve
+from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, solve
 from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
 LogDeterminant = Literal["auto", "lanczos", "skip"]
@@ -125,13 +125,11 @@ class Solves:
         return Solved(system.operator, w, found.left, found.right, inv_quad, found.value)
 
     def _exactly(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
-        """Value and gradient by the factor of all of K; n³ once more than the solve that is recorded."""
+        """Value and gradient by the factor of all of K."""
         solver = self.solver if self._factors_all_of(system) else Cholesky()
-        w = self._solve(system, solver, system.b[:, :0], None)
-        what = slice(0, system.n)
-        factor, _ = cholesky_with_jitter(
-            system.operator.block(what), "the matrix K", system.kernel.outputscale + system.noise
-        )
+        prepared = solver.prepare(system.operator)
+        assert isinstance(prepared, Factored)  # as was asked before
+        w, factor = self._solve(system, solver, system.b[:, :0], None, prepared), prepared.factor
         log_determinant = 2.0 * factor.diagonal().double().log().sum()
         if gpytorch_settings.skip_logdet_forward.on():
             log_determinant = self._left_out(system, comparing)
@@ -142,22 +140,24 @@ class Solves:
         log_determinant = self._left_out(system, comparing)
         # steps draw their own probes, whose errors average out, unless GPyTorch is asked for the same
         seed = self.seed if gpytorch_settings.deterministic_probes.on() else (self.seed << 20) + self.calls
-        solver, probes = self.solver, Probes(system.b[:, :0], system.b[:, :0], "none")
+        prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0], "none")
         if wants and (given := self._given(system)):
             probes = given
         elif wants:
-            probes, solver = draw(solver, CountingOperator(system.operator), self._count, seed)
-        weights = self._solve(system, solver, probes.z, seed)
+            probes, prepared = draw(self.solver, system.operator, self._count, seed)
+        weights = self._solve(system, self.solver, probes.z, seed, prepared)
         w, right = weights[:, :1], probes.dual / max(1, probes.dual.shape[1])
         return Solved(system.operator, w, weights[:, 1:], right, _inv_quad(system, w), log_determinant)
 
-    def _solve(self, system: KernelSystem, solver: Solver, z: Tensor, seed: int | None) -> Tensor:
+    def _solve(
+        self, system: KernelSystem, solver: Solver, z: Tensor, seed: int | None, prepared: Prepared | None = None
+    ) -> Tensor:
         """K⁻¹[y − m, Z], (n, l+1)."""
         whole = KernelSystem(
             system.x, torch.cat([system.b, z], dim=1), system.kernel, system.noise, system.operator, system.dtype,
             system.device, dataset=self.dataset, seed=seed,
         )  # fmt: skip
-        solution = solve(whole, solver, self.hooks)
+        solution = solve(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
         return solution.weights
 
@@ -184,7 +184,7 @@ class Solves:
     def _factors_all_of(self, system: KernelSystem) -> bool:
         """Whether the solver takes Cholesky of all of K; asked once for every n, for choosing takes time."""
         if system.n not in self._factors_all:
-            self._factors_all[system.n] = isinstance(self.solver.resolve(system)[0], Cholesky)
+            self._factors_all[system.n] = isinstance(self.solver.resolve(system.operator)[0], Cholesky)
         return self._factors_all[system.n]
 
     @property

@@ -1,0 +1,125 @@
+"""The operator that counts: another operator, and the kernel entries asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from apviz.operators.interface import KernelDerivatives, Operator, Rows, count
+
+
+@dataclass
+class Entries:
+    """How many so far."""
+
+    number: int = 0
+
+
+class CountingOperator(Operator):
+    """An operator that counts the kernel entries asked of another; work = entries ÷ n².
+
+    Args:
+        operator: what evaluates them.
+        entries: a count to go on with, shared by all that are made from this one; None: from 0.
+    """
+
+    def __init__(self, operator: Operator, entries: Entries | None = None) -> None:
+        # not Operator's own, which would scale the inputs again
+        self._operator, self._entries = operator, entries or Entries()
+        self.given, self.kernel, self.noise = operator.given, operator.kernel, operator.noise
+        self.x, self.inputs = operator.x, operator.inputs
+        self.name = operator.name  # type: ignore[misc]
+
+    @property
+    def entries(self) -> int:
+        return self._entries.number
+
+    @property
+    def work(self) -> float:
+        return self.entries / self.n**2
+
+    @property
+    def uncounted(self) -> Operator:
+        """The operator itself, for what is not part of a solve."""
+        return self._operator
+
+    def of(self, operator: Operator) -> CountingOperator:
+        """Another operator, whose entries are added to the same count."""
+        return CountingOperator(operator, self._entries)
+
+    def reordered(self, order: Tensor) -> CountingOperator:
+        return self.of(self._operator.reordered(order))
+
+    # --- counted --------------------------------------------------------------------------------------------------
+
+    def matmul(self, v: Tensor) -> Tensor:
+        self._entries.number += self.n**2
+        return self._operator.matmul(v)
+
+    def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
+        self._entries.number += self.n * count(rows)
+        return self._operator.columns_matmul(rows, u)
+
+    def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
+        self._entries.number += self.n * count(rows)
+        return self._operator.rows_matmul(rows, v)
+
+    def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        self._entries.number += self.n * count(rows)
+        self._operator.subtract_columns_(r, rows, u)
+
+    def block(self, rows: Rows) -> Tensor:
+        self._entries.number += count(rows) ** 2
+        return self._operator.block(rows)
+
+    def columns(self, rows: Rows) -> Tensor:
+        self._entries.number += self.n * count(rows)
+        return self._operator.columns(rows)
+
+    def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
+        self._entries.number += len(z) * self.n
+        return self._operator.cross_matmul(z, v)
+
+    def cross_columns(self, z: Tensor) -> Tensor:
+        self._entries.number += len(z) * self.n
+        return self._operator.cross_columns(z)
+
+    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
+        self._entries.number += self.n**2
+        return self._operator.bilinear_derivatives(a, b)
+
+    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
+        self._entries.number += self.n**2
+        return self._operator.weighted_derivatives(m)
+
+    # --- without entries ------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> str:
+        return self._operator.engine
+
+    def prepare(self, columns: int = 1) -> None:
+        self._operator.prepare(columns)
+
+    def fix_engine(self, expected_entries: float, columns: int) -> None:
+        self._operator.fix_engine(expected_entries, columns)
+
+    def scaled(self, z: Tensor) -> Tensor:
+        return self._operator.scaled(z)
+
+    def diagonal(self) -> Tensor:
+        return self._operator.diagonal()
+
+    def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
+        return self._operator.squared_norms(r, starts, spare)
+
+    def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
+        self._operator.subtract_combination_(r, images, steps)
+
+    def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
+        return self._operator.gathered_products(updates, rows, a)
+
+    def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        self._operator._accumulate(out, rows, columns, u)
