@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from typing import Any
@@ -65,6 +66,11 @@ class KernelSystem:
                 f"noise is the variance σ² and must be finite and positive, got {noise!r}; "
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
+        if max(noise, kernel.outputscale) > torch.finfo(dtype).max / 2:
+            raise ValueError(
+                f"noise = {noise:g} and outputscale = {kernel.outputscale:g} are beyond what {dtype} holds; scale the "
+                "target, or use dtype=torch.float64"
+            )
         x, b = _tensor(x, "x"), _tensor(b, "b")
         if x.ndim == 1:
             x = x[:, None]
@@ -88,14 +94,14 @@ class KernelSystem:
         self.dataset, self.seed = dataset, seed
         if isinstance(operator, str):
             operator = make_operator(operator, given, kernel, noise, dtype)
-            _warn_where_coarse(operator)
+            _warn_where_coarse(operator, x.dtype)
         self.operator = operator
         #: (n, d) in the system's dtype; the operator keeps them as they were given
         self.x = given.to(dtype)
         check_finite(self.x, "x")
-        self._check_operator()
+        self._check_operator(given)
 
-    def _check_operator(self) -> None:
+    def _check_operator(self, given: Tensor) -> None:
         operator = self.operator
         if not isinstance(operator, Operator):
             raise TypeError(f"operator must be a name or an apviz operator, got {type(operator).__name__}")
@@ -108,6 +114,10 @@ class KernelSystem:
                 f"the operator is in {operator.x.dtype} on {operator.x.device}, "
                 f"the system in {self.x.dtype} on {self.x.device}"
             )
+        # what other systems hold as `x` is rounded, and of their operator all the same
+        rounded = given.dtype == operator.x.dtype and torch.equal(given, operator.x)
+        if not (rounded or torch.equal(given.double(), operator.given.double())):
+            raise ValueError("the operator is of other points than x")
 
     @property
     def n(self) -> int:
@@ -137,12 +147,19 @@ def _device(device: str | torch.device) -> torch.device:
 def _tensor(values: Any, name: str) -> Tensor:
     """What was given as a tensor; tables and their columns too."""
     if not isinstance(values, Tensor):
+        if np.ma.is_masked(values):
+            raise TypeError(f"{name} has masked values; drop or impute these rows first")
         array = np.asarray(values)
+        if array.dtype == object and hasattr(values, "to_numpy"):  # columns of pandas' own numbers
+            with contextlib.suppress(TypeError, ValueError):
+                array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if array.dtype.kind not in "biuf":
             raise TypeError(
                 f"{name} must be numbers, a tensor or an array of them, got {type(values).__name__} of {array.dtype}"
             )
-        values = torch.tensor(array)  # a copy: an array may be read-only
+        # a copy: an array may be read-only, run backwards or hold bytes in another order
+        kept = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
+        values = torch.from_numpy(np.array(array, dtype=kept, order="C"))
     if values.is_meta or values.is_complex() or values.is_sparse:
         kind = "a meta tensor" if values.is_meta else f"a {values.layout} tensor of {values.dtype}"
         raise TypeError(f"{name} must be a dense tensor of real numbers, got {kind}")
@@ -174,19 +191,21 @@ def _check_not_lost(given: Tensor, converted: Tensor) -> None:
         )
 
 
-def _warn_where_coarse(operator: Operator) -> None:
-    """Says where rounding moves inputs by a part of a lengthscale that entries of K show."""
+def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
+    """Says where rounding moves inputs by a part of a lengthscale that entries of K show; dtype: they were given in."""
     given, inputs = operator.given, operator.inputs
     lengthscale = torch.as_tensor(operator.kernel.lengthscale, dtype=torch.float64, device=given.device)
-    by_given = torch.finfo(given.dtype).eps * given.abs().amax(0).double() / lengthscale
+    eps = torch.finfo(dtype if dtype.is_floating_point else torch.float64).eps
+    by_given = eps * given.abs().amax(0).double() / lengthscale
     by_dtype = torch.finfo(inputs.dtype).eps * inputs.abs().amax(0).double() / operator.kernel.distance_scale
     for column in range(given.shape[1]):
         first, second = float(by_given[column]), float(by_dtype[column])
         if max(first, second) < COARSE:
             continue
         if first >= second:
-            why = f"they were given in {given.dtype}, and are up to {float(given[:, column].abs().max()):.3g}"
-            advice = "give them in float64, or subtract a constant before they are rounded"
+            why = f"they were given in {dtype}, and are up to {float(given[:, column].abs().max()):.3g}"
+            exact = "" if eps == torch.finfo(torch.float64).eps else "give them in float64, or "
+            advice = f"{exact}subtract a constant before they are rounded"
         else:
             why = f"they span {float(inputs[:, column].abs().max()) * 2 / operator.kernel.distance_scale:.1e} of them"
             advice = "use dtype=torch.float64, or a larger lengthscale"

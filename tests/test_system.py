@@ -61,6 +61,16 @@ def test_a_table_of_numbers_is_taken_as_its_array():
     assert torch.equal(system.x, X) and torch.equal(system.b[:, 0], B)
 
 
+def test_arrays_of_any_layout_are_taken_as_their_numbers():
+    table = pd.DataFrame(X.double().numpy()).astype("Float64")
+    for x in (X.numpy()[::-1][::-1], X.double().numpy().astype(">f8"), X.numpy().astype(np.longdouble), table):
+        torch.testing.assert_close(KernelSystem(x, B, RBF(0.3), 0.1).x, X)
+    with pytest.raises(TypeError, match="x has masked values"):
+        KernelSystem(np.ma.masked_greater(X.numpy(), 0.5), B, RBF(0.3), 0.1)
+    with pytest.raises(ValueError, match="noise = 1e.39 .* beyond what torch.float32 holds"):
+        KernelSystem(X, B, RBF(0.3), 1e39)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -129,7 +129,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         settings, hooks = self._checked_settings(), list(hooks)
         x, y = validate_data(self, _array(x), _array(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
-        scaling = Scaling.of(x, y) if self.scale else Scaling.none(x.shape[1])
+        scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
         inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
         self._warn_of_rounding(x, y, inputs, targets)
         hyperparameters, trace = self._train(inputs, targets, settings, hooks)
@@ -296,7 +296,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
     ) -> Posterior:
         return Posterior(
-            # scaled inputs round harmlessly, and what is fitted is what `save` writes
+            # inputs are centred, so that rounding loses little, and what is fitted is what `save` writes
             x.to(dtype),
             y,
             hyperparameters,

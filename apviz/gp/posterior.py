@@ -42,7 +42,9 @@ CHUNK = 8192
 # columns of a solve for variances: wider gains little, once the set-up is shared by so many
 MAX_BATCH = 1024
 # n × batch arrays at once: C, W, R, and what the solvers and the preconditioners hold beside them
-BATCH_ARRAYS = 12
+BATCH_ARRAYS = 20
+# of the prior's standard deviation, by which a prior mean may be rounded
+COARSE_MEAN = 1e-3
 # of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
 BATCH_SHARE = 0.5
 
@@ -174,6 +176,14 @@ class Posterior:
             x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), hyperparameters.noise, operator,
             dtype, device, dataset=dataset,
         )  # fmt: skip
+        spacing = torch.finfo(dtype).eps * abs(hyperparameters.mean)
+        if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
+            warnings.warn(
+                f"the prior mean {hyperparameters.mean:g} leaves means in {dtype} known to {spacing:.2g} only, "
+                f"{spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; use "
+                "dtype=torch.float64, or subtract it from the targets",
+                stacklevel=2,
+            )
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
         self._operator = CountingOperator(self.system.operator)
@@ -299,7 +309,8 @@ class Posterior:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _mean(self, chunk: Tensor) -> Tensor:
-        return self._operator.cross_matmul(chunk, self.weights[:, None])[:, 0] + self.hyperparameters.mean
+        mean = self._operator.cross_matmul(chunk, self.weights[:, None])[:, 0]
+        return (mean.double() + self.hyperparameters.mean).to(mean)
 
     def _variances(
         self, points: Any, method: Method, rank: int, hooks: list[Hook]
@@ -402,7 +413,10 @@ class Posterior:
         return self._from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64))
 
     def _excess_of(self, r: Tensor) -> Tensor:
-        return r.square().sum(0, dtype=torch.float64).cpu() / self.system.noise
+        """‖r‖²/σ² per column; in units in which no square underflows or overflows."""
+        unit = r.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
+        norms: Tensor = torch.linalg.vector_norm(r.double() / unit, dim=0) * (unit / math.sqrt(self.system.noise))
+        return norms.square().cpu()
 
     def _from_explained(self, explained: Tensor) -> Tensor:
         """The variance from what the data explain, between 0, below which rounding may fall, and the prior's."""

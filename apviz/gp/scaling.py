@@ -52,9 +52,10 @@ class Scaling:
         return scaling
 
     @classmethod
-    def none(cls, d: int) -> Scaling:
-        """Leaves everything as it is."""
-        return cls(np.zeros(d), np.ones(d), 0.0, 1.0)
+    def none(cls, x: Array) -> Scaling:
+        """Leaves the units as they are; inputs x: (n, d) are centred, which no kernel sees but rounding does."""
+        high, low = x.max(axis=0), x.min(axis=0)
+        return cls(high / 2 + low / 2, np.ones(x.shape[1]), 0.0, 1.0)
 
     def inputs(self, x: Array) -> Array:
         """x: (m, d), to the same shape."""

@@ -24,8 +24,9 @@ class TiledOperator(Operator):
     """K evaluated tile by tile.
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
-    `in-place tiles` (torch; also the engine on a GPU). The engine changes only in `prepare` and `fix_engine`,
-    never inside a solve.
+    `in-place tiles` (torch; also the engine on a GPU). The latter take squared distances from matrix products where
+    these lose nothing that matters for a solve, and never where `direct` differences are asked for. The engine changes
+    only in `prepare` and `fix_engine`, never inside a solve.
     """
 
     name = "tiled"
@@ -37,10 +38,11 @@ class TiledOperator(Operator):
         noise: float,
         dtype: torch.dtype | None = None,
         compiled: bool | None = None,
+        direct: bool = False,
     ) -> None:
         super().__init__(x, kernel, noise, dtype)
         self._compiled = compiled
-        self._direct = self._needs_direct_differences()
+        self._direct = direct or self._needs_direct_differences()
 
     def _needs_direct_differences(self) -> bool:
         """Whether ‖x‖² − 2xᵀz + ‖z‖² would lose near pairs to cancellation, or is not worth it.
@@ -69,7 +71,7 @@ class TiledOperator(Operator):
         self._compiled = bool(self._compiled)
 
     def reordered(self, order: Tensor) -> TiledOperator:
-        return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled)
+        return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled, self._direct)
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:

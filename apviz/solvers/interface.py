@@ -45,9 +45,8 @@ class Solution:
     Args:
         weights: W, of the shape B was given in.
         stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; if the solve converged, of B − KW in float64 and of the
-            inputs as they were given: of all rows up to n = 2,048, beyond it an estimate from the operator's dtype on
-            all and float64 on 512 rows, two standard errors on the safe side. A column of zeros counts as 0.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; if the solve converged, of B − KW in float64, from the
+            inputs as they were given; where its rounding may matter, with a bound on that. Zeros count as 0.
         residual_per_rhs: (l+1,) float64.
         epochs: epochs, or iterations of a Krylov method.
         work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.

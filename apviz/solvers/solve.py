@@ -92,7 +92,7 @@ class Run:
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         self._exact = ExactResidual(self.operator)  # before hooks can reach what it is made from
-        self._stopped_inside = False
+        self._stopped_inside = self._is_lost = False
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._stop_requested: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
@@ -230,12 +230,18 @@ class Run:
         elif math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
             fresh, squared_residual = self.fresh_residual()
             checked, drift = self._mean_relative(squared_residual), self._relative(self._recursion.r - fresh)
-            self._recursion.adopt(fresh, claims)
+            if not self._is_lost:
+                self._recursion.adopt(fresh, claims)
         self._report_epoch(squared_residual, checked, drift)
         if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
+            if self._is_lost:
+                self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
             return StopReason.DIVERGED
         if checked < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
+        if checked >= limits.tol and self._is_lost:
+            self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
+            return StopReason.STAGNATED
         if checked >= limits.tol:
             self._checks.add(claimed if claims else None, checked, self._last_energy)
             if stagnation := self._checks.stagnation():
@@ -245,20 +251,15 @@ class Run:
             return self._stopped()
         return StopReason.MAX_EPOCHS if last else None
 
-    def fresh_residual(self, w: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """B − KW, (n, l+1), and its (l+1,) squared norms, by which alone a solve may have converged.
+    def fresh_residual(self) -> tuple[Tensor, Tensor]:
+        """B − KW, (n, l+1), and its (l+1,) squared norms, in float64, by which alone a solve may have converged.
 
-        Where n is small all of it is in float64. Else it is in the operator's dtype, and its norms are corrected by
-        what float64 finds on some rows (`ExactResidual`).
-
-        Args:
-            w: (n, l+1) in the order of the solve; None: the recursion's.
+        W is as the user gets it: where it is beyond its dtype in the user's units, or loses digits, so is the residual.
         """
-        b, w = self._recursion.b, self._recursion.weights() if w is None else w
-        if self._exact.is_small:
-            return self._exact.residual(b, w)
-        fresh = b - self.operator.matmul(w)
-        return fresh, self._exact.corrected(b, w, fresh, column_squares(fresh))
+        w = self._recursion.weights()
+        held = self._as_held(w)
+        self._is_lost = held is not w
+        return self._exact.residual(self._recursion.b, held, self._limits.tol)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +300,7 @@ class Run:
             for hook in self.hooks:
                 measured |= hook.measure(self)
         epoch = Epoch(
-            self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs, checked, drift,
+            self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs.clone(), checked, drift,
             self.energy, norms, measured,
         )  # fmt: skip
         for hook in self.hooks:
@@ -307,7 +308,6 @@ class Run:
 
     def solution(self, reason: StopReason) -> Solution:
         weights = self.weights
-        reason = self._holds(weights, reason)
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
             stop_reason=reason,
@@ -322,28 +322,20 @@ class Run:
             energy=self.energy,
         )
 
-    def _holds(self, weights: Tensor, reason: StopReason) -> StopReason:
-        """The reason, unless weights in the user's units are beyond their dtype, or so small that digits are lost."""
+    def _as_held(self, w: Tensor) -> Tensor:
+        """W as its dtype holds it in the user's units, in the units of the run: w itself where no digit that counts is
+        lost."""
+        info, largest = torch.finfo(w.dtype), w.abs().amax(0).double() * self._units
+        # what is lost of entries smaller than the largest by as much as rounding does not count
+        fits = (largest < 0.5 * info.max) & ((largest * info.eps > info.tiny) | (largest == 0))
+        if bool(fits.all()):
+            return w
+        held = (w.double() * self._units).to(w).double() / self._units
+        return w if torch.equal(held, w.double()) else held
+
+    def _lost(self, what: str, do: str) -> str:
         dtype, largest = self.system.dtype, float(self.system.b.abs().max())
-        held = self.prepared.in_users_order(self._recursion.weights())
-        if not torch.isfinite(weights).all() and torch.isfinite(held).all():
-            self.stop_message = (
-                f"diverged: the weights of right-hand sides up to {largest:.1e} are beyond {dtype}; divide B, or use "
-                "float64"
-            )
-            return StopReason.DIVERGED
-        kept = (weights.double() / self._units).to(weights)
-        if reason is not StopReason.CONVERGED or torch.equal(kept, held):
-            return reason
-        _, squared = self.fresh_residual(self.prepared.in_order(kept))
-        self.residual_per_rhs = squared.cpu().sqrt() / self._norms
-        if self.residual < self._limits.tol:
-            return reason
-        self.stop_message = (
-            f"stagnated: the weights of right-hand sides up to {largest:.1e} are so small that {dtype} loses their "
-            f"digits, and a residual of {self.residual:.2e} is left; multiply B, or use float64"
-        )
-        return StopReason.STAGNATED
+        return f"the weights of right-hand sides up to {largest:.1e} are {what} {dtype}; {do} B, or use float64"
 
 
 def _powers_of_two(b: Tensor) -> Tensor:

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator, Rows, make_operator
+from apviz.operators import CountingOperator
+from apviz.operators.tiled import TiledOperator
 from apviz.solvers.interface import StopReason
 
-# rows up to which all of B − KW is computed in float64; a few hundredths of a second
-ALL_ROWS = 2_048
-# rows that are looked at beyond, n entries each
-SAMPLE_ROWS = 512
-# of the estimated correction, that are added to be on the safe side
-STANDARD_ERRORS = 2.0
 # roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
 ROUNDINGS = 8.0
+# of the tolerance, that rounding in float64 may be without being looked at
+UNSEEN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -43,56 +40,36 @@ class ExactResidual:
     In float32 both K and B − KW are rounded, by up to the condition number more than W is: where σ² is small, the
     residual of the rounded K may be below the tolerance while that of K is far above it.
 
-    Every norm returned includes a bound on what float64 itself rounds, so that what lies below a tolerance does so.
+    What float64 itself rounds is bounded too, and added where it may be more than a thousandth of the tolerance.
 
     Args:
         operator: K, in the solver's order of rows; what is evaluated here counts as its work.
     """
 
     def __init__(self, operator: CountingOperator) -> None:
-        exact = make_operator("tiled", operator.given, operator.kernel, operator.noise, torch.float64)
+        exact = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
         exact.fix_engine(0.0, 1)
         self._operator = operator.of(exact)
-        self._dtype, self._checks = operator.x.dtype, 0
         # an input is rounded by its size, its differences and so the entries of K by twice that
-        largest = float(self._operator.inputs.abs().max())
+        largest = float(exact.inputs.abs().max())
         self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS + 2.0 * largest)
+        self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
 
-    @property
-    def is_small(self) -> bool:
-        """Whether all rows are looked at."""
-        return self._operator.n <= ALL_ROWS
+    def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+        """B − KW, (n, l+1), in the dtype of b, and its (l+1,) squared norms. Evaluates n² entries.
 
-    def residual(self, b: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """B − KW, (n, l+1), in the operator's dtype, and its (l+1,) squared norms. Evaluates n² entries."""
-        r, rounding = self._rows(slice(0, self._operator.n), b, w)
-        norms: Tensor = torch.linalg.vector_norm(r, dim=0) + torch.linalg.vector_norm(rounding, dim=0)
-        return r.to(self._dtype), norms.square()
-
-    def corrected(self, b: Tensor, w: Tensor, r: Tensor, squared: Tensor) -> Tensor:
-        """(l+1,) squared norms of B − KW from those of r, which is B − KW in the operator's dtype.
-
-        What float64 finds instead is looked at on random rows, half of them uniform, half where W is large, for
-        there the most is rounded, and summed as Hansen & Hurwitz (1943) do: an estimate without bias, of which two
-        standard errors are added. Evaluates n entries a row.
+        Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
         """
-        n, self._checks = self._operator.n, self._checks + 1
-        weight = (w.double() / torch.linalg.vector_norm(w, dim=0, dtype=torch.float64).clamp_min(1e-300)).square()
-        chance = 0.5 / n + 0.5 * weight.mean(1) / weight.mean(1).sum().clamp_min(1e-300)
-        drawn = torch.multinomial(
-            chance.cpu(), SAMPLE_ROWS, replacement=True, generator=torch.Generator().manual_seed(self._checks)
-        )
-        rows = drawn.to(w.device)
-        exact, rounding = self._rows(rows, b, w)
-        each = ((exact.abs() + rounding).square() - r[rows].double().square()) / chance[rows, None]
-        correction: Tensor = each.mean(0) + STANDARD_ERRORS * each.std(0) / SAMPLE_ROWS**0.5
-        return correction.add_(squared).clamp_min_(0.0)
-
-    def _rows(self, rows: Rows, b: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """(B − KW) on some rows and a bound on its rounding, (|I|, l+1) in float64."""
         columns, w = w.shape[1], w.double()
-        products = self._operator.rows_matmul(rows, torch.cat([w, w.abs()], dim=1))
-        return b[rows].double() - products[:, :columns], products[:, columns:].mul_(self._roundings)
+        norms = torch.linalg.vector_norm(w, dim=0)
+        rounding = self._roundings * self._trace * norms
+        is_small = bool((rounding <= UNSEEN * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all())
+        products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
+        r = products[:, :columns].neg_().add_(b)
+        found: Tensor = torch.linalg.vector_norm(r, dim=0)
+        if not is_small:
+            found += self._roundings * torch.linalg.vector_norm(products[:, columns:], dim=0)
+        return r.to(b.dtype), found.square()
 
 
 class Checks:

@@ -163,9 +163,9 @@ class PredictionHook(Hook):
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:
             return {"prediction_work": self._entries / run.system.n**2}
-        predicted = run.system.operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0] + self.mean
+        predicted = run.system.operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0]
         self._entries += len(self.test_x) * run.system.n
-        error = (predicted.double().cpu() - self.test_y.double().cpu()).numpy()
+        error = (predicted.double().cpu() + self.mean - self.test_y.double().cpu()).numpy()
         # BLAS scales: no square underflows or overflows
         rmse = float(scipy.linalg.norm(error)) / math.sqrt(len(error))
         return {"test_rmse": rmse, "prediction_work": self._entries / run.system.n**2}

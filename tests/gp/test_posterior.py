@@ -305,11 +305,11 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     p = problem()
     found = posterior(p)
     assert found._batch() == module.MAX_BATCH
-    # 8 bytes · n = 120 · 12 arrays is 11.5 kB a column, beside a chosen history
-    monkeypatch.setattr(module, "free_memory", lambda device: 2 * (35_000 + 100 * 11_520))
+    # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, beside a chosen history
+    monkeypatch.setattr(module, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
     narrow = found._batch()
     assert 90 <= narrow <= 110
-    assert posterior(p, variance_solver=apviz.AlternatingProjection(40, history=12))._batch() == narrow // 2
+    assert posterior(p, variance_solver=apviz.AlternatingProjection(40, history=20))._batch() == narrow // 2
     monkeypatch.setattr(module, "free_memory", lambda device: 0)
     assert found._batch() == 1
 

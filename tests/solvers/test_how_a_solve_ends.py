@@ -63,13 +63,12 @@ def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, see
     known = {f.name for f in dataclasses.fields(solver)}
     solver = dataclasses.replace(solver, tol=tol, **{k: v for k, v in caps.items() if k in known})
     solution = apviz.solve(p.system, solver)
-    # K in float32 differs from K by rounding, and so does B − KW
-    w = np.abs(solution.weights.double().numpy())
-    rounding = 8 * torch.finfo(dtype).eps * np.linalg.norm(p.K @ w) / np.linalg.norm(p.B, axis=0).min()
     if solution.converged:
         assert solution.residual < tol
-        assert p.residual(solution.weights) < tol + rounding
-        assert solution.residual == pytest.approx(p.residual(solution.weights), rel=1e-6, abs=rounding)
+        true = p.residual(solution.weights)
+        # B is rounded to the system's dtype; where it may matter, the claim holds a bound on float64's rounding
+        rounding = max(64 * torch.finfo(dtype).eps, 1e-11)  # the oracle is of float64 too
+        assert true - rounding <= solution.residual <= true + 1e-3 * tol + rounding
     else:
         assert solution.residual >= tol
         assert "converged" not in solution.stop_message.replace("not converged", "")
