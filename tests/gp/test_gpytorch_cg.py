@@ -292,3 +292,13 @@ def test_what_record_cg_cannot_record_is_refused():
         record_cg(apviz.Recorder(rows=True)),
     ):
         raise AssertionError("entered")
+
+
+def test_the_inputs_of_a_matrix_are_not_those_of_a_kernel_between_two_sets_of_as_many_inputs():
+    e, recorder = example(60, 2), apviz.Recorder()
+    with record_cg(recorder), by_cg(), torch.no_grad():
+        matrix = e.model.covar_module(e.x).evaluate_kernel().add_jitter(0.1)
+        e.model.covar_module(20 * e.x, e.x).evaluate_kernel()
+        matrix.solve(e.y[:, None])
+    largest = np.linalg.eigvalsh(matrix.to_dense().numpy())[-1]
+    np.testing.assert_allclose(float(recorder.trace["spectrum"]["lambda_max"]), largest, rtol=1e-6)

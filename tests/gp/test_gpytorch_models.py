@@ -31,6 +31,11 @@ class Learned(ExactGP):
         return super().forward(self.features(x))
 
 
+class Shifted(ExactGP):
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x, x + 0.3))
+
+
 class Multitask(ExactGP):
     def forward(self, x):
         return gpytorch.distributions.MultitaskMultivariateNormal.from_independent_mvns([super().forward(x)] * 2)
@@ -61,6 +66,18 @@ class Named(kernels.RBFKernel):
 
     def describe(self):
         return self.made
+
+
+class Beside:
+    """Of plain Python, with the attributes that Python gives a class."""
+
+
+class Mixed(Named, Beside, kernels.RBFKernel):
+    pass
+
+
+class MixedFirst(Beside, kernels.RBFKernel):
+    pass
 
 
 def patched():
@@ -114,6 +131,7 @@ def patched():
         ),
         ({"model": Sum}, TypeError, f"covariance that Sum.forward returned is a SumLinearOperator.*{TAKEN}"),
         ({"model": Learned}, ValueError, "the inputs that Learned.forward gives the kernel want a gradient"),
+        ({"model": Shifted}, ValueError, r"Shifted.forward returned is k\(x, z\) for two sets of inputs, which differ"),
         ({"model": Multitask}, TypeError, "Multitask.forward returned a MultitaskMultivariateNormal"),
     ],
     ids=str,
@@ -216,10 +234,26 @@ def test_hyperparameters_are_of_an_exact_gp_with_data():
         apviz.gpytorch.hyperparameters(ExactGP(None, None, likelihoods.GaussianLikelihood()))
 
 
-def test_a_kernel_that_a_subclass_only_makes_otherwise_is_taken():
-    e = example(30, 2, kernel=Named())
+@pytest.mark.parametrize("make", [Named, Mixed, MixedFirst])
+def test_a_kernel_that_a_subclass_only_makes_otherwise_is_taken(make):
+    e = example(30, 2, kernel=make())
     with exactly():
         mean = e.predict().mean
     e.model.prediction_strategy = None
     with apviz.gpytorch.alternating_projection():
         np.testing.assert_allclose(e.predict().mean, mean, atol=1e-8)
+
+
+def test_the_covariance_of_the_inputs_with_a_copy_of_themselves_is_that_of_the_inputs():
+    class Copied(ExactGP):
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x, x.clone()))
+
+    e = example(30, 2, model=Copied)
+    with exactly():
+        mean = e.predict().mean
+    e.model.prediction_strategy = None
+    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky()):
+        np.testing.assert_allclose(e.predict().mean, mean, atol=1e-8)
+        with pytest.raises(ValueError, match="differ"):
+            example(30, 2, model=Shifted).loss()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from apviz.gp.gpytorch.intercept import intercepted
 from apviz.gp.gpytorch.matrix import Matrix, describe
+from apviz.gp.gpytorch.models import same_inputs
 from apviz.settings import require
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
@@ -107,8 +108,9 @@ class _Calls:
     def evaluate_kernel(self, call_next: Any, covariance: Any) -> Any:
         """In place of `LazyEvaluatedKernelTensor.evaluate_kernel`, which comes before every solve."""
         if covariance.x1.shape == covariance.x2.shape:
-            self.kernel, self.x = covariance.kernel, covariance.x1.detach()
             self._note_settings(covariance.x1.shape[-2])
+        if same_inputs(covariance.x1, covariance.x2):  # not of as many test inputs with the training inputs
+            self.kernel, self.x = covariance.kernel, covariance.x1.detach()
         return call_next(covariance)
 
     def _note_settings(self, n: int) -> None:

@@ -22,7 +22,8 @@ TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
 # what a subclass of a kernel may have of its own: how it is made and described, not what it computes
 HARMLESS = (
     "__init__", "__module__", "__doc__", "__annotations__", "__repr__", "__str__", "__firstlineno__",
-    "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
+    "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__dict__",
+    "__weakref__", "__slots__",
 )  # fmt: skip
 MATERN = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
 
@@ -134,7 +135,7 @@ def prior_of(model: Any, output: Any) -> Prior:
 
     Raises:
         TypeError: a distribution, a covariance or a kernel that apviz does not have; the part is named.
-        ValueError: batch dimensions, or inputs that want a gradient.
+        ValueError: batch dimensions, a covariance between two sets of inputs, or inputs that want a gradient.
     """
     forward = f"{type(model).__name__}.forward"
     if type(output) is not MultivariateNormal:
@@ -149,12 +150,22 @@ def prior_of(model: Any, output: Any) -> Prior:
     x = covariance.x1
     if x.ndim != 2 or output.loc.ndim != 1 or covariance.last_dim_is_batch:
         raise ValueError(f"the inputs of the kernel have shape {tuple(x.shape)}; apviz takes (n, d), without batches")
-    if x.requires_grad:
+    if not same_inputs(x, covariance.x2):
+        raise ValueError(
+            f"the covariance that {forward} returned is k(x, z) for two sets of inputs, which differ; apviz takes "
+            "k(x, x), as covar_module(x) gives it"
+        )
+    if x.requires_grad or covariance.x2.requires_grad:
         raise ValueError(
             f"the inputs that {forward} gives the kernel want a gradient (learned features, or inputs to optimise); "
             "apviz differentiates in the hyperparameters and the mean alone: detach them"
         )
     return Prior(output.loc, covariance, parameters)
+
+
+def same_inputs(x: Tensor, z: Tensor) -> bool:
+    """Whether both are (n, d) and the same; what is not finite is refused later, in its own words."""
+    return x is z or (x.shape == z.shape and torch.allclose(x, z, rtol=0.0, atol=0.0, equal_nan=True))
 
 
 def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
