@@ -227,3 +227,106 @@ def test_a_variance_solver_is_used_for_variance_and_covariance():
         found.variance, latent(copy.deepcopy(e)).covariance_matrix
     labels = [trace.label for trace in recorder.traces]
     assert labels.count("CG") == 2 and len(labels) == 4
+
+
+PARTS = {
+    "slice": lambda p: p[3:7],
+    "head": lambda p: p[:10],
+    "tail": lambda p: p[-4:],
+    "ellipsis": lambda p: p[..., 2:4],
+    "step": lambda p: p[1::3],
+    "all": lambda p: p[:],
+    "part of a part": lambda p: p[3:17][2:9],
+    "positions": lambda p: p[torch.tensor([1, 5, 3, 3])],
+    "list": lambda p: p[[4, 2]],
+    "expand": lambda p: p.expand(torch.Size([3])),
+    "unsqueeze": lambda p: p.unsqueeze(0),
+}
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("take", PARTS.values(), ids=PARTS)
+def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(take, noisy):
+    e = simple()
+
+    def predicted():
+        return e.predict() if noisy else latent(e)
+
+    with exactly():
+        theirs = take(predicted())
+        mean, variance, covariance = theirs.mean, theirs.variance, theirs.covariance_matrix
+    e.model.prediction_strategy = None
+    with alternating_projection(**TIGHT), torch.no_grad():
+        part = take(predicted())
+        np.testing.assert_allclose(part.variance, variance, atol=1e-6)
+        np.testing.assert_allclose(take(predicted()).covariance_matrix, covariance, atol=1e-6)
+        np.testing.assert_allclose(part.mean, mean, atol=1e-6)
+        assert part.rsample(torch.Size([2])).shape == (2, *mean.shape)
+    with alternating_projection(20, tol=0.1), torch.no_grad():  # so loose that another solve has other numbers
+        whole = predicted()
+        np.testing.assert_allclose(take(whole).variance, take(whole).covariance_matrix.diagonal(dim1=-2, dim2=-1))
+        if mean.ndim == 1:
+            rows = take(torch.arange(20))
+            assert torch.equal(take(whole).variance, whole.variance[rows])
+            assert torch.equal(take(whole).covariance_matrix, whole.covariance_matrix[rows][:, rows])
+
+
+def test_the_variances_of_a_part_need_no_covariance_and_nothing_twice(monkeypatch):
+    monkeypatch.setattr(apviz.gp.posterior.Posterior, "covariance", None)
+    recorder = apviz.Recorder()
+    with alternating_projection(40, hooks=[recorder]), torch.no_grad():
+        found = latent(simple())
+        found[:3].variance, found[3:9].stddev, found.variance
+    assert len(recorder.traces) == 2
+
+
+def test_entries_of_the_covariance_are_those_of_the_whole():
+    with alternating_projection(**TIGHT), torch.no_grad():
+        lazy = latent(simple()).lazy_covariance_matrix
+        whole, rows, columns = lazy.to_dense(), torch.tensor([1, 4, 2]), torch.tensor([0, 4, 7])
+        assert torch.equal(lazy[rows, columns], whole[rows, columns])
+        assert torch.equal(lazy[rows, rows], whole[rows, rows])
+        assert torch.equal(lazy[2], whole[2]) and lazy[2, 3] == whole[2, 3]
+        assert torch.equal(lazy[2:5, 1:3].to_dense(), whole[2:5, 1:3])
+        assert torch.equal(lazy[rows, 1:3].to_dense(), whole[rows, 1:3])
+        assert torch.equal(lazy.unsqueeze(0).to_dense(), whole[None])
+        assert torch.equal(lazy.expand(3, 20, 20).to_dense(), whole.expand(3, 20, 20))
+        assert torch.equal(lazy.repeat(2, 1, 1).to_dense(), whole.repeat(2, 1, 1))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
+    e = simple()
+    with alternating_projection(40), torch.no_grad():
+        found = e.predict() if noisy else latent(e)
+        with pytest.raises(IndexError, match=r"indexed with a mask; it takes .* such as mask.nonzero\(\)\[:, 0\]"):
+            found[torch.arange(20) > 15]
+        with pytest.raises(IndexError, match=r"indexed with None; .* unsqueeze\(0\)"):
+            found[None]
+
+
+def test_a_gradient_of_a_part_raises_too():
+    e = simple()
+    e.model.eval()
+    with alternating_projection(40):
+        for take in (PARTS["slice"], PARTS["positions"]):
+            with pytest.raises(RuntimeError, match="no gradients of predictions"):
+                take(e.model(e.test_x)).variance.sum().backward()
+
+
+def test_a_fantasy_model_is_refused_for_what_apviz_does_not_keep_and_left_to_gpytorch_where_it_can():
+    e, x, y = simple(), torch.rand(3, 1, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    with alternating_projection(**TIGHT), torch.no_grad():
+        latent(e).mean  # noqa: B018
+        with pytest.raises(NotImplementedError, match=r"without them: add the data with set_train_data\(inputs"):
+            e.model.get_fantasy_model(x, y)
+        e.model.set_train_data(torch.cat([e.x, x]), torch.cat([e.y, y]), strict=False)
+        ours = latent(e).mean
+    other = simple()
+    with exactly(), torch.no_grad():
+        latent(other).mean  # noqa: B018
+        theirs = Example(other.model.get_fantasy_model(x, y), None, None, other.test_x)
+        np.testing.assert_allclose(ours, latent(theirs).mean, atol=1e-6)
+        with alternating_projection(**TIGHT):
+            fantasy = other.model.get_fantasy_model(x, y)
+            np.testing.assert_allclose(fantasy(other.test_x).mean, ours, atol=1e-6)

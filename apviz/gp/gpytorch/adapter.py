@@ -50,11 +50,12 @@ def alternating_projection(
     - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
       Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
       elsewhere. No second derivatives: asked for, they raise.
-    - **Prediction**: mean, variance and covariance by solves, each when it is asked for, in the test inputs' order.
-      Asked for a gradient, they raise. The solve for the mean is kept while the model is the same.
+    - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance
+      by solves when they are asked for. In the test inputs' order; asked for a gradient, they raise.
     - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
-    - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, raises.
+    - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, or GPyTorch's caches of a
+      prediction, such as `get_fantasy_model`, raises.
 
     Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
     nested: the innermost counts. Distributions made inside stay apviz's after it.
@@ -93,8 +94,23 @@ def alternating_projection(
         own = block_size != "auto" or settings
         solver = AlternatingProjection(block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
     models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
-    with intercepted(ExactGP, "__call__", models.call):
+    with intercepted(ExactGP, "__call__", models.call), intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model):
         yield
+
+
+def _get_fantasy_model(call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """GPyTorch's own, which needs what GPyTorch keeps of a prediction of its own.
+
+    Raises:
+        NotImplementedError: there is none, for predictions were apviz's.
+    """
+    if model.prediction_strategy is None:
+        raise NotImplementedError(
+            "get_fantasy_model updates the caches of a prediction by GPyTorch, and inside alternating_projection() "
+            "apviz predicts, without them: add the data with set_train_data(inputs, targets, strict=False), or leave "
+            "the context, predict there, and call get_fantasy_model then"
+        )
+    return call_next(model, *args, **kwargs)
 
 
 class _Models:
