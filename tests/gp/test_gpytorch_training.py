@@ -284,3 +284,27 @@ def test_probes_of_another_number_of_rows_are_refused():
         pytest.raises(ValueError, match="probes has 7 rows, the model has 100 training points"),
     ):
         simple().gradients()
+
+
+def test_jitter_added_to_the_marginal_is_more_noise():
+    def loss(e):
+        e.model.train()
+        return -e.likelihood(e.model(e.x)).add_jitter(0.05).log_prob(e.y)
+
+    e, recorder = simple(), apviz.Recorder()
+    with exactly():
+        value = loss(e)
+        theirs = e.gradients(value)
+    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky(), hooks=[recorder]):
+        ours = loss(e)
+        close(e.gradients(ours), theirs, rtol=1e-8, atol=1e-8)
+    assert float(ours.detach()) == pytest.approx(float(value.detach()), rel=1e-10) and len(recorder.traces) == 1
+
+
+def test_different_noises_added_to_the_marginal_are_refused():
+    e = simple()
+    with tight(100):
+        marginal = e.likelihood(e.model.train()(e.x))
+        more = marginal.lazy_covariance_matrix.add_diagonal(torch.linspace(0.1, 1, 100, dtype=torch.float64))
+        with pytest.raises(TypeError, match=r"what is added after it, gives different noises to different points"):
+            type(marginal)(marginal.mean, more).log_prob(e.y)

@@ -55,8 +55,7 @@ class PriorCovariance(LazyEvaluatedKernelTensor):  # type: ignore[misc]
     def __add__(self, other: Any) -> Any:
         if self.solves is None or not isinstance(other, DiagLinearOperator):
             return super().__add__(other)
-        if not isinstance(other, ConstantDiagLinearOperator) or other.diag_values.numel() != 1:
-            raise TypeError("the likelihood adds different noises to different points; apviz takes one for all")
+        _require_one_noise(other)
         return MarginalCovariance(self, other)
 
 
@@ -67,6 +66,12 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         """Itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
         return self
 
+    def add_diagonal(self, diag: Tensor) -> Any:
+        """What `add_jitter` calls; one number for all is more noise, which GPyTorch would write out n times."""
+        if diag.numel() != 1 or not isinstance(self._diag_tensor, ConstantDiagLinearOperator):
+            return super().add_diagonal(diag)
+        return self + ConstantDiagLinearOperator(diag.reshape(1), self.shape[-1])
+
     def inv_quad_logdet(
         self, inv_quad_rhs: Tensor | None = None, logdet: bool | None = False, reduce_inv_quad: bool | None = True
     ) -> Any:
@@ -76,6 +81,7 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
         if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[1:] == (1,)):
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
+        _require_one_noise(noise)
         p, sigma = prior.parameters, noise.diag_values.reshape(())
         wants = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
         return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
@@ -86,6 +92,14 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         if getattr(self._linear_op, "solves", None) is not None:
             _refuse("the Cholesky factor of the n × n matrix (LeaveOneOutPseudoLikelihood, samples of the prior)")
         return super().cholesky(upper)
+
+
+def _require_one_noise(noise: DiagLinearOperator) -> None:
+    if not isinstance(noise, ConstantDiagLinearOperator) or noise.diag_values.numel() != 1:
+        raise TypeError(
+            "the likelihood, or what is added after it, gives different noises to different points; apviz takes one "
+            "for all"
+        )
 
 
 def _refuse(what: str) -> NoReturn:
