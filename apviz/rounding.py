@@ -25,13 +25,18 @@ def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
     return np.ldexp(values, -exponent), exponent
 
 
-def merged_rows(raw: Array, rounded: NDArray[Any]) -> list[str]:
-    """A sentence on how many of the different rows of raw: (n, d) are not in rounded: (n, d); none where all are."""
+def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
+    """A sentence on how many of the different rows of raw are not in rounded; none where all are.
+
+    Args:
+        raw, rounded: (n, d), the rows as they were given and as they are solved with.
+        exact: (n, d), what was rounded, in float64.
+    """
     before, left = _different(raw), _different(rounded)
-    hint = "; float64 tells more of them apart" if rounded.dtype == np.float32 else ""
-    return (
-        [f"of {before:,} different rows of inputs {left:,} are left in {rounded.dtype}{hint}"] if left < before else []
-    )
+    if left == before:
+        return []
+    hint = "; float64 tells more of them apart" if _different(exact) > left else ""
+    return [f"of {before:,} different rows of inputs {left:,} are left in {rounded.dtype}{hint}"]
 
 
 def copies(rows: Array) -> int:

@@ -103,7 +103,7 @@ def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
     hopeless = lost(columns, raw, exact) if fewer else []
     if hopeless:
         raise ValueError(f"{path}: {hopeless[0]}. Correct or drop such rows, or take the logarithm of the column")
-    return [*notes, *fewer, *merged_rows(raw[:, :-1], rounded[:, :-1])]
+    return [*notes, *fewer, *merged_rows(raw[:, :-1], exact[:, :-1], rounded[:, :-1])]
 
 
 def read_table(path: Path, target: str | int) -> RawTable:

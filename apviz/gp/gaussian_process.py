@@ -263,10 +263,12 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _warn_of_rounding(
         self, x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor
     ) -> None:
-        """Where the rows as they are solved with have become alike: x, inputs (n, d), y, targets (n,)."""
+        """Where values or rows as they are solved with have become alike: x, inputs (n, d), y, targets (n,)."""
         dtype = DTYPES[self.dtype]
         rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
-        for note in (*merged_rows(x, rounded_x), *lost(("y",), y[:, None], rounded_y)):
+        named = getattr(self, "feature_names_in_", (f"x[:, {column}]" for column in range(x.shape[1])))
+        fewer = *lost(tuple(named), x, rounded_x), *lost(("y",), y[:, None], rounded_y)
+        for note in (*fewer, *merged_rows(x, inputs.numpy(), rounded_x)):
             warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=3)
 
     def _seed(self) -> int:

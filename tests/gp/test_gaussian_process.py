@@ -354,6 +354,33 @@ def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
         apviz.GaussianProcess(hyperparameters=GIVEN, **settings).fit(data(20)[0], y)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_about(dtype):
+    x, y = data()
+    x[0, 0] = 1e200
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(1e-3), dtype=dtype, device="cpu")
+    sentence = rf"of 90 different values of {{}}, from -\d.* to 1e\+200, 2 are left in {dtype} .* is row 1 with 1e\+200"
+    with pytest.warns(UserWarning, match=sentence.format(r"x\[:, 0\]")) as said:
+        gp.fit(x, y)
+    assert len(said) == 1
+    # what is warned of: nothing is predicted along that column
+    along = np.column_stack([np.linspace(-10, 30, 20), np.full(20, 2000.0)])
+    assert np.ptp(gp.predict(along)) < 1e-6 * np.ptp(y) and np.ptp(fitted().predict(along)) > 0.1 * np.ptp(y)
+    with pytest.warns(UserWarning, match=sentence.format("warmth")):
+        gp.fit(pd.DataFrame(x, columns=["warmth", "height"]), y)
+
+
+@pytest.mark.parametrize(("largest", "told"), [(1e10, True), (1e200, False)])
+def test_float64_is_named_only_where_it_tells_more_rows_apart(largest, told):
+    x = np.append(np.arange(19.0), largest)[:, None]
+    gp = apviz.GaussianProcess(
+        solver=apviz.Cholesky(), device="cpu", hyperparameters=apviz.Hyperparameters("rbf", (1.0,), 1.0, 0.1)
+    )
+    with pytest.warns(UserWarning, match=r"of 20 different rows of inputs 2 are left in float32(;| \()") as said:
+        gp.fit(x, data(20)[1])
+    assert any("float64 tells more of them apart" in str(each.message) for each in said) == told
+
+
 def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     x, y = data()
     huge = (2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1) * 1.7e308
