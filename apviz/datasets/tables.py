@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ from apviz.datasets.preprocessing import (
 from apviz.rounding import copies, lost, merged_rows
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
+# how pandas calls a column whose name is empty
+UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
 # beyond it float64 does not tell one whole number from the next
 _WHOLE = 2**53
 
@@ -92,6 +95,12 @@ def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
     constant = [name for name in table.feature_names if name not in names]
     if constant:
         notes.append(f"left out, for every row has the same value: {', '.join(constant)}")
+    unnamed = [name for name in names if UNNAMED.fullmatch(name)]
+    if unnamed:
+        notes.append(
+            f"a column without a name in the file is an input: {', '.join(unnamed)}; if it only numbers the rows, as "
+            "pandas writes them, write the file with index=False, or drop it"
+        )
     raw = np.column_stack([table.inputs[:, varying], table.target])
     twice = copies(raw)
     if twice:

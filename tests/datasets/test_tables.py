@@ -180,6 +180,20 @@ def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, nam
     assert [str(each.message) for each in said] == [f"{path}: {note}" for note in data.notes]
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_an_index_that_pandas_wrote_as_a_column_without_a_name_is_told(tmp_path, frame, name):
+    frame.to_csv(tmp_path / name)
+    with pytest.warns(
+        UserWarning, match="a column without a name in the file is an input: Unnamed: 0; if it only numb"
+    ):
+        data = load_table(tmp_path / name, "price")
+    assert data.feature_names == ("Unnamed: 0", "a", "b") and len(data.notes) == 1
+    # a file that is read and written so once more has two
+    pd.read_csv(tmp_path / name).to_csv(tmp_path / name)
+    with pytest.warns(UserWarning, match=r"is an input: Unnamed: 0(\.1)?, Unnamed: 0"):
+        load_table(tmp_path / name, "price")
+
+
 def test_a_table_without_anything_to_tell_tells_nothing(tmp_path, frame, recwarn):
     assert load_table(save(frame, tmp_path / "t.csv"), "price").notes == () and not recwarn.list
 
