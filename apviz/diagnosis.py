@@ -109,8 +109,9 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
     """What limited the run of `trace`, by the rules of this module.
 
     Args:
-        others: traces it can be compared with, such as all of a chart; those of other systems are left out, and the
-            trace itself may be among them. Without any it needs nothing but the trace.
+        others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
+            those of data without a name that may be other data, and the trace itself may be among them. Without any
+            it needs nothing but the trace.
     """
     compared = [other for other in others if other is not trace and same_system(other, trace)]
     return _with_facts(_found(trace, compared), trace, compared)

@@ -43,6 +43,9 @@ SYSTEM: Final = (
     "seed",
 )
 
+#: relative, between numbers of two traces that are the same but for rounding
+SAME: Final = 1e-6
+
 #: of a bound, over the range of κ
 BOUND_POINTS: Final = 40
 
@@ -59,8 +62,27 @@ def system_of(attrs: Mapping[str, Any], over: Over) -> str:
 
 
 def same_system(one: Trace, other: Trace) -> bool:
-    """Whether two runs solved the same system, be it by other methods or to other tolerances."""
-    return all(one.attrs.get(key) == other.attrs.get(key) for key in SYSTEM)
+    """Whether two runs solved the same system, be it by other methods or to other tolerances.
+
+    Data without a name count as the same where the norms of the right-hand sides and λmax are: of standardised targets
+    the norms alone are the same whatever the data.
+    """
+    if any(one.attrs.get(key) != other.attrs.get(key) for key in SYSTEM):
+        return False
+    norms, others = one.attrs.get("rhs_norms"), other.attrs.get("rhs_norms")
+    if norms is None or others is None:
+        return bool(one.attrs.get("dataset"))
+    if len(norms) != len(others) or not np.allclose(norms, others, rtol=SAME, atol=0.0):
+        return False
+    return bool(one.attrs.get("dataset")) or _same_largest_eigenvalue(one, other)
+
+
+def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
+    """Whether λmax is the same, got in the same way, which gives the same number for the same K; not if unknown."""
+    if "spectrum" not in one or "spectrum" not in other:
+        return False
+    first, second = one["spectrum"]["lambda_max"], other["spectrum"]["lambda_max"]
+    return first.attrs.get("how") == second.attrs.get("how") and math.isclose(first, second, rel_tol=SAME)
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:

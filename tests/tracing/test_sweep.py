@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.tracing.sweep import factor_bytes, fastest, series, slowest, sweep_table
+from apviz.tracing.sweep import factor_bytes, fastest, same_system, series, slowest, sweep_table
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +76,33 @@ def test_the_table_has_a_row_a_run_in_the_order_given(runs):
     assert list(table["converged"]) == [True, False] and list(table["outcome"]) == ["converged", "max_epochs"]
     assert list(table["epochs"]) == [int(runs["cg"]["epoch"]["epoch"][-1]), 1]
     assert table["kappa"][0] == table["kappa"][1] and math.isnan(table["kappa_prime"][0])
+
+
+@pytest.mark.parametrize("standardised", [False, True])
+@pytest.mark.parametrize("n", [200, 1500])
+def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standardised):
+    """Standardised targets have the norm √(n − 1), whatever they are."""
+
+    def run(seed, solver, name="", dtype=torch.float64, noise=0.1):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, (n, 2))
+        y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
+        y = (y - y.mean()) / y.std(ddof=1) if standardised else y
+        recorder = apviz.Recorder()
+        system = apviz.KernelSystem(x, y, apviz.Matern52(0.3), noise, dtype=dtype, device="cpu", dataset=name)
+        apviz.solve(system, solver, hooks=[recorder])
+        return recorder.trace
+
+    one = run(0, apviz.AlternatingProjection(100, tol=0.1))
+    cg = apviz.ConjugateGradient(tol=0.1)
+    assert not same_system(one, run(1, cg)) and not same_system(run(1, cg), one)
+    assert not same_system(one, run(0, cg, noise=0.2)) and not same_system(one, run(0, cg, "named"))
+    assert same_system(one, run(0, cg)) and same_system(one, run(0, cg, dtype=torch.float32))
+    assert same_system(run(0, cg, "named"), run(0, apviz.Cholesky(), "named"))
+
+
+def test_a_trace_without_a_name_that_says_too_little_is_compared_with_nothing(runs):
+    bare = apviz.Trace(runs["100"].tree.copy(deep=True))
+    assert same_system(runs["100"], bare)
+    del bare.attrs["rhs_norms"]
+    assert not same_system(runs["100"], bare)
