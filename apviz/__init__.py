@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from apviz import datasets, plots
@@ -23,6 +24,11 @@ from apviz.solvers import (
 )
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, ProgressHook, Recorder, StopHook, Trace, open_trace
+
+try:
+    __version__ = metadata.version("apviz")
+except metadata.PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0+unknown"
 
 __all__ = [
     "RBF",
@@ -53,6 +59,7 @@ __all__ = [
     "TrainingProgress",
     "TrainingSettings",
     "TwoLevelSchwarz",
+    "__version__",
     "datasets",
     "open_trace",
     "plots",
