@@ -55,7 +55,8 @@ class VarianceSolve:
 
     Args:
         rows: of the test inputs.
-        stop_reason, stop_message, residual: as in `Solution`, of the first solve that the weights are of.
+        stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
+        residual: the least of that and those that went on from it for a smaller excess.
         epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
         excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
     """
@@ -341,9 +342,8 @@ class Posterior:
             variance = self._variance_of(w, c_and_r)
             if not warned and (warning := self._warning(variance, solved)):
                 warned = True
-                warnings.warn(
-                    f"{warning}. Later batches do not warn again; `variance_solves` lists them all", stacklevel=3
-                )
+                others = ". Later batches do not warn again; `variance_solves` lists them all"
+                warnings.warn(f"{warning}{others if len(batches) > 1 else ''}", stacklevel=3)
             done.append(solved)
             if keep:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r

@@ -32,7 +32,7 @@ template <typename T> inline typename Vector<T>::type load(const T* from) {
 }
 
 // Without branches, so that the loop around it becomes vector code with any compiler, where std::exp is called entry
-// by entry; x <= 0. Taylor's polynomial on |f| <= log(2)/2, where its next term is below the rounding.
+// by entry; x <= 0. Taylor's polynomial on |f| <= log(2)/2, where its next term is about the rounding.
 inline double exponential(double x) {
   x = x < -708.0 ? -708.0 : x;
   const double round = 6755399441055744.0;  // 1.5 · 2^52: as below

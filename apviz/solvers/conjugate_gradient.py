@@ -133,7 +133,7 @@ def _identity(r: Tensor) -> Tensor:
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
-    """aᵢᵀbᵢ for every column i: (n, p), (n, p) to (p,)."""
+    """aᵢᵀbᵢ for every column i: (n, p), (n, p) to (p,); in their dtype, as steps are, where energies are in float64."""
     return torch.einsum("np,np->p", a, b)
 
 
