@@ -62,6 +62,8 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             # a large table takes seconds, in which other visitors go on
             rows = await asyncio.to_thread(check, path, column)
         except (ValueError, OSError) as error:
+            # first: who sees the refusal may offer the next file at once, and the button is made anew for it
+            use.loading = False
             note.param.update(object=plain(str(error)), visible=True)
         else:
             system.dataset = system.offer_upload(Upload(path, column, rows))
