@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+# milliseconds for which nothing has moved
+STILL = 250
+
 _PLACE = """([chart, name, number]) => {
     const curve = chart._fullData.find(each => each.name.startsWith(name) && each.mode && each.mode.includes("lines"));
     const {xaxis, yaxis, _size} = chart._fullLayout, box = chart.getBoundingClientRect();
@@ -12,9 +15,13 @@ _PLACE = """([chart, name, number]) => {
 
 
 def _place(chart: Any, curve: str, number: int) -> tuple[float, float]:
+    """Where the point is, once the page above it has come to rest."""
     chart.scroll_into_view_if_needed()
-    x, y = chart.page.evaluate(_PLACE, [chart.element_handle(), curve, number])
-    return x, y
+    before, now = None, chart.page.evaluate(_PLACE, [chart.element_handle(), curve, number])
+    while now != before:
+        chart.page.wait_for_timeout(STILL)
+        before, now = now, chart.page.evaluate(_PLACE, [chart.element_handle(), curve, number])
+    return now[0], now[1]
 
 
 def hover(chart: Any, curve: str, number: int = 2) -> None:
