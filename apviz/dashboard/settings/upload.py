@@ -39,16 +39,18 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
         # it also tells that a file was taken away: that before this one, which may be after this one came
         if not files:
             return
-        note.visible = target.visible = use.visible = False
+        note.visible = False
         while received:
             discard_unused(received.pop())
         for name, content in files.items():
             try:
                 path, columns = receive(folder, name, content, limits)
             except (ValueError, OSError) as error:
+                target.visible = use.visible = False
                 note.param.update(object=plain(str(error)), visible=True)
                 return
             received.append(path)
+            # a button that is there stays: hidden and shown again at once, it sometimes stayed as it was while loading
             target.param.update(options=columns, value=columns[-1], visible=True)
             use.visible = True
 
@@ -62,8 +64,6 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             # a large table takes seconds, in which other visitors go on
             rows = await asyncio.to_thread(check, path, column)
         except (ValueError, OSError) as error:
-            # first: who sees the refusal may offer the next file at once, and the button is made anew for it
-            use.loading = False
             note.param.update(object=plain(str(error)), visible=True)
         else:
             system.dataset = system.offer_upload(Upload(path, column, rows))
