@@ -16,32 +16,11 @@ from apviz.tracing.trace import Trace
 
 Over = Literal["block_size", "noise"]
 
+_ONE: Final = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "right_hand_sides")
 #: what the runs of a series share, beside the method
-SHARED: Final = (
-    "dataset",
-    "n",
-    "d",
-    "kernel",
-    "lengthscale",
-    "outputscale",
-    "noise",
-    "right_hand_sides",
-    "dtype",
-    "tol",
-)
-
+SHARED: Final = (*_ONE, "dtype", "tol")
 #: what the runs of one system share; the seed is that of the split too, and with it of the test error
-SYSTEM: Final = (
-    "dataset",
-    "n",
-    "d",
-    "kernel",
-    "lengthscale",
-    "outputscale",
-    "noise",
-    "right_hand_sides",
-    "seed",
-)
+SYSTEM: Final = (*_ONE, "seed")
 
 #: relative, between numbers of two traces that are the same but for rounding
 SAME: Final = 1e-6
