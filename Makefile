@@ -35,6 +35,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks $(PARTS)

@@ -24,7 +24,7 @@ from apviz.gp.progress import TrainingProgress
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
-from apviz.tracing.complete import check_complete
+from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import is_estimate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").split(":")[0] + " of apviz.")

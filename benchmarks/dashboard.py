@@ -34,7 +34,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
 import apviz
-from apviz.tracing.record import Record
+from apviz.tracing.store import Record
 from benchmarks.machine import RESULTS, describe
 
 PATH = RESULTS / "dashboard.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import apviz
-from apviz.tracing.sweep import factor_bytes
+from apviz.analysis.sweeps import factor_bytes
 from benchmarks.machine import keep
 
 ARRAYS, FIXED_MB = 8, 200

@@ -28,9 +28,9 @@ import torch
 
 import apviz
 from apviz import comparison
-from apviz.choices import resolve
 from apviz.factors import numbers_held
 from apviz.partitions import partitioner_named
+from apviz.solvers.choices import resolve
 from benchmarks.machine import RESULTS, describe
 
 FOLDER = RESULTS / "solvers"

@@ -46,8 +46,16 @@ from rich.table import Table
 
 import apviz
 from apviz import datasets
-from apviz.experiments.setting.data import TEST_ROWS, Source
-from apviz.experiments.setting.methods import MAX_TRAINING, MIN_TRAINING, OURS, TEST_TOL, TRAINING_TOL, block_size
+from apviz.experiments.sources import (
+    MAX_TRAINING,
+    MIN_TRAINING,
+    OURS,
+    TEST_ROWS,
+    TEST_TOL,
+    TRAINING_TOL,
+    Source,
+    block_size,
+)
 from apviz.gp.metrics import rmse
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -258,7 +266,7 @@ class _GPyTorch:
         import linear_operator
         from gpytorch.utils.warnings import NumericalWarning
 
-        from apviz.gp.gpytorch.intercept import intercepted
+        from apviz.gpytorch.intercept import intercepted
 
         products, end = 0, time.perf_counter() + limit
 

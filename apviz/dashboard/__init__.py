@@ -13,7 +13,7 @@ The rooms; arrows between them point one way:
 `limits.py` and `plain_text.py` are for all of them.
 """
 
-from apviz.dashboard.frame.serving import serve
 from apviz.dashboard.limits import Limits
+from apviz.dashboard.server import serve
 
 __all__ = ["Limits", "serve"]

@@ -1,8 +1,13 @@
-"""What an experiment is: cells that are computed one after another, a table of them, and figures from their traces."""
+"""What an experiment is: cells that are computed one after another, a table of them, and figures from their traces.
+
+Numbers as a table shows them: one value, or a mean and its spread over seeds, as the paper writes them.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +17,7 @@ from typing import Any, ClassVar
 import plotly.graph_objects as go
 import torch
 
-from apviz.plots.parts.style import ThemeName
+from apviz.plots._style import ThemeName
 from apviz.settings import require, require_whole
 from apviz.solvers import Hook
 
@@ -107,3 +112,41 @@ class Experiment(ABC):
     @abstractmethod
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         """The figures of the cells that are done; `folder` holds `KEY.zarr` of every cell that wrote a trace."""
+
+
+#: significant digits of what the paper's decimals would round away
+SIGNIFICANT = 3
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """`0.046`, or `0.046 ± 0.001`: mean and sample standard deviation; `–` for none or NaN.
+
+    So many decimals, as in the paper; what is too small to show two digits with them gets three significant ones,
+    `0.00120 ± 0.00004`.
+    """
+    if not values or any(math.isnan(value) for value in values):
+        return "–"
+    if any(math.isinf(value) for value in values):
+        return "∞"
+    mean = statistics.fmean(values)
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    form = _form(max(abs(mean), deviation), digits)
+    return f"{mean:{form}}" if len(values) == 1 else f"{mean:{form}} ± {deviation:{form}}"
+
+
+def _form(size: float, digits: int) -> str:
+    """The format of numbers up to `size`."""
+    exponent = math.floor(math.log10(size)) if size else 0
+    if exponent >= min(0, 1 - digits):
+        return f".{digits}f"
+    return f".{SIGNIFICANT - 1 - exponent}f" if exponent >= -4 else f".{SIGNIFICANT - 1}e"
+
+
+def duration(seconds: float) -> str:
+    """`13.5 s`, `9.6 min`, `2.7 h`; three significant digits below a second."""
+    if math.isnan(seconds):
+        return "–"
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.{SIGNIFICANT}g} s"

@@ -15,11 +15,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 
 from apviz.experiments.base import Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines
-from apviz.experiments.published.beside import PAPER
+from apviz.experiments.measuring import machines
+from apviz.experiments.published import PAPER
 from apviz.experiments.running import folder_of
-from apviz.report.figures import embedded
-from apviz.report.rendering import write_page
+from apviz.report.rendering import embedded, write_page
 
 # how a cell with a number, or without one, begins
 _NUMBER = re.compile(r"[-−–>≥<~∞\d]")

@@ -1,4 +1,11 @@
-"""The gradient of the negative marginal log likelihood from one batched solve (paper, section 2)."""
+"""Unconstrained parameters: what Adam moves, and the hyperparameters they stand for, as in GPyTorch.
+
+Lengthscales and outputscale are softplus(raw), the noise is softplus(raw) + floor, the mean is raw itself.
+
+The gradient of the negative marginal log likelihood from one batched solve (paper, section 2).
+
+The system of one training step: targets minus mean, and probes, at the hyperparameters of the step.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +13,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
+from apviz.gp.probes import Probes, draw
+from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator
+from apviz.solvers import Prepared, Solver
+from apviz.system import KernelSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,3 +54,93 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
     found = operator.bilinear_derivatives(weights, right)
     mean = -float(weights[:, 0].sum(dtype=torch.float64))
     return Gradient(mean, float(found.noise), float(found.outputscale), found.lengthscale.cpu())
+
+
+@dataclass(frozen=True, eq=False)
+class StepSystem:
+    """What a step solves, and with what.
+
+    Args:
+        system: its right-hand sides are the targets minus the mean, then the probes.
+        prepared: by the solver, where the probes were drawn from its preconditioner; else None.
+    """
+
+    system: KernelSystem
+    probes: Probes
+    prepared: Prepared | None
+
+
+def step_system(
+    x: Tensor,
+    y: Tensor,
+    hyperparameters: Hyperparameters,
+    solver: Solver,
+    probes: int,
+    seed: int,
+    *,
+    operator: str = "auto",
+    dataset: str = "",
+    dtype: torch.dtype | None = None,
+) -> StepSystem:
+    """The system of a step (paper, section 5.1).
+
+    Args:
+        x, y: (n, d) inputs and (n,) targets; the system takes its device from x.
+        dtype: of the system; None: that of x.
+        probes: l.
+        seed: of the probes: `TrainingSettings.seed_of` the step.
+    """
+    h, dtype = hyperparameters, dtype or x.dtype
+    targets = KernelSystem(x, y.double() - h.mean, h.build_kernel(), h.noise, operator, dtype, x.device)
+    drawn, prepared = draw(solver, targets.operator, probes, seed)
+    system = KernelSystem(
+        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
+        targets.dtype, targets.device, dataset=dataset, seed=seed,
+    )  # fmt: skip
+    return StepSystem(system, drawn, prepared)
+
+
+@dataclass(frozen=True)
+class Parametrisation:
+    """Raw vectors θ: (3 + lengthscales,) float64, in the order mean, noise, outputscale, lengthscales.
+
+    Args:
+        kernel: the kernel's name.
+        lengthscales: 1, or d of them (ARD).
+        noise_floor: σ² stays above this.
+    """
+
+    kernel: str
+    lengthscales: int
+    noise_floor: float
+
+    def zeros(self) -> Tensor:
+        """Where GPyTorch starts: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
+        return torch.zeros(3 + self.lengthscales, dtype=torch.float64)
+
+    def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
+        mean, noise, outputscale, *lengthscale = [float(raw[0]), *softplus(raw[1:]).tolist()]
+        return Hyperparameters(self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance)
+
+    def raw(self, hyperparameters: Hyperparameters) -> Tensor:
+        """The inverse of `hyperparameters`; one lengthscale stands for d equal ones.
+
+        Raises:
+            ValueError: another number of lengthscales, or a noise that is not above the floor.
+        """
+        h = hyperparameters
+        given = len(h.lengthscale)
+        if given not in (1, self.lengthscales):
+            raise ValueError(f"{given} lengthscales were given to start from, {self.lengthscales} are trained")
+        if h.noise <= self.noise_floor:
+            raise ValueError(f"the noise to start from is {h.noise:g}, not above noise_floor = {self.noise_floor:g}")
+        lengthscale = h.lengthscale * (self.lengthscales if given == 1 else 1)
+        positive = torch.tensor([h.noise - self.noise_floor, h.outputscale, *lengthscale], dtype=torch.float64)
+        inverse = positive + torch.log(-torch.expm1(-positive))
+        return torch.cat([torch.tensor([h.mean], dtype=torch.float64), inverse])
+
+    def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
+        """∂ℓ/∂raw from ∂ℓ/∂θ."""
+        outer = torch.tensor([gradient.mean, gradient.noise, gradient.outputscale], dtype=torch.float64)
+        slopes = torch.cat([torch.ones(1, dtype=torch.float64), torch.sigmoid(raw[1:])])
+        return torch.cat([outer, gradient.lengthscale.double()]) * slopes

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.choices import solved_rows
 from apviz.gp.lanczos import LanczosInverse
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import free_memory
@@ -21,6 +20,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
 from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, solve
+from apviz.solvers.choices import solved_rows
 from apviz.system import DTYPES, KernelSystem, check_finite
 
 Method = Literal["solves", "lanczos"]

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.gp.scaling import Scaling
-from apviz.gp.solver_settings import from_plain, to_plain
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Solution, StopReason
+from apviz.solvers.serialization import from_plain, to_plain
 
 FORMAT, VERSION = "apviz.GaussianProcess", 1
 # the entry that is JSON; all others are arrays of numbers

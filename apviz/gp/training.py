@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 
 from apviz.gp.checkpoint import Checkpoint, checkpoint_of, find_checkpoint, fingerprint
-from apviz.gp.gradient import marginal_likelihood_gradient
-from apviz.gp.parameters import Parametrisation
-from apviz.gp.step_system import step_system
+from apviz.gp.gradient import Parametrisation, marginal_likelihood_gradient, step_system
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
@@ -31,10 +29,9 @@ from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
 from apviz.tracing.claim import Claim
-from apviz.tracing.record import Record
 from apviz.tracing.recorder import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, STEP, TRAINING
-from apviz.tracing.store import TraceStore, is_trace_of, stamp, what_to_do
+from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
 from apviz.tracing.training_trace import TrainingTrace, settled_at
 
 log = logging.getLogger("apviz")

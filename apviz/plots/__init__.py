@@ -1,5 +1,6 @@
 """Plots: functions from traces to plotly figures, one figure per file, in which nothing is computed."""
 
+from apviz.plots._style import method_color
 from apviz.plots.batch_size_sweep import batch_size_sweep
 from apviz.plots.batch_sizes import batch_sizes
 from apviz.plots.block_norms import block_norms
@@ -10,7 +11,6 @@ from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lanczos_ranks import lanczos_ranks
 from apviz.plots.lengthscales import lengthscales
 from apviz.plots.noise_sweep import noise_sweep
-from apviz.plots.parts.style import method_color
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
 from apviz.plots.residual_map import ResidualMap, residual_map

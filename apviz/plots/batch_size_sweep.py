@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from apviz.analysis.sweeps import factor_bytes, fastest, of_one_system
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._curves import add_curves, ring
+from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.batch_sizes import require_block_sizes
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
-from apviz.plots.parts.sweep_curves import add_curves, ring
-from apviz.tracing.sweep import factor_bytes, fastest, of_one_system
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import legend_entry, run_names
-from apviz.plots.parts.curves import RESIDUAL, Curves
-from apviz.plots.parts.grid import Grid
-from apviz.plots.parts.layout import as_traces
-from apviz.plots.parts.style import ThemeName, method_symbols, sequential_colors, theme_named
+from apviz.plots._axes import Grid, as_traces
+from apviz.plots._curves import RESIDUAL, Curves
+from apviz.plots._labels import legend_entry, run_names
+from apviz.plots._style import ThemeName, method_symbols, sequential_colors, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.color_scale import add_color_bar, logarithm
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.panels import block_axis, block_runs, stacked
-from apviz.plots.parts.style import NOT_CONVERGED, ThemeName, theme_named
+from apviz.plots._axes import block_axis, block_runs, finish, stacked
+from apviz.plots._style import NOT_CONVERGED, ThemeName, add_color_bar, logarithm, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import CAPTION_WIDTH, run_names
-from apviz.plots.parts.curves import positive
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._curves import positive
+from apviz.plots._labels import CAPTION_WIDTH, run_names
+from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.block_marks import SHADE
-from apviz.plots.parts.captions import outcome, safe
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.snapshots import require_snapshots, step
-from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, method_color, theme_named, translucent
+from apviz.plots._axes import finish
+from apviz.plots._labels import outcome, safe
+from apviz.plots._marks import SHADE
+from apviz.plots._player import require_snapshots, step
+from apviz.plots._style import CAPTION_SIZE, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -9,12 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from apviz.plots.parts.captions import legend_entry, run_names, safe
-from apviz.plots.parts.curves import Curves, Floats, positive
-from apviz.plots.parts.grid import Grid
-from apviz.plots.parts.layout import as_traces
-from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
-from apviz.plots.parts.x_switch import X
+from apviz.plots._axes import Grid, X, as_traces
+from apviz.plots._curves import Curves, Floats, positive
+from apviz.plots._labels import legend_entry, run_names, safe
+from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

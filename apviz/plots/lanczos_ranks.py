@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import safe
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._labels import safe
+from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -9,11 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.parts.captions import run_names, safe
-from apviz.plots.parts.curves import positive
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._curves import positive
+from apviz.plots._labels import run_names, safe
+from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
 from apviz.plots.training import entry_of, notes_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
-from apviz.plots.parts.sweep_curves import add_curves
-from apviz.tracing.sweep import conjugate_gradient_bounds, sweep_table
+from apviz.analysis.sweeps import conjugate_gradient_bounds, sweep_table
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._curves import add_curves
+from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 from apviz.tracing.trace import is_estimate
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import run_names
-from apviz.plots.parts.curves import Curves
-from apviz.plots.parts.grid import Grid
-from apviz.plots.parts.layout import as_traces
-from apviz.plots.parts.style import ThemeName, method_color, method_symbols, theme_named
-from apviz.plots.parts.x_switch import X
+from apviz.plots._axes import Grid, X, as_traces
+from apviz.plots._curves import Curves
+from apviz.plots._labels import run_names
+from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

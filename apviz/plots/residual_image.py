@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.block_marks import BlockMarks
-from apviz.plots.parts.captions import outcome, safe
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.pixels import places
-from apviz.plots.parts.player import play_buttons, slider
-from apviz.plots.parts.residual_colors import NO_ROW, add_color_bar, coded, picture
-from apviz.plots.parts.snapshots import drawable, require_snapshots, step
-from apviz.plots.parts.style import Theme, ThemeName, theme_named
+from apviz.plots._axes import finish
+from apviz.plots._labels import outcome, safe
+from apviz.plots._marks import BlockMarks, places
+from apviz.plots._player import drawable, play_buttons, require_snapshots, slider, step
+from apviz.plots._style import NO_ROW, Theme, ThemeName, add_residual_color_bar, coded, picture, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -68,7 +65,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
         titles.append(title)
     figure.frames = frames
     notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [blocks.key]), *notes]
-    add_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
+    add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
     finish(figure, [trace], colors, "Where the residual is, update by update", "residual_image", notes)
     add_input_axes(figure, shape)

@@ -8,14 +8,20 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from apviz.plots.parts.block_marks import BlockMarks
-from apviz.plots.parts.captions import outcome, safe
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.pixels import places
-from apviz.plots.parts.point_marks import PointMarks
-from apviz.plots.parts.residual_colors import NO_ROW, add_color_bar, coded, marker_size, picture
-from apviz.plots.parts.snapshots import drawable, require_snapshots, step
-from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, theme_named
+from apviz.plots._axes import finish
+from apviz.plots._labels import outcome, safe
+from apviz.plots._marks import BlockMarks, PointMarks, places
+from apviz.plots._player import drawable, require_snapshots, step
+from apviz.plots._style import (
+    CAPTION_SIZE,
+    NO_ROW,
+    ThemeName,
+    add_residual_color_bar,
+    coded,
+    marker_size,
+    picture,
+    theme_named,
+)
 from apviz.plots.residual_image import add_input_axes
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ class ResidualMap:
     """The residual of the first right-hand side, one update at a time, with one colour scale for all of them.
 
     Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
-    are, more by their first two principal axes in lengthscales, with blocks as in `apviz.plots.parts.point_marks`; of
+    are, more by their first two principal axes in lengthscales, with blocks as in `apviz.plots._marks`; of
     more than `DRAWN_ROWS` rows so many are drawn, the same part of every block, which the figure says.
 
     Attributes:
@@ -74,7 +80,7 @@ class ResidualMap:
         else:
             data, key = self._scatter(place, block), self._points.key
         figure = go.Figure(data)
-        add_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
+        add_residual_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
         figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(words)])
         notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [key]), *self._notes]
         finish(figure, [trace], self._theme, "Where the residual is", "residual_map", notes)

@@ -11,11 +11,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.parts.captions import CAPTION_WIDTH, run_names, safe
-from apviz.plots.parts.curves import positive
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._curves import positive
+from apviz.plots._labels import CAPTION_WIDTH, run_names, safe
+from apviz.plots._style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
 from apviz.tracing.trace import condition_words, is_estimate
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import legend_entry, run_names
-from apviz.plots.parts.layout import as_traces, finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import TEXT_SIZE, ThemeName, method_color, theme_named
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._labels import legend_entry, run_names
+from apviz.plots._style import TEXT_SIZE, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

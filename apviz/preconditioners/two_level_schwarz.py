@@ -9,7 +9,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors, check_fits
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import Partition, Partitioner, partitioner_named
@@ -17,6 +16,7 @@ from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require, require_overlap, require_whole, require_whole_or_auto
+from apviz.solvers.choices import Auto, chosen, percent, resolve
 
 Coarse = Literal["low-rank", "galerkin"]
 
@@ -38,7 +38,7 @@ class TwoLevelSchwarz(Preconditioner):
     Args:
         block_size: rows a block owns.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others.
-        coarse_rank: r; memory 2nr. 0: no coarse space. These three may be `auto` (`apviz.choices`).
+        coarse_rank: r; memory 2nr. 0: no coarse space. These three may be `auto` (`apviz.solvers.choices`).
         partition: as in `apviz.AlternatingProjection`.
         coarse: `low-rank` or `galerkin`.
         seed: of the pivots.

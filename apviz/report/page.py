@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from apviz import plots
-from apviz.report.figures import Figure, embedded
-from apviz.report.rendering import write_page
+from apviz.analysis.sweeps import SYSTEM
+from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
-from apviz.tracing.complete import check_complete
-from apviz.tracing.sweep import SYSTEM
+from apviz.tracing.opening import check_complete
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
-from apviz.plots.parts.captions import method_names
+from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 
 HEADINGS = (

@@ -1,18 +1,24 @@
 """The geometry behind the solver, for few points: spans of kernel functions, projections, angles, paths. Float64."""
 
-from apviz.rkhs.angles import contraction, friedrichs_angle, hardest_data, principal_angles, principal_pair
-from apviz.rkhs.block_spectrum import BlockSpectrum, block_spectrum, blocks_of, largest_by_size
-from apviz.rkhs.blocks import GivenBlocks, walk_on
-from apviz.rkhs.bound import Bounded, bounded
-from apviz.rkhs.eigen_path import EigenPath, Plane, eigen_path, eigenvector_pair
-from apviz.rkhs.eigenvectors import Spectrum, error_by_eigenvector
+from apviz.rkhs.block_spectrum import BlockSpectrum, Bounded, block_spectrum, blocks_of, bounded, largest_by_size
+from apviz.rkhs.blocks import GivenBlocks, Situation, situation, walk_on
+from apviz.rkhs.eigen_path import EigenPath, Plane, Spectrum, eigen_path, eigenvector_pair, error_by_eigenvector
 from apviz.rkhs.photograph import Photograph, photograph
 from apviz.rkhs.race import RULES, Choices, Race, race
-from apviz.rkhs.situations import Situation, situation
 from apviz.rkhs.span import Span
 from apviz.rkhs.step_geometry import StepGeometry, step_geometry
-from apviz.rkhs.two_blocks import Sweeps, TwoBlocks, sweeps_of, two_blocks
-from apviz.rkhs.walk import Step, Walk, walk
+from apviz.rkhs.trajectory import Step, Walk, walk
+from apviz.rkhs.two_blocks import (
+    Sweeps,
+    TwoBlocks,
+    contraction,
+    friedrichs_angle,
+    hardest_data,
+    principal_angles,
+    principal_pair,
+    sweeps_of,
+    two_blocks,
+)
 
 __all__ = [
     "RULES",

@@ -1,4 +1,7 @@
-"""A walk in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work."""
+"""A walk in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work.
+
+The error of a walk, split by the eigenvectors of K: what CG and alternating projection remove first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from apviz.rkhs.span import Floats
-from apviz.rkhs.walk import Walk
+from apviz.rkhs.trajectory import Walk
 from apviz.settings import require
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
 
@@ -120,3 +123,24 @@ def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
     share = path.error[0] if plane == "the two with most error" else path.residual[0]
     first, second = sorted(np.argsort(share)[-2:].tolist())
     return int(first), int(second)
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The error of every step by eigenvector.
+
+    Args:
+        eigenvalues: (n,) of K, largest first.
+        error: (steps, n) λᵢ(vᵢᵀ(w − w*))², the share of each eigenvector in ‖W−W*‖²_K; they add up to it.
+        residual: (steps, n) (vᵢᵀr)², the share in ‖r‖², which is λᵢ times the former.
+    """
+
+    eigenvalues: Floats
+    error: Floats
+    residual: Floats
+
+
+def error_by_eigenvector(walk: Walk) -> Spectrum:
+    """The shares of every eigenvector of K in the error and in the residual, at every step."""
+    path = eigen_path(walk)
+    return Spectrum(path.eigenvalues, path.error, path.residual)

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from apviz.rkhs.span import Floats, Span
-from apviz.rkhs.walk import Rule, Walk, walk
+from apviz.rkhs.trajectory import Rule, Walk, walk
 from apviz.settings import require, require_whole
 
 RULES: tuple[Rule, ...] = get_args(Rule)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apviz.rkhs.span import Floats
-from apviz.rkhs.walk import Walk
+from apviz.rkhs.trajectory import Walk
 from apviz.settings import require
 
 #: what is smaller than this part of ‖g‖_H is rounding, and has no angle

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from apviz.choices import Auto, chosen, percent, resolve
 from apviz.factors import BlockFactors, check_fits
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import Partition, Partitioner, partitioner_named
@@ -17,6 +16,7 @@ from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
+from apviz.solvers.choices import Auto, chosen, percent, resolve
 from apviz.solvers.interface import Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
@@ -30,7 +30,7 @@ class AlternatingProjection(Solver):
     Args:
         block_size: b, the rows a block owns; the last block may own fewer and is a block like any other.
             b ≥ n is a Cholesky solve. `auto` chooses this, the overlap, the history and the coarse rank from n, d,
-            the right-hand sides and the free memory (`apviz.choices`); the trace says what and why.
+            the right-hand sides and the free memory (`apviz.solvers.choices`); the trace says what and why.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
         overlap: a block solves on its own rows and overlap·(own rows) of the nearest others; 0 is the paper's.

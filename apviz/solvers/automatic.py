@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import torch
 
-from apviz.choices import coarse_rank
 from apviz.operators import CountingOperator, Operator, make_operator
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
+from apviz.solvers.choices import coarse_rank
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import Prepared, Solver

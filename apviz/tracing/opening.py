@@ -1,15 +1,33 @@
-"""Opening a trace from disk, whatever it is of."""
+"""Whether a trace has what everything that draws and diagnoses traces relies on: for traces from elsewhere.
+
+Opening a trace from disk, whatever it is of.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from itertools import product
 from pathlib import Path
+from typing import Any, Final
 
 import xarray as xr
 
-from apviz.tracing.schema import SCHEMA_VERSION, TRACE_ID, TRAINING
+from apviz.tracing.schema import (
+    BLOCK,
+    EPOCH,
+    FINISHED,
+    GROUPS,
+    INTERRUPTED,
+    SCHEMA_VERSION,
+    SPECTRUM,
+    STEP,
+    TRACE_ID,
+    TRAINING,
+    UPDATE,
+    Variable,
+)
 from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
@@ -54,3 +72,118 @@ def _require_every_chunk(path: Path) -> None:
         for place in ("/".join(["c", *map(str, number)]) for number in numbers):
             if not (path / name / place).is_file():
                 raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
+
+
+_NUMBER: Final = (int, float)
+# d is None of a matrix that linear_cg was given without a kernel
+_COMMON: Final[dict[str, Any]] = {
+    "status": str, "created": str, "method": str, "dataset": str, "n": int, "d": (int, type(None)), "kernel": str,
+    "dtype": str, "device": str, "device_name": str, "threads": int, "solver_settings": str,
+}  # fmt: skip
+_SOLVE: Final[dict[str, Any]] = {
+    "lengthscale": list, "outputscale": _NUMBER, "noise": _NUMBER, "right_hand_sides": int, "rhs_norms": list,
+    "solver": str, "engine": str, "setup_work": _NUMBER,
+}  # fmt: skip
+_TRAINING: Final[dict[str, Any]] = {"training_settings": str}
+#: not in every trace
+_OPTIONAL: Final[dict[str, Any]] = {
+    "stop_reason": str, "stop_message": str, "block_size": int, "overlap": _NUMBER, "tol": _NUMBER, "rule": str,
+    "partition": str, "seed": int, "choices": str, "hyperparameters": str,
+    "stagnated_steps": int, "overlaps": int, "trace_id": str,
+}  # fmt: skip
+#: attributes that are JSON themselves
+_JSON: Final = ("training_settings", "choices", "hyperparameters")
+#: of an attribute that is read by people
+_MOST_CHARACTERS: Final = 2_000
+
+
+def check_complete(trace: Trace) -> None:
+    """Checks attributes, groups and variables of a trace against the schema.
+
+    Raises:
+        ValueError: something is missing, or is not what the schema says.
+    """
+    training = isinstance(trace, TrainingTrace)
+    _check_attributes(trace.attrs, _COMMON | (_TRAINING if training else _SOLVE))
+    for group in trace.tree.children:
+        if group in GROUPS:
+            _check_dimensions(trace, group)
+    if training:
+        _check_group(trace, "step", STEP)
+        return
+    _check_group(trace, "epoch", EPOCH)
+    _check_group(trace, "spectrum", SPECTRUM)
+    spectrum = trace["spectrum"]
+    for bound in ("lambda_max_bound", "lambda_min_bound"):
+        if not isinstance(spectrum.attrs.get(bound), _NUMBER):
+            raise ValueError(f"its group spectrum has no number {bound}")
+    if "rule" in trace.attrs and not isinstance(spectrum.attrs.get("lambda_max_block_bound"), _NUMBER):
+        raise ValueError("it names a rule, and its group spectrum has no number lambda_max_block_bound")
+    said = [spectrum[name].attrs for name in SPECTRUM]
+    if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
+        raise ValueError("its group spectrum does not say how its values were got, or whether they are estimates")
+    for group, variables in {"update": UPDATE, "block": BLOCK}.items():
+        if group in trace:
+            _check_group(trace, group, variables)
+    lacking = [name for name in ("rule", "partition", "block_size", "overlap") if name not in trace.attrs]
+    if "block" in trace and lacking:
+        raise ValueError(f"it has a group block, and no attribute {', '.join(lacking)}")
+    if "rule" in trace.attrs and "block" not in trace:
+        raise ValueError("it names a rule, and has no group block")
+
+
+def _check_attributes(attrs: dict[str, Any], needed: dict[str, Any]) -> None:
+    for name, kind in needed.items():
+        if name not in attrs:
+            raise ValueError(f"it has no attribute {name}")
+        _check_kind(name, attrs[name], kind)
+    for name, kind in _OPTIONAL.items():
+        if name in attrs:
+            _check_kind(name, attrs[name], kind)
+    for name in ("lengthscale", "rhs_norms"):
+        if name in needed and not all(isinstance(value, _NUMBER) for value in attrs[name]):
+            raise ValueError(f"its {name} must be numbers")
+    for name in _JSON:
+        if name in attrs:
+            try:
+                if not isinstance(json.loads(attrs[name]), dict):
+                    raise ValueError("no mapping")
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"its {name} is not JSON as apviz writes it: {error}") from error
+    if "training_settings" in needed and not isinstance(json.loads(attrs["training_settings"]).get("steps"), int):
+        raise ValueError("its training_settings have no number of steps")
+    if attrs["status"] not in (FINISHED, INTERRUPTED):
+        raise ValueError(f"its status must be {FINISHED} or {INTERRUPTED}, got {attrs['status'][:40]!r}")
+    try:
+        datetime.fromisoformat(attrs["created"])
+    except ValueError as error:
+        raise ValueError(f"it has no date it was created at: {error}") from error
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        raise ValueError(f"its {name} must be {' or '.join(one.__name__ for one in kinds)}, got {str(value)[:40]!r}")
+    shown = isinstance(value, str) and name not in (*_JSON, "solver_settings")
+    if shown and (len(value) > _MOST_CHARACTERS or not value.isprintable()):
+        raise ValueError(f"its {name} is too long, or has characters that cannot be shown")
+
+
+def _check_group(trace: Trace, group: str, variables: dict[str, Variable]) -> None:
+    if group not in trace:
+        raise ValueError(f"it has no group {group}")
+    missing = [name for name in variables if name not in trace[group].variables]
+    if missing:
+        raise ValueError(f"its group {group} has no {', '.join(missing)}")
+    if group in trace[group].sizes and not trace[group].sizes[group]:
+        raise ValueError(f"its group {group} is empty")
+
+
+def _check_dimensions(trace: Trace, group: str) -> None:
+    for name, variable in trace[group].variables.items():
+        known = GROUPS[group].get(str(name))
+        if known is not None and (variable.dims != known.dims or variable.dtype.name != known.dtype):
+            raise ValueError(
+                f"its {group}/{name} is {variable.dtype.name} over ({', '.join(map(str, variable.dims))}); the schema "
+                f"has {known.dtype} over ({', '.join(known.dims)})"
+            )

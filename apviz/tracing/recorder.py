@@ -21,9 +21,8 @@ from apviz.solvers.interface import Epoch, Hook, Solution, Solver, Update
 from apviz.solvers.solve import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
-from apviz.tracing.record import Record
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
-from apviz.tracing.store import TraceStore, what_to_do
+from apviz.tracing.store import Record, TraceStore, what_to_do
 from apviz.tracing.trace import Trace
 
 LIBRARIES = ("apviz", "torch", "numpy", "scipy", "pykeops", "xarray", "zarr")

@@ -13,10 +13,9 @@ import pandas as pd
 import xarray as xr
 import zarr
 
+from apviz.analysis.geometry import functions, principal_plane
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
 from apviz.tracing.claim import made_whole
-from apviz.tracing.functions import functions
-from apviz.tracing.plane import principal_plane
 from apviz.tracing.schema import FINISHED
 
 #: test errors this close to the last are as good as it
@@ -165,11 +164,11 @@ class Trace:
         )
 
     def plane(self) -> xr.Dataset:
-        """Where each row lies in the plane of the first two principal axes, see `apviz.tracing.plane`."""
+        """Where each row lies in the plane of the first two principal axes, see `apviz.analysis.geometry`."""
         return principal_plane(self)
 
     def functions(self) -> xr.Dataset:
-        """The function after each snapshot of a run with one input, see `apviz.tracing.functions`."""
+        """The function after each snapshot of a run with one input, see `apviz.analysis.geometry`."""
         return functions(self)
 
     def _theory(self, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:

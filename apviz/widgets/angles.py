@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.kernels import kernel_named
-from apviz.plots.parts.captions import KERNELS
+from apviz.plots._labels import KERNELS
 from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
 from apviz.rkhs import (
     Span,
@@ -24,8 +24,8 @@ from apviz.rkhs import (
     two_blocks,
     walk_on,
 )  # fmt: skip
-from apviz.widgets.lesson import Control, Lesson
-from apviz.widgets.log_slider import log_slider
+from apviz.widgets.controls import log_slider
+from apviz.widgets.teaching_widget import Control, Lesson
 
 #: of a walk, each an update on either block
 SWEEPS: Final = 30

@@ -10,16 +10,13 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.kernels import kernel_named
-from apviz.plots.parts.captions import KERNELS
-from apviz.plots.parts.span_words import subscript
-from apviz.plots.parts.style import theme_named
+from apviz.plots._labels import KERNELS, subscript
+from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, Walk, step_geometry, walk_on
-from apviz.rkhs.walk import Rule
-from apviz.widgets.handles import Handles
-from apviz.widgets.lesson import Control, Lesson
-from apviz.widgets.log_slider import log_slider
-from apviz.widgets.stepper import Stepper
+from apviz.rkhs.trajectory import Rule
+from apviz.widgets.controls import Handles, Stepper, log_slider
+from apviz.widgets.teaching_widget import Control, Lesson
 
 #: updates of a walk
 STEPS: Final = 20

@@ -12,9 +12,8 @@ import plotly.graph_objects as go
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import walk_step
 from apviz.rkhs import Span, Walk, walk
-from apviz.widgets.lesson import Control, Lesson
-from apviz.widgets.log_slider import log_slider
-from apviz.widgets.stepper import Stepper
+from apviz.widgets.controls import Stepper, log_slider
+from apviz.widgets.teaching_widget import Control, Lesson
 
 #: updates of a walk
 STEPS = 30

@@ -11,9 +11,8 @@ import plotly.graph_objects as go
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import next_block, race_of_rules
 from apviz.rkhs import RULES, Race, Span, race, situation
-from apviz.widgets.lesson import Control, Lesson
-from apviz.widgets.log_slider import log_slider
-from apviz.widgets.stepper import Stepper
+from apviz.widgets.controls import Stepper, log_slider
+from apviz.widgets.teaching_widget import Control, Lesson
 
 POINTS = 36
 #: updates of every rule

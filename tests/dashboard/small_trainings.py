@@ -6,8 +6,8 @@ import apviz
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.runs.trainings import Trainings
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.trainings import Trainings
 
 LIMITS = Limits()
 SPEC = SystemSpec("china", 200)

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from apviz.experiments import EXPERIMENTS, Options, Row, run
+from apviz.experiments import EXPERIMENTS, Options, Row, measuring, run, sources
 from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, rules, test_time, training
-from apviz.experiments.measuring import trained
-from apviz.experiments.setting import data, methods
 from apviz.solvers import Hook
 
 #: Adam steps in place of the paper's 50 and 100
@@ -40,10 +38,10 @@ class CutHook(Hook):
 def small() -> Iterator[None]:
     """Every experiment in a second or so; the settings that the paper gives are in the tests of `setting`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trained, "STEPS", STEPS)
-        patch.setattr(trained, "MORE_STEPS", {})
-        patch.setattr(data, "TEST_ROWS", 200)
-        patch.setattr(methods, "REDUCED_MAX_TEST", 60)
+        patch.setattr(measuring, "STEPS", STEPS)
+        patch.setattr(measuring, "MORE_STEPS", {})
+        patch.setattr(sources, "TEST_ROWS", 200)
+        patch.setattr(sources, "REDUCED_MAX_TEST", 60)
         patch.setattr(convergence, "CAP", 60)
         patch.setattr(test_time, "CAP", 60)
         patch.setattr(batch_size, "EPOCHS", 4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apviz.experiments.numbers import duration, spread
+from apviz.experiments.base import duration, spread
 
 sizes = st.floats(min_value=1e-8, max_value=1e6)
 

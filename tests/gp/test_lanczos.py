@@ -13,8 +13,8 @@ from apviz.gp import lanczos as module
 from apviz.gp.lanczos import LanczosInverse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
-from apviz.lanczos import LanczosBasis
 from apviz.operators import CountingOperator
+from apviz.spectrum import LanczosBasis
 
 CORRELATIONS = {
     "matern12": lambda r: np.exp(-r),

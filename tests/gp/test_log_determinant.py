@@ -10,8 +10,8 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import log_determinant as module
-from apviz.gp.log_determinant import lanczos_log_determinant
+from apviz.gp import lanczos as module
+from apviz.gp.lanczos import lanczos_log_determinant
 from apviz.gp.probes import rademacher
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.recorded import can_go_on, check_data, settings_of
-from apviz.gp.solver_settings import from_repr
-from apviz.gp.step_system import step_system
+from apviz.gp.checkpoint import can_go_on, check_data, settings_of
+from apviz.gp.gradient import step_system
 from apviz.rules import GaussSouthwell
+from apviz.solvers.serialization import from_repr
 
 SOLVERS = [
     apviz.AlternatingProjection(20, tol=1e-3, min_epochs=3),

@@ -10,7 +10,7 @@ import torch
 
 import apviz
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 
 N = 120
 SOLVERS = {

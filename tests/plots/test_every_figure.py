@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 
 FIGURES = {
     plots.residuals: ["ap", "ap100", "cyclic", "cut", "interrupted", "cg", "pcg", "cholesky"],

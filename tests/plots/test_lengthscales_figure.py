@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 from apviz.tracing import TrainingTrace
 
 

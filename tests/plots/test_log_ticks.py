@@ -7,7 +7,7 @@ import json
 import pytest
 from plotly.offline import get_plotlyjs
 
-from apviz.plots.parts.log_ticks import log_ticks
+from apviz.plots._axes import log_ticks
 
 
 @pytest.fixture(scope="module")

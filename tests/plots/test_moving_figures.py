@@ -12,7 +12,7 @@ import torch
 
 import apviz
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 
 MODULE = sys.modules[plots.residual_map.__module__]
 FIGURES = {plots.residual_map: plots.ResidualMap, plots.fitted_function: plots.FittedFunction}

@@ -12,7 +12,7 @@ import torch
 
 import apviz
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MODULE = sys.modules[plots.residual_image.__module__]

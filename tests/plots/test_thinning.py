@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from apviz import plots
-from apviz.plots.parts.thinning import DRAWN_POINTS, THINNED, thinned
+from apviz.plots._curves import DRAWN_POINTS, THINNED, thinned
 from apviz.tracing import Trace
 
 

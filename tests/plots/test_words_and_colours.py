@@ -8,9 +8,8 @@ import pytest
 
 import apviz
 from apviz import plots
-from apviz.plots.parts.captions import method_names, run_names, statement
-from apviz.plots.parts.partition_colors import partition_color
-from apviz.plots.parts.style import COLORS, OTHERS, THEMES, method_color, method_symbols
+from apviz.plots._labels import method_names, run_names, statement
+from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color
 
 LABELS = {
     "AP gauss-southwell b=1000": "gauss-southwell",

@@ -14,7 +14,7 @@ import zarr
 
 import apviz
 from apviz.tracing.archive import pack, unpack
-from apviz.tracing.complete import check_complete
+from apviz.tracing.opening import check_complete
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from apviz import widgets
-from apviz.widgets.lesson import Lesson
+from apviz.widgets.teaching_widget import Lesson
 from tests.conftest import launch_browser
 from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written

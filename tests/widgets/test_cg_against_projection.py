@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
 
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 from apviz.widgets import CGAgainstProjection
 
 #: another value for every control

@@ -9,7 +9,7 @@ pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip insta
 
 from traitlets import TraitError
 
-from apviz.widgets.log_slider import log_slider
+from apviz.widgets.controls import log_slider
 
 
 def test_its_numbers_are_evenly_spaced_on_a_log_scale_but_for_their_rounding():

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
 
-from apviz.widgets.stepper import Stepper
+from apviz.widgets.controls import Stepper
 
 
 def test_the_buttons_go_one_step_and_not_beyond_the_ends():

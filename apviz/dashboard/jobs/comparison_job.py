@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from apviz.comparison import Outcome, compare
-from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job, Stopped
-from apviz.dashboard.jobs.live import LiveHook, duration
+from apviz.dashboard.jobs.live import LiveHook, duration, too_large
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.runs.runs_folder import RunsFolder
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
+from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.solvers import Hook, Solver
 from apviz.solvers.solve import Run
 from apviz.system import KernelSystem

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import LiveHook
+from apviz.dashboard.jobs.live import LiveHook, too_large
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.gp.recorded import check_data
-from apviz.gp.step_system import step_system
+from apviz.gp.checkpoint import check_data
+from apviz.gp.gradient import step_system
 from apviz.gp.training import TrainingSettings
 from apviz.solvers import Automatic, Solver, solve
 from apviz.tracing import Recorder, Trace, TrainingTrace
@@ -26,7 +25,7 @@ class StepJob(Job):
         path: of the training.
         spec, settings: of its data, and its own.
         number: of the step.
-        change: settings of the solver, `dtype`, or `solver="auto"`; as `apviz.diagnosis` proposes them.
+        change: settings of the solver, `dtype`, or `solver="auto"`; as `apviz.analysis.diagnosis` proposes them.
 
     Attributes:
         name, number: what is solved again.

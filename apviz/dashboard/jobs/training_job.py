@@ -11,18 +11,16 @@ from itertools import chain, count
 from pathlib import Path
 
 from apviz.comparison import claim_free_path
-from apviz.dashboard.jobs.block_memory import too_large
 from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration
+from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration, too_large
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.runs.trainings import Trainings
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
-from apviz.gp.checkpoint import find_checkpoint
-from apviz.gp.recorded import can_go_on, check_data
+from apviz.dashboard.store.trainings import Trainings
+from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
 from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
-from apviz.tracing.record import Record
+from apviz.tracing.store import Record
 
 #: solves that are kept to be looked at, the newest; a few hundred kilobytes each
 MOST_SOLVES = 300

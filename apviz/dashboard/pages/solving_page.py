@@ -6,14 +6,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from apviz.dashboard.diagnosis.rerun import rerun
+from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.components.job_bar import JobBar
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job_bar import JobBar
-from apviz.dashboard.pages.base import Page
-from apviz.dashboard.pages.shared import Shared
+from apviz.dashboard.jobs.rerun import rerun
+from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.diagnosis import Diagnosis
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 

@@ -1,10 +1,16 @@
-"""Which solve to record with pictures: its method and how many updates, as settings of a page."""
+"""Which solve to record with pictures: its method and how many updates, as settings of a page.
+
+The settings of a recorded solve in the sidebar.
+"""
 
 from __future__ import annotations
 
+import panel_material_ui as pmui
 import param
+from panel.viewable import Viewable
 
 from apviz.comparison import choose_solvers
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.methods import METHOD_TITLES, RULES
 from apviz.partitions import PARTITIONS
 from apviz.solvers import Solver
@@ -45,3 +51,32 @@ class RecordChoice(param.Parameterized):
             overlap=self.overlap, ranks=[self.rank], tol=self.tol, max_epochs=self.max_epochs, seed=seed,
         )  # fmt: skip
         return solver
+
+
+def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
+    """Widgets of `RecordChoice`."""
+    p, wide = recording.param, {"sizing_mode": "stretch_width"}
+    of_blocks = [
+        pmui.Select.from_param(p.rule, **wide),
+        pmui.Select.from_param(p.partition, **wide),
+        fields.add(p.block_size, **wide),
+        fields.add(p.overlap, **wide),
+    ]
+    rank = fields.add(p.rank, **wide)
+
+    def fit(*events: object) -> None:
+        for field in of_blocks:
+            field.visible = recording.method == "ap"
+        rank.visible = recording.method in ("pcg", "rpcg")
+
+    recording.param.watch(fit, "method")
+    fit()
+    return [
+        pmui.Typography("Method", variant="h6"),
+        pmui.Select.from_param(p.method, options={METHOD_TITLES[name]: name for name in PICTURED_METHODS}, **wide),
+        *of_blocks,
+        rank,
+        fields.add(p.tol, **wide),
+        fields.add(p.max_epochs, **wide),
+        fields.add(p.updates, **wide),
+    ]

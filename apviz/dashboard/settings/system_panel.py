@@ -8,8 +8,8 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz import datasets
-from apviz.dashboard.one_way import one_way
-from apviz.dashboard.plain_text import plain
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice
 from apviz.dashboard.settings.upload import upload_panel

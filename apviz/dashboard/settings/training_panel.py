@@ -10,7 +10,7 @@ from panel.viewable import Viewable
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_panel import data_panel
 from apviz.dashboard.settings.systems import SystemChoice
-from apviz.dashboard.settings.training_plan import SOLVERS, TrainingPlan
+from apviz.dashboard.settings.training import SOLVERS, TrainingPlan
 
 
 def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:

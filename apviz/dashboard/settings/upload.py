@@ -1,19 +1,121 @@
-"""Drop a file of one's own, choose its target, use it."""
+"""A file that a visitor brought: checked and parsed as data before anything is done with it.
+
+Drop a file of one's own, choose its target, use it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import shutil
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
-from apviz.dashboard.one_way import one_way
-from apviz.dashboard.plain_text import plain
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemChoice, Upload
-from apviz.dashboard.settings.uploaded_file import check, discard, receive
+from apviz.datasets import load_table
+from apviz.datasets.tables import SUFFIXES
+
+#: a compressed file may unpack to so many times what may be uploaded
+UNPACKED: Final = 10
+#: training rows under which there is nothing to solve
+LEAST_ROWS: Final = 10
+_MOST_NAME: Final = 100
+_CHUNK: Final = 2**20
+
+
+def receive(folder: Path, name: str, content: bytes | str, limits: Limits) -> tuple[Path, list[str]]:
+    """Writes an uploaded file into the session's folder; returns its path and the names of its columns.
+
+    Every file has a place of its own: an earlier one of its name, which may be in use, stays as it is.
+
+    Raises:
+        ValueError: another kind of file, an empty one, one that is too large, or no table.
+    """
+    plain = Path(name.replace("\\", "/")).name
+    if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
+        raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
+    if len(plain.encode(errors="replace")) > _MOST_NAME or not plain.isprintable():
+        raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MOST_NAME} characters are accepted")
+    data = content.encode() if isinstance(content, str) else content
+    if len(data) > limits.max_upload_mb * 1e6:
+        raise ValueError(f"{plain} has {len(data) / 1e6:,.1f} MB; up to {limits.max_upload_mb:,} MB are accepted")
+    path = Path(tempfile.mkdtemp(dir=folder)) / plain
+    try:
+        path.write_bytes(data)
+        return path, _checked_columns(path, UNPACKED * limits.max_upload_mb * 1e6)
+    except BaseException:
+        discard(path)
+        raise
+
+
+def discard(path: Path) -> None:
+    """Removes a file that `receive` wrote."""
+    shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def check(path: Path, target: str) -> int:
+    """Reads the whole table; returns how many rows of it there are to train on.
+
+    Raises:
+        ValueError: columns that are not finite numbers, too few rows, or nothing that varies; without the folder.
+    """
+    try:
+        rows = len(load_table(path, target).train_x)
+        if rows < LEAST_ROWS:
+            raise ValueError(f"{path.name} leaves {rows} rows to train on; at least {LEAST_ROWS} are needed")
+    except ValueError as error:
+        raise ValueError(without_folder(error, path)) from error
+    return rows
+
+
+def without_folder(error: Exception, path: Path) -> str:
+    """What is wrong with a file, but not where the server keeps it."""
+    return str(error).replace(f"{path.parent}/", "")
+
+
+def _checked_columns(path: Path, most_bytes: float) -> list[str]:
+    try:
+        columns = _columns(path, most_bytes)
+        if len(columns) < 2:
+            raise ValueError("it has one column; a target and at least one input are needed, separated by commas")
+    except Exception as error:
+        # the readers raise errors of their own
+        words = str(error)
+        said = words.removeprefix("it ") if words.startswith("it ") else f"cannot be read as a table: {words}"
+        raise ValueError(f"{path.name} {said}") from error
+    return columns
+
+
+def _columns(path: Path, most_bytes: float) -> list[str]:
+    """The names of the columns; of a compressed file only if it does not unpack to more than `most_bytes`."""
+    suffix = path.name.lower()
+    if suffix.endswith((".parquet", ".pq")):
+        import pyarrow.parquet
+
+        about = pyarrow.parquet.read_metadata(path)
+        _require_unpacked(8.0 * about.num_rows * about.num_columns, most_bytes)
+        return list(pyarrow.parquet.read_schema(path).names)
+    if suffix.endswith(".gz"):
+        size = 0
+        with gzip.open(path) as file:
+            while part := file.read(_CHUNK):
+                size += len(part)
+                _require_unpacked(size, most_bytes)
+    return [str(column) for column in pd.read_csv(path, nrows=50).columns]
+
+
+def _require_unpacked(size: float, most: float) -> None:
+    if size > most:
+        raise ValueError(f"it unpacks to more than {most / 1e6:,.0f} MB, which is what is accepted")
 
 
 def upload_panel(system: SystemChoice, folder: Path) -> Viewable:

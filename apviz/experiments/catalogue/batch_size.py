@@ -9,10 +9,9 @@ from pathlib import Path
 import torch
 
 from apviz import plots
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import ending, machines, solved, traces_of, when
-from apviz.experiments.numbers import duration, spread
-from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration, spread
+from apviz.experiments.measuring import ending, machines, solved, traces_of, when
+from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
 

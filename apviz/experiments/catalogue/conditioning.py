@@ -7,14 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from apviz import datasets, plots
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, traces_of
-from apviz.experiments.measuring.trained import steps_of, train
-from apviz.experiments.numbers import duration, spread
-from apviz.experiments.published import authors, paper
-from apviz.experiments.published.trainings import published_traces
-from apviz.experiments.setting.data import load, pairs
-from apviz.experiments.setting.methods import training_solver
+from apviz.experiments import published
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration, spread
+from apviz.experiments.measuring import machines, steps_of, traces_of, train
+from apviz.experiments.published import published_traces
+from apviz.experiments.sources import load, pairs, training_solver
 from apviz.gp.training import TrainingSettings
 from apviz.tracing import Trace
 
@@ -22,7 +19,7 @@ from apviz.tracing import Trace
 DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
 #: how many of them at a reduced n, where the point is to see it in minutes
 FEW = 2
-METHODS = (paper.AP, paper.CG)
+METHODS = (published.AP, published.CG)
 #: the steps a table shows the epochs of, as parts of all, and those it shows σ² after
 EPOCH_PARTS, NOISE_PARTS = (0.02, 0.2, 0.6, 1.0), (0.2, 0.6, 1.0)
 
@@ -51,9 +48,9 @@ class Conditioning(Experiment):
             text = "As σ² falls, κ grows: what that does to iterations, and to epochs. A cross: not converged."
             if own := traces_of(rows, folder, dataset=name):
                 charts.append(_chart(data, text, own))
-            if published := published_traces(name):
+            if traces := published_traces(name):
                 text = "The same of the authors' own trainings, on all training rows; κ was not published."
-                charts.append(_chart(f"{name} as published, n = {authors.full_rows(name):,}", text, published))
+                charts.append(_chart(f"{name} as published, n = {published.full_rows(name):,}", text, traces))
         return charts
 
 
@@ -109,8 +106,8 @@ def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
     note = f"{machines(own)}. Epochs of alternating projection or iterations of CG of a step's solve, at least 11."
     if theirs:
         note += (
-            f" Paper: n = {authors.full_rows(name):,}; all steps and time are of Table 1, single steps of the run its "
-            "authors published."
+            f" Paper: n = {published.full_rows(name):,}; all steps and time are of Table 1, single steps of the run "
+            "its authors published."
         )
     left_out = [other for other in DATASETS if other not in _names(options)]
     if left_out and options.dataset is None:
@@ -122,10 +119,10 @@ def _table(name: str, rows: Mapping[str, Row], options: Options) -> Table:
 
 def _published_row(name: str, method: str, after: Sequence[int], solves: Sequence[int]) -> list[str]:
     """The row of the paper, or empty if it does not have the data set."""
-    total = paper.TRAINING["matern52"].get(name, {}).get(method)
+    total = published.TRAINING["matern52"].get(name, {}).get(method)
     if total is None:
         return []
-    steps = authors.training_of(name, method)
+    steps = published.training_of(name, method)
     cells = [spread([steps[step - 1].noise]) if steps else "–" for step in after]
     cells += [str(len(steps[step - 1].residual_trace)) if steps else "–" for step in solves]
     failed = str(sum(run.residual_trace[-1] >= 1.0 for run in steps)) if steps else "–"

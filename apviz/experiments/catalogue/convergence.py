@@ -7,12 +7,22 @@ from functools import partial
 from pathlib import Path
 
 from apviz.comparison import build_system
+from apviz.experiments import published
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import ending, machines, residual_charts, solved, when
-from apviz.experiments.published import authors
-from apviz.experiments.published.paper import AP, CG
-from apviz.experiments.setting.data import Source, hyperparameters_of, load, name_of, pairs
-from apviz.experiments.setting.methods import MAX_TRAINING, OVERLAP, TEST_TOL, TRAINING_TOL, block_size
+from apviz.experiments.measuring import ending, machines, residual_charts, solved, when
+from apviz.experiments.published import AP, CG
+from apviz.experiments.sources import (
+    MAX_TRAINING,
+    OVERLAP,
+    TEST_TOL,
+    TRAINING_TOL,
+    Source,
+    block_size,
+    hyperparameters_of,
+    load,
+    name_of,
+    pairs,
+)
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
 
@@ -84,17 +94,17 @@ def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trac
 
 def _table(name: str, rows: Mapping[str, Row]) -> Table:
     own = [row for row in rows.values() if row["dataset"] == name]
-    published = {method: _published(name, method) for method in METHODS}
+    printed = {method: _published(name, method) for method in METHODS}
     body = []
     for method in dict.fromkeys(row["kind"] for row in own):
         done = [row for row in own if row["kind"] == method]
         cells = [when(done, level, "epochs") for level in LEVELS]
         cells += [when(done, LEVELS[-1], what) for what in ("work", "seconds")]
-        body.append([done[0]["method"], *cells, ending(done), published[method]])
+        body.append([done[0]["method"], *cells, ending(done), printed[method]])
     note = f"Solves with 16 right-hand sides; {machines(own)}. "
-    if any(number != "–" for number in published.values()):
+    if any(number != "–" for number in printed.values()):
         note += (
-            f"Paper: the authors' published trainings at step {PUBLISHED_STEP + 1}, n = {authors.full_rows(name):,}, "
+            f"Paper: the authors' published trainings at step {PUBLISHED_STEP + 1}, n = {published.full_rows(name):,}, "
             "each with its own hyperparameters and probes; they stop at 1. "
         )
     note += "Its figure shows curves and no numbers: CG raises the residual at first, alternating projection is below."
@@ -104,7 +114,7 @@ def _table(name: str, rows: Mapping[str, Row]) -> Table:
 
 def _published(name: str, method: str) -> str:
     """Epochs or iterations of the authors' solve until its residual was below 1."""
-    steps = authors.training_of(name, method)
+    steps = published.training_of(name, method)
     if not steps:
         return "–"
     residuals = steps[PUBLISHED_STEP].residual_trace

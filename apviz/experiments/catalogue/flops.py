@@ -7,12 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from apviz.comparison import build_system
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.counting import OTHER, FlopCount
-from apviz.experiments.measuring.solving import machines, solved
-from apviz.experiments.numbers import duration
-from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
-from apviz.experiments.setting.methods import block_size
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration
+from apviz.experiments.measuring import OTHER, FlopCount, machines, solved
+from apviz.experiments.sources import block_size, hyperparameters_of, load, name_of, pairs
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
 from apviz.solvers.solve import Run

@@ -12,11 +12,10 @@ from typing import Any, Final
 import xarray as xr
 
 from apviz import plots
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, traces_of
-from apviz.experiments.numbers import spread
-from apviz.experiments.setting import sets
-from apviz.experiments.setting.methods import OURS
+from apviz.experiments import sources
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, spread
+from apviz.experiments.measuring import machines, traces_of
+from apviz.experiments.sources import OURS
 from apviz.gp.metrics import negative_log_likelihood
 from apviz.gp.posterior import PAPER_RANK, Posterior
 from apviz.tracing import Recorder, Trace
@@ -40,7 +39,7 @@ class LanczosRank(Experiment):
     def cells(self, options: Options) -> list[Cell]:
         return [
             Cell(f"{name}-seed{seed}", partial(_cell, name, seed, options))
-            for name in sets.names(options, trained=True)
+            for name in sources.names(options, trained=True)
             for seed in range(options.seeds)
         ]
 
@@ -71,7 +70,7 @@ class LanczosRank(Experiment):
 
 
 def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
-    source = sets.load_named(name, options, seed)
+    source = sources.load_named(name, options, seed)
     data = source.data.with_test_rows(TEST_ROWS)
     recorder = Recorder()
     posterior = Posterior(

@@ -9,12 +9,9 @@ from typing import Final
 
 from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, traces_of
-from apviz.experiments.measuring.tested import scaling, train_and_test, variances
-from apviz.experiments.published.beside import beside, footnotes, headings
-from apviz.experiments.published.paper import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained
-from apviz.experiments.setting.data import load, name_of, pairs
-from apviz.experiments.setting.methods import OVERLAP
+from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
+from apviz.experiments.published import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained, beside, footnotes, headings
+from apviz.experiments.sources import OVERLAP, load, name_of, pairs
 from apviz.tracing import Trace
 
 #: the stand-in's trained noise is far below 0.1, as house electric's is

@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from apviz.experiments import sources
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, residual_charts
-from apviz.experiments.measuring.tested import scaling
-from apviz.experiments.published.beside import beside, footnotes, headings
-from apviz.experiments.published.paper import AP, CG, PREDICTIVE_MEAN, Trained
-from apviz.experiments.setting import sets
-from apviz.experiments.setting.methods import OVERLAP, TEST_TOL, prediction_solver
+from apviz.experiments.measuring import machines, residual_charts, scaling
+from apviz.experiments.published import AP, CG, PREDICTIVE_MEAN, Trained, beside, footnotes, headings
+from apviz.experiments.sources import OVERLAP, TEST_TOL, prediction_solver
 from apviz.gp.metrics import rmse
 from apviz.gp.posterior import Posterior
 from apviz.system import KernelSystem
@@ -33,7 +31,7 @@ class PredictiveMean(Experiment):
     def cells(self, options: Options) -> list[Cell]:
         return [
             Cell(f"{name}-{method.lower().replace(' ', '-')}-seed{seed}", partial(_cell, method, name, seed, options))
-            for name in sets.names(options, trained=True)
+            for name in sources.names(options, trained=True)
             for seed in range(options.seeds)
             for method in METHODS
         ]
@@ -61,7 +59,7 @@ class PredictiveMean(Experiment):
 
 
 def _cell(method: str, name: str, seed: int, options: Options, path: Path) -> Row:
-    source = sets.load_named(name, options, seed)
+    source = sources.load_named(name, options, seed)
     data, h, solver = source.data, source.hyperparameters, prediction_solver(method, source)
     like = KernelSystem(data.train_x, data.train_y, h.build_kernel(), h.noise, device=options.device)
     like.operator.prepare()  # compiling is not part of a solve's time

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, residual_chart, traces_of
-from apviz.experiments.numbers import spread
-from apviz.experiments.setting.data import hyperparameters_of, load, name_of, pairs
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, spread
+from apviz.experiments.measuring import machines, residual_chart, traces_of
+from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.rules import Random
 from apviz.solvers import AlternatingProjection, solve
 from apviz.system import KernelSystem

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import ending, machines, residual_charts, solved, when
-from apviz.experiments.measuring.trained import hyperparameters, training_cells
-from apviz.experiments.numbers import spread
-from apviz.experiments.published import paper
-from apviz.experiments.published.authors import full_rows
-from apviz.experiments.setting.data import Source, load, name_of, pairs
-from apviz.experiments.setting.methods import MAX_TEST, TEST_TOL, block_size
+from apviz.experiments import published
+from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, spread
+from apviz.experiments.measuring import ending, hyperparameters, machines, residual_charts, solved, training_cells, when
+from apviz.experiments.published import full_rows
+from apviz.experiments.sources import MAX_TEST, TEST_TOL, Source, block_size, load, name_of, pairs
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
 from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"), ("buzz", "protein"))
-METHODS = (paper.AP, paper.CG)
+METHODS = (published.AP, published.CG)
 #: the test-time tolerance, and how far the curves go
 LEVELS = (TEST_TOL, 1e-4)
 #: epochs and iterations at a reduced n, where the paper's 4,000 would not end in minutes on a CPU
@@ -60,7 +57,7 @@ def _names(rows: Mapping[str, Row]) -> dict[str, str]:
 
 
 def _solver(method: str, source: Source, cap: int) -> Solver:
-    if method == paper.AP:
+    if method == published.AP:
         return AlternatingProjection(block_size(source), tol=LEVELS[-1], max_epochs=cap)
     return ConjugateGradient(PivotedCholesky(source.test_rank), tol=LEVELS[-1], max_iterations=cap)
 
@@ -82,11 +79,11 @@ def _table(name: str, rows: Mapping[str, Row]) -> Table:
     for method in dict.fromkeys(row["kind"] for row in own):
         done = [row for row in own if row["kind"] == method]
         cells = [when(done, level, what) for level in LEVELS for what in ("epochs", "seconds")]
-        theirs = paper.PREDICTIVE_MEAN.get(name, {}).get(method, paper.Trained())
+        theirs = published.PREDICTIVE_MEAN.get(name, {}).get(method, published.Trained())
         residual = spread([row["residual"] for row in done])
         body.append([done[0]["method"], *cells, residual, ending(done), theirs.solves, theirs.time])
     note = f"One right-hand side, y − μ; hyperparameters: {own[0]['at']}; {machines(own)}."
-    if name in paper.PREDICTIVE_MEAN:
+    if name in published.PREDICTIVE_MEAN:
         note += f" Paper: Table 2, all n = {full_rows(name):,} training rows, to 0.01."
     headings = [f"{what} to {level:g}" for level in LEVELS for what in ("epochs or iterations", "time")]
     headings = ["method", *headings, "residual at the end", "ended", "paper: to 0.01", "paper: time"]

@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from apviz import plots
+from apviz.experiments import sources
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
-from apviz.experiments.measuring.solving import machines, traces_of
-from apviz.experiments.measuring.tested import scaling, train_and_test, variances
-from apviz.experiments.published.beside import beside, footnotes, headings
-from apviz.experiments.published.paper import AP, CG, SVGP, TRAINING, Trained
-from apviz.experiments.setting import sets
-from apviz.experiments.setting.data import Source
-from apviz.experiments.setting.methods import OVERLAP
+from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
+from apviz.experiments.published import AP, CG, SVGP, TRAINING, Trained, beside, footnotes, headings
+from apviz.experiments.sources import OVERLAP, Source
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.plots.parts.captions import KERNELS
+from apviz.plots._labels import KERNELS
 from apviz.tracing import Trace
 
 METHODS: Final = (CG, AP, OVERLAP, SVGP)
@@ -43,7 +40,7 @@ class TrainingTable(Experiment):
 
     def cells(self, options: Options) -> list[Cell]:
         methods = [method for method in METHODS if method != SVGP or find_spec("gpytorch")]
-        names = sets.names(options)
+        names = sources.names(options)
         return [
             Cell(
                 f"{name}-{kernel}-{method.lower().replace(' ', '-')}-seed{seed}",
@@ -60,7 +57,7 @@ class TrainingTable(Experiment):
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:
         by_kernel = {kernel: [row for row in rows.values() if row["kernel"] == kernel] for kernel in TRAINING}
         tables = [_table(kernel, done) for kernel, done in by_kernel.items() if done]
-        left_out = [] if options.n is None else [*sets.names(options)[1:], OVERLAP, SVGP]
+        left_out = [] if options.n is None else [*sources.names(options)[1:], OVERLAP, SVGP]
         if left_out and len(tables) > 1:
             tables[-1] = replace(tables[-1], note=f"{tables[-1].note} Left to the full size: {', '.join(left_out)}.")
         return tables
@@ -75,7 +72,7 @@ class TrainingTable(Experiment):
 
 
 def _cell(method: str, name: str, kernel: str, seed: int, options: Options, path: Path) -> Row:
-    source = sets.load_named(name, options, seed)
+    source = sources.load_named(name, options, seed)
     if method == SVGP:
         return _svgp(source, kernel, seed, options)
     return train_and_test(method, source, kernel, NOISE_FLOOR, seed, options, path)

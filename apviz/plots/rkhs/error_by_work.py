@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.curves import positive
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.style import BOUND_DASH, ThemeName, method_color, theme_named
-from apviz.plots.rkhs.eigen_words import settings, state
+from apviz.plots._axes import finish, log_ticks
+from apviz.plots._curves import positive
+from apviz.plots._labels import settings, state
+from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import EigenPath

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.partition_colors import partition_color
-from apviz.plots.parts.span_words import system_words
-from apviz.plots.parts.style import BOUND_DASH, ThemeName, theme_named
+from apviz.plots._axes import finish, log_ticks
+from apviz.plots._labels import system_words
+from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Span

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import outcome, safe
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.style import CAPTION_SIZE, ThemeName, sequential_colors, theme_named
-from apviz.plots.parts.thinning import thinned
+from apviz.plots._axes import finish
+from apviz.plots._curves import thinned
+from apviz.plots._labels import outcome, safe
+from apviz.plots._style import CAPTION_SIZE, ThemeName, sequential_colors, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs.photograph import Photograph

@@ -8,13 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.span_words import system_words
-from apviz.plots.parts.style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
+from apviz.plots._axes import finish
+from apviz.plots._labels import system_words
+from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.rkhs import Choices, Race
-    from apviz.rkhs.walk import Rule
+    from apviz.rkhs.trajectory import Rule
 
 HEIGHT = 680
 #: blocks with a number under them that fit a phone

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.captions import outcome, safe
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.snapshots import step
-from apviz.plots.parts.style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots._axes import finish
+from apviz.plots._labels import outcome, safe
+from apviz.plots._player import step
+from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.residual_map import ResidualMap
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.span_words import block_words, superscript, system_words
-from apviz.plots.parts.style import ThemeName, theme_named
+from apviz.plots._axes import finish
+from apviz.plots._labels import block_words, superscript, system_words
+from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.rkhs.projection_step import Picture, step_colors
 
 if TYPE_CHECKING:

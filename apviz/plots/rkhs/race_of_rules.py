@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.span_words import system_words
-from apviz.plots.parts.style import ThemeName, method_color, theme_named
+from apviz.plots._axes import finish
+from apviz.plots._labels import system_words
+from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Race

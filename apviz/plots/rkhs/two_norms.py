@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots.parts.layout import finish
-from apviz.plots.parts.log_ticks import log_ticks
-from apviz.plots.parts.span_words import block_words, system_words
-from apviz.plots.parts.style import ThemeName, method_color, theme_named
+from apviz.plots._axes import finish, log_ticks
+from apviz.plots._labels import block_words, system_words
+from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Walk

@@ -9,10 +9,9 @@ pytest.importorskip("panel")
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.runs.runs_folder import RunsFolder
-from apviz.dashboard.settings.methods import MethodChoice
-from apviz.dashboard.settings.sweeps import BatchSizeSweep
+from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice
 from apviz.dashboard.settings.systems import FIT, HAND, SystemSpec
+from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.small_trainings import finished
 
 SPEC = SystemSpec("china", 200, source=HAND, rhs=1)

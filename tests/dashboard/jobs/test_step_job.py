@@ -12,7 +12,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.jobs.step_job import StepJob, changed_solver
-from apviz.dashboard.runs.trainings import Trainings
+from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
 
 

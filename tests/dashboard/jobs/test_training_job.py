@@ -13,8 +13,8 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.runs.trainings import Trainings
-from apviz.dashboard.settings.training_plan import recorded
+from apviz.dashboard.settings.training import recorded
+from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import SETTINGS, SPEC, finished, job_in
 
 

@@ -6,16 +6,16 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.frame import address
+from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.shared import Shared, View
-from apviz.dashboard.pages.sweeps.batch_size import BatchSize
-from apviz.dashboard.pages.sweeps.sweep_page import SweepView
-from apviz.dashboard.runs.runs_folder import RunsFolder
-from apviz.dashboard.settings.sweeps import BatchSizeSweep
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.batch_size import BatchSize
+from apviz.dashboard.pages.sweeps import SweepView
+from apviz.dashboard.settings.methods import BatchSizeSweep
 from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.coming_back import comes_back_while_it_solves
 from tests.dashboard.small_trainings import finished
 

@@ -14,13 +14,13 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.frame import address
+from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.compare.page import Compare
-from apviz.dashboard.pages.shared import Shared, View
-from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.compare import Compare
 from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
 

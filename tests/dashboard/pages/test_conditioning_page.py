@@ -10,15 +10,14 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.frame import address
+from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.shared import Shared, View
-from apviz.dashboard.pages.sweeps.conditioning import Conditioning
-from apviz.dashboard.runs.runs_folder import RunsFolder
-from apviz.dashboard.settings.methods import MethodChoice
-from apviz.dashboard.settings.sweeps import NoiseSweep
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.conditioning import Conditioning
+from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
 from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 @pytest.fixture

@@ -7,17 +7,15 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard import Limits
-from apviz.dashboard.frame import address
+from apviz.analysis.diagnosis import diagnose
+from apviz.dashboard import Limits, address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Gate
-from apviz.dashboard.pages.inside.figures import function_table, rows_table
-from apviz.dashboard.pages.inside.page import Inside, InsideView
-from apviz.dashboard.pages.shared import Shared, View
-from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.settings.systems import SystemChoice
-from apviz.diagnosis import diagnose
+from apviz.dashboard.store.runs_folder import RunsFolder
 
 
 @pytest.fixture

@@ -13,16 +13,15 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.frame import address
+from apviz.analysis.diagnosis import diagnose
+from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.runs.page import Runs
-from apviz.dashboard.pages.runs.view import RunsView
-from apviz.dashboard.pages.shared import Shared, View
-from apviz.dashboard.runs.folder_table import MOST_RUNS
-from apviz.dashboard.runs.runs_folder import RunsFolder
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.runs import Runs, RunsView
 from apviz.dashboard.settings.systems import SystemChoice
-from apviz.diagnosis import diagnose
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.dashboard.store.tables import MOST_RUNS
 
 
 @pytest.fixture

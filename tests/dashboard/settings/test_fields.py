@@ -7,12 +7,10 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.methods import MethodChoice
-from apviz.dashboard.settings.sweeps import BatchSizeSweep, NoiseSweep
+from apviz.dashboard.settings.fields import Fields, read, write
+from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.systems import SystemChoice
-from apviz.dashboard.settings.text import read, write
-from apviz.dashboard.settings.training_plan import TrainingPlan
+from apviz.dashboard.settings.training import TrainingPlan
 
 
 def field_of(model, name):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.frame import address
+from apviz.dashboard import address
 from apviz.dashboard.settings.methods import MethodChoice
 
 

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.comparison import choose_block_sizes
-from apviz.dashboard.frame import address
-from apviz.dashboard.settings.sweeps import BatchSizeSweep, NoiseSweep
+from apviz.dashboard import address
+from apviz.dashboard.settings.methods import BatchSizeSweep, NoiseSweep
 
 
 @pytest.mark.parametrize(

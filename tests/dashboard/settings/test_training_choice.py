@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.frame import address
-from apviz.dashboard.runs.trainings import Trainings
-from apviz.dashboard.settings.training_choice import TrainingChoice
+from apviz.dashboard import address
+from apviz.dashboard.settings.training import TrainingChoice
+from apviz.dashboard.store.trainings import Trainings
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.frame import address
-from apviz.dashboard.runs.trainings import Trainings
-from apviz.dashboard.settings.training_plan import TrainingPlan, recorded
+from apviz.dashboard import address
+from apviz.dashboard.settings.training import TrainingPlan, recorded
+from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.training import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
 

@@ -11,12 +11,10 @@ import pytest
 import scipy.linalg
 
 import apviz
-from apviz.experiments import EXPERIMENTS, Options, run
+from apviz.experiments import EXPERIMENTS, Options, measuring, run, sources
 from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, test_time
 from apviz.experiments.catalogue.training import GAS_SENSORS_SCHEDULE
-from apviz.experiments.measuring import trained
 from apviz.experiments.running import folder_of
-from apviz.experiments.setting import methods
 
 
 def run_small(name, folder, **options):
@@ -58,7 +56,7 @@ def test_all_rules_solve_the_same_system_and_smaller_blocks_have_more_updates(fi
 
 
 def test_the_nll_by_solves_and_that_of_full_rank_are_those_of_the_exact_gp(small, monkeypatch, tmp_path):
-    monkeypatch.setattr(lanczos_rank, "OURS", replace(methods.OURS, tol=1e-4))
+    monkeypatch.setattr(lanczos_rank, "OURS", replace(sources.OURS, tol=1e-4))
     monkeypatch.setattr(lanczos_rank, "TOL", 1e-4)
     (table,) = run_small("lanczos-rank", tmp_path)
     data, h = apviz.datasets.load("china", n=200).with_test_rows(40), apviz.datasets.card("china").hyperparameters
@@ -94,7 +92,7 @@ def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatc
 
 
 def test_a_predictive_mean_that_did_not_converge_has_a_star_with_its_footnote(small, look, monkeypatch, tmp_path):
-    monkeypatch.setattr(methods, "REDUCED_MAX_TEST", 1)
+    monkeypatch.setattr(sources, "REDUCED_MAX_TEST", 1)
     (table,) = run_small("predictive-mean", tmp_path)
     stars = dict(zip(look.column(table, "method"), look.column(table, "CG iterations or AP epochs"), strict=True))
     assert stars["CG"] == stars["AP"] == "1*" and not stars["AP overlapping"].endswith("*")
@@ -102,17 +100,17 @@ def test_a_predictive_mean_that_did_not_converge_has_a_star_with_its_footnote(sm
 
 
 def test_variances_by_solves_that_did_not_converge_have_a_star(small, look, monkeypatch, tmp_path):
-    monkeypatch.setattr(lanczos_rank, "OURS", replace(methods.OURS, tol=1e-6, max_epochs=1))
+    monkeypatch.setattr(lanczos_rank, "OURS", replace(sources.OURS, tol=1e-6, max_epochs=1))
     (table,) = run_small("lanczos-rank", tmp_path)
     assert look.column(table, "by solves")[0].endswith("*") and "*: not all solves converged" in table.note
 
 
 def test_steps_of_a_training_whose_solves_did_not_converge_are_counted(small, look, monkeypatch, tmp_path):
-    monkeypatch.setattr(methods, "TRAINING_TOL", 1e-6)
-    monkeypatch.setattr(methods, "MAX_TRAINING", 11)
+    monkeypatch.setattr(sources, "TRAINING_TOL", 1e-6)
+    monkeypatch.setattr(sources, "MAX_TRAINING", 11)
     (table,) = run_small("conditioning", tmp_path)
-    assert look.column(table, "not converged") == [str(trained.STEPS)] * 2
-    assert look.column(table, "all steps") == [str(11 * trained.STEPS)] * 2
+    assert look.column(table, "not converged") == [str(measuring.STEPS)] * 2
+    assert look.column(table, "all steps") == [str(11 * measuring.STEPS)] * 2
 
 
 def test_svgp_on_gas_sensors_takes_the_appendixs_epochs():

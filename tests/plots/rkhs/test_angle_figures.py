@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 
 import apviz
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
 from apviz.rkhs import Span, friedrichs_angle, principal_angles, principal_pair, sweeps_of, two_blocks, walk_on
 

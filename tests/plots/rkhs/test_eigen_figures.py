@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots.parts.style import THEMES, method_color
+from apviz.plots._style import THEMES, method_color
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
 from apviz.rkhs import Span, eigen_path, situation, walk
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots.parts.partition_colors import partition_color
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES, partition_color
 from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_eigenvalue
 from apviz.rkhs import Bounded, Span, bounded, largest_by_size
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apviz import plots
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 from apviz.plots.rkhs import margin_curves, photograph_step
 from apviz.rkhs import photograph
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots.parts.style import THEMES
+from apviz.plots._style import THEMES
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, step_geometry, walk_on
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots.parts.style import THEMES, method_color
+from apviz.plots._style import THEMES, method_color
 from apviz.plots.rkhs import next_block, race_of_rules
 from apviz.rkhs import RULES, Race, Span, race, situation
 

@@ -1,0 +1,1 @@
+"""What is computed from traces: errors and theory, sweeps, diagnoses."""

@@ -1,0 +1,396 @@
+"""From a trace to what limited the run: the evidence, and the one setting to change.
+
+Rules, in the order they are asked; the first that holds is the answer. Every number in them is a constant below.
+
+1. *interrupted*: no stop reason was reached, or a hook stopped the solve.
+2. *float32 floor*: the solve stagnated or diverged, or ended at a residual that the recursion's drift from B − KW makes
+   up to a half and more.
+3. *tolerance too loose*: it converged to a tolerance above 0.5, at a residual above 0.1; W = 0 has residual 1.
+4. *nothing is predicted*: the test RMSE never was 2% below that of W = 0, which predicts the mean, though the system is
+   solved to 0.1.
+5. *tolerance too tight*: the test RMSE was within 1% of the best end known at a residual 3 times the tolerance or more,
+   and half of the work or more came after that. An end counts if its run converged.
+6. *nothing*: it converged within 20 work, or in no more epochs than its settings force it to take.
+7. *noise floor*: σ² is under 10⁻³ of the outputscale, and raising it tenfold would halve what √κ costs CG.
+8. *blocks fighting*: alternating projection without overlap, whose late epochs keep more than 80% of the residual.
+9. *ill-conditioning*: everything else that was slow, where κ is 500 or more: CG takes at most ½√κ·log(2√κ/tol)
+   iterations (exact arithmetic), some 95 at κ = 500 to 0.01.
+10. *the cap*, *the method*, *nothing*: where κ is smaller, a run that did not converge was cut off, and one that took
+    more work than CG at most needs was slow by its method.
+
+The bound on CG is of the residual, on which solves stop: the theorem (Saad, *Iterative Methods for Sparse Linear
+Systems*, 2003, section 6.11.3) bounds the error in the K-norm, ‖e‖_K/‖e₀‖_K ≤ 2((√κ−1)/(√κ+1))^t, and
+‖r‖₂/‖b‖₂ ≤ √κ·‖e‖_K/‖e₀‖_K, since r = Ke, so that ‖r‖₂² ≤ λmax‖e‖_K², and ‖e₀‖_K² = bᵀK⁻¹b ≤ ‖b‖₂²/λmin.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from apviz.analysis.sweeps import same_system
+from apviz.spectrum import conjugate_gradient_iterations
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+# of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
+DRIFT_SHARE = 0.5
+# W = 0 has residual 1: a tolerance above the first is met by little, and a residual above the second is much of it
+LOOSE, SOLVED = 0.5, 0.1
+# a test error that never was so much below the mean's predicts nothing
+PREDICTS = 0.02
+# solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
+# so much of the work still to come
+LOOSER, WORK_AFTER = 3.0, 0.5
+# work that nobody waits for
+QUICK = 20.0
+# share of the residual that an epoch keeps where blocks undo each other's work
+KEPT = 0.8
+# and that reads as all of it
+ALL_KEPT = 0.995
+# σ² ÷ outputscale under which the noise alone makes K ill-conditioned
+LITTLE_NOISE = 1e-3
+# κ under which plain CG is done within 100 iterations to a tolerance of 0.01
+LARGE_KAPPA = 500.0
+# a method that took so much of the work of another on the same system is worth a word
+FAR_LESS = 0.25
+# lengthscales that are written out
+SHOWN_SCALES = 4
+# what to try in place of a tolerance that is too loose: the paper's
+USUAL_TOL = 0.01
+
+
+class Limit(Enum):
+    """What limited a run or a training, and how a person would say it."""
+
+    NOTHING = "nothing: it converged quickly"
+    INTERRUPTED = "it was interrupted"
+    PRECISION = "float32 floor: rounding, not the method"
+    LOOSE = "the tolerance is so loose that little was solved"
+    MODEL = "nothing is predicted: the test error is that of the mean"
+    TOLERANCE = "the tolerance is tighter than the predictions need"
+    NOISE = "noise floor: σ² is so small that K is close to singular"
+    BLOCKS = "blocks fighting: an update undoes what the others did"
+    CONDITIONING = "ill-conditioning: κ is large for this method"
+    CAP = "the cap came first: it was still on its way"
+    METHOD = "the method: CG needs less work where κ is so small"
+    UNKNOWN = "not known: κ was not computed for this run"
+    # of trainings, see apviz.analysis.training_diagnosis
+    SETTLED = "nothing limited this training: σ² has settled"
+    FLOOR = "noise floor: σ² would be smaller if it were let"
+    STEPS = "too few steps: σ² still moves"
+    FAILED = "a step could not be taken"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What limited a run.
+
+    Args:
+        evidence: the numbers of the trace that say so, in a sentence.
+        change: the one setting to change, as keyword and value; empty where there is none.
+        advice: the change in words.
+    """
+
+    limit: Limit
+    evidence: str
+    advice: str
+    change: Mapping[str, Any] = field(default_factory=dict)
+
+
+def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
+    """What limited the run of `trace`, by the rules of this module.
+
+    Args:
+        others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
+            those of data without a name that may be other data, and the trace itself may be among them. Without any
+            it needs nothing but the trace.
+    """
+    compared = [other for other in others if other is not trace and same_system(other, trace)]
+    return _with_facts(_found(trace, compared), trace, compared)
+
+
+def _found(trace: Trace, others: list[Trace]) -> Diagnosis:
+    found = _interrupted(trace) or _precision(trace) or _loose(trace) or _model(trace) or _tolerance(trace, others)
+    for rule in (_nothing, _noise, _blocks):
+        found = found or rule(trace)
+    return found or _conditioning(trace)
+
+
+def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosis:
+    """The diagnosis with what else is known of a run that was slow."""
+    if found.limit not in (Limit.NOISE, Limit.BLOCKS, Limit.CONDITIONING, Limit.CAP, Limit.METHOD, Limit.UNKNOWN):
+        return found
+    facts = [found.evidence]
+    as_far = [other for other in others if other.converged and _tol(other) <= _tol(trace)]
+    quickest = min(as_far, key=_work, default=None)
+    if quickest is not None and _work(quickest) <= FAR_LESS * _work(trace):
+        facts.append(f"{quickest.label} converged on the same system after {_work(quickest):.3g} work.")
+    if "rows" in trace:
+        distinct, rows = _distinct(trace)
+        if distinct < rows:
+            facts.append(
+                f"Only {distinct:,} of the {rows:,} training rows are distinct: a row that comes again adds an "
+                "eigenvalue of σ² to K."
+            )
+    return replace(found, evidence=" ".join(facts))
+
+
+def _distinct(trace: Trace) -> tuple[int, int]:
+    rows = trace["rows"]["coordinates"].values
+    return len(np.unique(rows, axis=0)), len(rows)
+
+
+def _interrupted(trace: Trace) -> Diagnosis | None:
+    why = trace.attrs.get("stop_message", "killed, or still running")
+    again = "Run it again, with a higher limit if one stopped it."
+    if "epoch" not in trace:
+        return Diagnosis(Limit.INTERRUPTED, f"It ended ({why}) before its first epoch.", again)
+    if trace.finished and trace.outcome != "stopped":
+        return None
+    last = trace["epoch"].isel(epoch=-1)
+    evidence = (
+        f"It ended ({why}) at residual {float(last['residual']):.2g} after {float(last['work']):.3g} work, before the "
+        f"tolerance {_tol(trace):g}."
+    )
+    return Diagnosis(Limit.INTERRUPTED, evidence, again)
+
+
+def _precision(trace: Trace) -> Diagnosis | None:
+    drift = float(trace["epoch"]["drift"].max()) if trace["epoch"]["drift"].notnull().any() else math.nan
+    failed, end = trace.outcome in ("stagnated", "diverged"), _residual(trace)
+    if not failed and (trace.converged or not drift >= DRIFT_SHARE * end):
+        return None
+    dtype = trace.attrs["dtype"]
+    drifted = f" its residual drifted up to {drift:.2g} from B − KW," if math.isfinite(drift) else ""
+    evidence = (
+        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}:{drifted} it ended at {end:.2g}, the "
+        f"tolerance is {_tol(trace):g}."
+    )
+    if dtype == "float32":
+        return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
+    looser = _short(10 * _tol(trace))
+    if looser >= LOOSE:
+        higher = _more_noise(trace)
+        return Diagnosis(
+            Limit.PRECISION, evidence, f"It is float64 already: try σ² = {higher:g}.", {"noise": higher}
+        )  # fmt: skip
+    advice = f"It is float64 already: take a tolerance of {looser:g}, or more noise."
+    return Diagnosis(Limit.PRECISION, evidence, advice, {"tol": looser})
+
+
+def _loose(trace: Trace) -> Diagnosis | None:
+    tol, end = _tol(trace), _residual(trace)
+    if not trace.converged or tol <= LOOSE or end <= SOLVED:
+        return None
+    evidence = (
+        f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after {_work(trace):.3g} "
+        "work, and W = 0 has residual 1. Means, gradients and variances from it can be far off."
+    )
+    advice = f"Take a tolerance of {USUAL_TOL:g}"
+    advice += f": gpytorch.settings.cg_tolerance({USUAL_TOL:g})." if trace.attrs.get("operator") == "gpytorch" else "."
+    return Diagnosis(Limit.LOOSE, evidence, advice, {"tol": USUAL_TOL})
+
+
+def _model(trace: Trace) -> Diagnosis | None:
+    rmse = trace["epoch"]["test_rmse"].values
+    # from W = 0, whose energy is 0, the first epoch predicts the mean
+    if trace.attrs.get("initial_energy") != 0 or int(trace["epoch"]["epoch"][0]) or not _residual(trace) <= SOLVED:
+        return None
+    if not np.isfinite(rmse[0]) or np.isfinite(rmse).sum() < 2 or np.nanmin(rmse) < (1 - PREDICTS) * rmse[0]:
+        return None
+    scales = ", ".join(f"{value:.3g}" for value in trace.attrs["lengthscale"][:SHOWN_SCALES])
+    more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_SCALES else ""
+    evidence = (
+        f"Predicting the mean has test RMSE {rmse[0]:.4g}; this run's lowest is {np.nanmin(rmse):.4g}, at its end "
+        f"{rmse[np.isfinite(rmse)][-1]:.4g}, though the residual fell to {_residual(trace):.2g}: no solver and no "
+        "tolerance changes that."
+    )
+    advice = (
+        f"Fit the hyperparameters: with lengthscales of {scales}{more} the training rows say nothing of the test rows. "
+        "Where they are fitted, the inputs do not tell the target."
+    )
+    return Diagnosis(Limit.MODEL, evidence, advice)
+
+
+def _tolerance(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    epoch = trace["epoch"]
+    rmse, residual, work = (epoch[name].values for name in ("test_rmse", "residual", "work"))
+    ends = [end for each in (trace, *others) if each.converged and (end := _last_rmse(each)) is not None]
+    if not ends:
+        return None
+    end = min(ends)
+    first = trace.sufficient_epoch(end=end)
+    if first is None:
+        return None
+    after = 1 - work[first] / work[-1]
+    # a solve stops at the first residual below its tolerance, and residuals may rise
+    looser = _rounded(float(residual[: first + 1].min()))
+    if first == 0 or looser < LOOSER * _tol(trace) or after < WORK_AFTER:
+        return None
+    whose = "the last" if end == _last_rmse(trace) else "the best of the runs that converged on this system"
+    evidence = (
+        f"At residual {residual[first]:.2g} the test RMSE was {rmse[first]:.4g}, within 1% of {whose}, {end:.4g}; "
+        f"{after:.0%} of the work came after that."
+    )
+    return Diagnosis(Limit.TOLERANCE, evidence, f"A tolerance of {looser:g} predicts as well.", {"tol": looser})
+
+
+def _nothing(trace: Trace) -> Diagnosis | None:
+    forced, epochs = _forced(trace), int(trace["epoch"]["epoch"][-1])
+    if not trace.converged or (_work(trace) > QUICK and epochs > forced):
+        return None
+    evidence = f"Residual {_residual(trace):.2g} after {_work(trace):.3g} work, set-up included"
+    if 1 < epochs <= forced:
+        evidence += f"; its settings force it to take {forced} epochs, or iterations"
+    if _tol(trace) > LOOSE:
+        evidence += f"; its tolerance of {_tol(trace):g} asked for next to nothing"
+    return Diagnosis(Limit.NOTHING, f"{evidence}.", "Leave it as it is.")
+
+
+def _noise(trace: Trace) -> Diagnosis | None:
+    noise, scale = trace.attrs["noise"], trace.attrs["outputscale"]
+    if noise >= LITTLE_NOISE * scale or _is_overlapped(trace) or _kappa(trace) < LARGE_KAPPA:
+        return None
+    known = f", and λmin is close to it: {trace.condition()}" if math.isfinite(_kappa(trace)) else ""
+    evidence = f"σ² = {noise:.2g} is {noise / scale:.1g} of the outputscale{known}."
+    higher = _more_noise(trace)
+    advice = f"Try σ² = {higher:g}, and see in the test RMSE whether the data mind; or blocks that overlap."
+    return Diagnosis(Limit.NOISE, evidence, advice, {"noise": higher})
+
+
+def _blocks(trace: Trace) -> Diagnosis | None:
+    if "partition" not in trace.attrs or _is_overlapped(trace):
+        return None
+    kept = _kept(trace)
+    if not kept > KEPT:
+        return None
+    keeps = "does not lower the residual" if kept >= 1 else "takes less than 0.5% off the residual"
+    if kept < ALL_KEPT:
+        keeps = f"keeps {kept:.0%} of the residual"
+    evidence = (
+        f"{trace.attrs['partition']} blocks without overlap: an epoch {keeps}, though every update makes it zero on "
+        "its own block."
+    )
+    advice = "Blocks of neighbours that solve on a margin around what they own."
+    return Diagnosis(Limit.BLOCKS, evidence, advice, {"partition": "principal-axis-tree", "overlap": "auto"})
+
+
+def _conditioning(trace: Trace) -> Diagnosis:
+    kappa, work = _kappa(trace), _work(trace)
+    state = "converged" if trace.converged else f"not converged ({trace.outcome})"
+    if not math.isfinite(kappa):
+        evidence = f"κ was not computed; {state} after {work:.3g} work, at residual {_residual(trace):.2g}."
+        advice = "Solve with a kernel that apviz has, or compare with another solver on the same system."
+        return Diagnosis(Limit.UNKNOWN, evidence, advice)
+    most = math.ceil(conjugate_gradient_iterations(np.array(kappa), _tol(trace)))
+    evidence = (
+        f"{trace.condition()}, for which CG needs up to {most:,} iterations in exact arithmetic; {state} "
+        f"after {work:.3g} work."
+    )
+    if kappa < LARGE_KAPPA:
+        return _well_conditioned(trace, evidence, most)
+    if _is_overlapped(trace):
+        advice = "Add a coarse space for what is smooth, which no block sees."
+        return Diagnosis(Limit.CONDITIONING, evidence, advice, {"coarse_rank": "auto"})
+    if "partition" in trace.attrs:
+        advice = "Overlapping blocks, which depend on κ least."
+        return Diagnosis(
+            Limit.CONDITIONING, evidence, advice, {"partition": "principal-axis-tree", "overlap": "auto"}
+        )  # fmt: skip
+    advice = "Let apviz choose: overlapping alternating projection, or CG with a preconditioner of low rank."
+    return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "auto"})
+
+
+def _well_conditioned(trace: Trace, evidence: str, most: int) -> Diagnosis:
+    """Of a run that took a while though κ is small."""
+    done = int(trace["epoch"]["epoch"][-1])
+    if not trace.converged and done < (goal := _forecast(trace, done, most)):
+        cap = next((name for name in ("max_epochs", "max_iterations") if name in _settings(trace)), None)
+        change: dict[str, Any] = {} if cap is None else {cap: goal}
+        return Diagnosis(Limit.CAP, evidence, f"Let it take up to {goal:,} epochs, or iterations.", change)
+    if trace.converged and _work(trace) <= most:
+        return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
+    return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
+
+
+def _forecast(trace: Trace, done: int, most: int) -> int:
+    """Epochs after which it is at its tolerance: the bound for CG, for projections at the rate of the late epochs."""
+    kept = _kept(trace)
+    if "partition" not in trace.attrs or not 0 < kept < 1:
+        return most
+    return done + math.ceil(math.log(_tol(trace) / _residual(trace)) / math.log(kept))
+
+
+def _tol(trace: Trace) -> float:
+    return float(trace.attrs["tol"])
+
+
+def _work(trace: Trace) -> float:
+    return float(trace["epoch"]["work"][-1])
+
+
+def _residual(trace: Trace) -> float:
+    """At the end."""
+    return float(trace["epoch"]["residual"][-1])
+
+
+def _kappa(trace: Trace) -> float:
+    return float(trace["spectrum"]["kappa"])
+
+
+def _last_rmse(trace: Trace) -> float | None:
+    rmse = trace["epoch"]["test_rmse"].values
+    known = rmse[np.isfinite(rmse)]
+    return float(known[-1]) if len(known) else None
+
+
+def _settings(trace: Trace) -> dict[str, Any]:
+    """Of the solver; none of a trace from elsewhere that has them in no form of apviz's."""
+    try:
+        return dict(json.loads(trace.attrs["solver_settings"]))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _forced(trace: Trace) -> int:
+    """Epochs or iterations before which its settings do not let it end; 0 for none."""
+    forced = (_settings(trace).get(name) for name in ("min_epochs", "min_iterations"))
+    return max((number for number in forced if isinstance(number, int)), default=0)
+
+
+def _is_overlapped(trace: Trace) -> bool:
+    return bool(trace.attrs.get("overlap", 0.0))
+
+
+def _kept(trace: Trace) -> float:
+    """The share of the residual that an epoch of the second half keeps: a geometric mean; NaN for under 4 epochs."""
+    residual = trace["epoch"]["residual"].values
+    half = len(residual) // 2
+    if half < 2:
+        return math.nan
+    return float((residual[-1] / residual[half]) ** (1 / (len(residual) - 1 - half)))
+
+
+def _more_noise(trace: Trace) -> float:
+    return _short(10 * trace.attrs["noise"] or LITTLE_NOISE * trace.attrs["outputscale"])
+
+
+def _short(value: float) -> float:
+    """To three digits: what a person would type."""
+    return float(f"{value:.3g}")
+
+
+def _rounded(value: float) -> float:
+    """Down to 1, 2 or 5 times a power of ten; 0 for what has no logarithm."""
+    if not 0 < value < math.inf:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(f"{next(step for step in (5, 2, 1) if step * power <= value) * power:.0e}")

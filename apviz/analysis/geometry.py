@@ -1,0 +1,90 @@
+"""The function that a solve has built, after each recorded update.
+
+Rows in a plane: the two principal axes of the inputs as the kernel sees them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+import xarray as xr
+
+from apviz.kernels import kernel_named
+from apviz.operators.tiled import TiledOperator
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: places in one lengthscale, and at least and at most so many in all
+PER_LENGTHSCALE: Final = 8
+PLACES: Final = (400, 2000)
+
+
+def functions(trace: Trace) -> xr.Dataset:
+    """`value` (update, x): s(x) = Σᵢ wᵢ k(xᵢ, x) on a grid over the data, with the weights after each snapshot.
+
+    It is s⁽ʲ⁾ of the paper (section 4) away from the data, where the noise σ²δ in its kernel is zero, and the
+    predictive mean of the weights so far, less the prior mean.
+
+    Raises:
+        ValueError: more than one input, or no weights recorded.
+    """
+    if trace.attrs["d"] != 1:
+        raise ValueError(
+            f"functions are drawn over one input, such as that of 'china-profile'; this trace of {trace.label} "
+            f"has d = {trace.attrs['d']}"
+        )
+    if "rows" not in trace or "snapshot" not in trace or "weights" not in trace["snapshot"]:
+        raise ValueError(
+            f"this trace of {trace.label} has no weights; record them while solving: "
+            "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60), weights=True)]"
+        )
+    a, x, snapshot = trace.attrs, trace["rows"]["coordinates"].values, trace["snapshot"]
+    kernel = kernel_named(a["kernel"], a["lengthscale"], a["outputscale"])
+    span = float(np.ptp(x))
+    places = min(max(math.ceil(PER_LENGTHSCALE * span / float(a["lengthscale"][0])), PLACES[0]), PLACES[1])
+    grid = np.linspace(x.min(), x.max(), places)
+    operator = TiledOperator(torch.as_tensor(x), kernel, a["noise"], compiled=False)
+    weights = torch.as_tensor(snapshot["weights"].values.T).contiguous()
+    value = operator.cross_matmul(torch.as_tensor(grid[:, None]), weights).T.numpy()
+    return xr.Dataset(
+        {"value": (("update", "x"), value, {"long_name": "s(x)", "units": "target unit"})},
+        coords={"update": snapshot["update"].values, "x": grid},
+    )
+
+
+def principal_plane(trace: Trace) -> xr.Dataset:
+    """`position` (row, axis) of each row along the two axes of largest variance of x/ℓ, in lengthscales.
+
+    `share` (axis) is the part of the variance that lies along each axis.
+
+    Raises:
+        ValueError: no rows recorded, or one input.
+    """
+    if "rows" not in trace:
+        raise ValueError(f"this trace of {trace.label} has no rows; record them: apviz.Recorder(rows=True)")
+    x = trace["rows"]["coordinates"].values
+    if x.shape[1] < 2:
+        raise ValueError(f"two principal axes need at least two inputs; this trace of {trace.label} has one")
+    scaled = x / np.asarray(trace.attrs["lengthscale"])
+    scaled = scaled - scaled.mean(axis=0)
+    variances, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    first = axes[:, ::-1][:, :2]
+    # an axis has no direction; the input that weighs most points to the right, or upwards
+    signs = np.sign(np.take_along_axis(first, np.abs(first).argmax(axis=0)[None], axis=0))
+    total = float(variances.sum())
+    return xr.Dataset(
+        {
+            "position": (
+                ("row", "axis"), scaled @ (first * signs), {"long_name": "place in the plane", "units": "lengthscale"},
+            ),
+            "share": (
+                ("axis",), variances[::-1][:2] / (total or 1.0), {"long_name": "part of the variance", "units": "1"},
+            ),
+        }
+    )  # fmt: skip

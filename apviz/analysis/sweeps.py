@@ -1,0 +1,196 @@
+"""Sweeps: runs that differ in one setting, as series and as a table.
+
+The settings of runs side by side, and those in which they differ.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from apviz.factors import numbers_held
+from apviz.spectrum import conjugate_gradient_iterations
+from apviz.tracing.trace import Trace
+
+Over = Literal["block_size", "noise"]
+
+_ONE: Final = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "right_hand_sides")
+#: what the runs of a series share, beside the method
+SHARED: Final = (*_ONE, "dtype", "tol")
+#: what the runs of one system share; the seed is that of the split too, and with it of the test error
+SYSTEM: Final = (*_ONE, "seed")
+
+#: relative, between numbers of two traces that are the same but for rounding
+SAME: Final = 1e-6
+
+#: of a bound, over the range of κ
+BOUND_POINTS: Final = 40
+
+
+def method_of(attrs: Mapping[str, Any], over: Over) -> str:
+    """The method in the root attributes of a trace without the setting that is swept: of batch sizes without b."""
+    label = str(attrs["method"])
+    return re.sub(r" b=\S+", "", label) if over == "block_size" else label
+
+
+def system_of(attrs: Mapping[str, Any], over: Over) -> str:
+    """What was solved, and to which tolerance, but for the setting that is swept; equal for equal systems."""
+    return repr([attrs.get(key) for key in SHARED if key != over])
+
+
+def same_system(one: Trace, other: Trace) -> bool:
+    """Whether two runs solved the same system, be it by other methods or to other tolerances.
+
+    Data without a name count as the same where the norms of the right-hand sides and λmax are: of standardised targets
+    the norms alone are the same whatever the data.
+    """
+    if any(one.attrs.get(key) != other.attrs.get(key) for key in SYSTEM):
+        return False
+    norms, others = one.attrs.get("rhs_norms"), other.attrs.get("rhs_norms")
+    if norms is None or others is None:
+        return bool(one.attrs.get("dataset"))
+    if len(norms) != len(others) or not np.allclose(norms, others, rtol=SAME, atol=0.0):
+        return False
+    return bool(one.attrs.get("dataset")) or _same_largest_eigenvalue(one, other)
+
+
+def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
+    """Whether λmax is the same, got in the same way, which gives the same number for the same K; not if unknown."""
+    if "spectrum" not in one or "spectrum" not in other:
+        return False
+    first, second = one["spectrum"]["lambda_max"], other["spectrum"]["lambda_max"]
+    return first.attrs.get("how") == second.attrs.get("how") and math.isclose(first, second, rel_tol=SAME)
+
+
+def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
+    """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out."""
+    found: dict[Any, list[Trace]] = {}
+    for trace in traces:
+        if isinstance(trace.attrs.get(over), int | float):
+            found.setdefault((method_of(trace.attrs, over), system_of(trace.attrs, over)), []).append(trace)
+    for runs in found.values():
+        runs.sort(key=lambda trace: float(trace.attrs[over]))
+    return list(found.values())
+
+
+def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
+    """The runs on the system that most of them share, to one tolerance: what can be compared; of two, on the first."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(system_of(trace.attrs, over), []).append(trace)
+    return max(found.values(), key=len, default=[])
+
+
+def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
+    """The most iterations plain CG takes in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
+    kappas: dict[float, list[float]] = {}
+    for trace in traces:
+        if trace.label == "CG":
+            kappas.setdefault(float(trace.attrs["tol"]), []).append(float(trace["spectrum"]["kappa"]))
+    frames = []
+    for tol, values in sorted(kappas.items()):
+        kappa = np.geomspace(min(values), max(values), BOUND_POINTS)
+        iterations = conjugate_gradient_iterations(kappa, tol)
+        frames.append(pd.DataFrame({"tol": tol, "kappa": kappa, "iterations": iterations}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["tol", "kappa", "iterations"])
+
+
+def fastest(traces: Iterable[Trace]) -> Trace | None:
+    """The run that took the fewest seconds, set-up included, of those that converged; None if none did."""
+    return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
+
+
+def slowest(traces: Iterable[Trace]) -> Trace | None:
+    """The run that took the most seconds, converged or not; None if there is none."""
+    return max(traces, key=_seconds, default=None)
+
+
+def factor_bytes(trace: Trace) -> float:
+    """Memory of the cached factors of the blocks: a square of the solved rows for every two; NaN without blocks."""
+    if "block" not in trace:
+        return math.nan
+    sizes = trace["block"]["solved_size"].values.tolist()
+    return float(numbers_held(sizes) * np.dtype(trace.attrs["dtype"]).itemsize)
+
+
+def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """A row a run, in the order given; `epochs`, `work` and `seconds` are to the tolerance only where it converged."""
+    return pd.DataFrame(
+        [
+            {
+                "method": trace.label,
+                "block_size": trace.attrs.get("block_size", math.nan),
+                "noise": trace.attrs["noise"],
+                "kappa": float(trace["spectrum"]["kappa"]),
+                "kappa_prime": float(trace["spectrum"]["kappa_prime"]),
+                "epochs": int(trace["epoch"]["epoch"][-1]),
+                "work": float(trace["epoch"]["work"][-1]),
+                "seconds": _seconds(trace),
+                "residual": float(trace["epoch"]["residual"][-1]),
+                "factor_bytes": factor_bytes(trace),
+                "converged": trace.converged,
+                "outcome": trace.outcome,
+            }
+            for trace in traces
+        ]
+    )
+
+
+def _seconds(trace: Trace) -> float:
+    return float(trace["epoch"]["seconds"][-1])
+
+
+#: attributes that are what came out, or are settings by another name
+_NOT_SETTINGS: Final = frozenset({
+    "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
+    "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
+    "choices", "hyperparameters", "stagnated_steps", "overlaps", "block_size", "overlap", "tol", "rule",
+    "partition", "kind", "trace_id",
+})  # fmt: skip
+
+
+def settings(trace: Trace) -> dict[str, Any]:
+    """Everything that was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
+    attrs = trace.attrs
+    found = {name: value for name, value in attrs.items() if name not in _NOT_SETTINGS}
+    # of a training the solver is one of its settings, written as one
+    for name, prefix in (("training_settings", "training: "), ("solver_settings", ""), ("versions", "version of ")):
+        values = _mapping(attrs.get(name))
+        if values is None:
+            found["solver"] = attrs.get(name)
+        else:
+            found |= {prefix + key.replace("_", " "): value for key, value in values.items()}
+    return {name.replace("_", " "): value for name, value in found.items()}
+
+
+def settings_table(traces: Sequence[Trace], *, only_differences: bool = False) -> dict[str, list[str]]:
+    """The settings of each run as text, by setting; a dash where a run does not have it."""
+    every = [settings(trace) for trace in traces]
+    names = dict.fromkeys(name for each in every for name in each)
+    rows = {name: [_text(each.get(name)) for each in every] for name in names}
+    return {name: row for name, row in rows.items() if not only_differences or len(set(row)) > 1}
+
+
+def _mapping(text: Any) -> Mapping[str, Any] | None:
+    """What a JSON object holds; None for other text, nothing for none."""
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

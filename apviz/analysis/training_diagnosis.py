@@ -1,0 +1,149 @@
+"""From the trace of a training to what limited it: the evidence, and the one setting to change.
+
+Rules, in the order they are asked; the first that holds is the answer:
+
+1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
+2. *interrupted*: steps that were asked for are not done.
+3. *float32 floor*: all solves that did not converge were kept from it by rounding.
+4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
+5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance;
+   W = 0 has residual 1.
+6. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
+7. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`).
+8. *nothing*: σ² has settled, the sign of the end (paper, appendix, "Additional Discussions").
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from apviz.analysis.diagnosis import LOOSE, Diagnosis, Limit
+from apviz.tracing import TrainingTrace
+from apviz.tracing.schema import FAILED
+from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
+
+# σ² so near to its floor lies on it
+ON_FLOOR = 1.1
+# a floor so much higher makes the solves that much easier, one so much lower lets σ² fall
+FLOOR_FACTOR = 10.0
+# the floor to try where there was none
+SOME_FLOOR = 1e-4
+
+
+def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
+    """What limited a training, by the rules of this module; None before its first step."""
+    if not trace["step"].sizes["step"]:
+        return None
+    for rule in (_failed, _interrupted, _rounded, _unconverged, _loose, _on_floor, _unsettled):
+        found = rule(trace)
+        if found is not None:
+            return found
+    evidence = (
+        f"σ² = {trace.hyperparameters.noise:.3g}: since step {trace.settled_at} of {_done(trace)} every "
+        f"{SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}."
+    )
+    return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
+
+
+def _failed(trace: TrainingTrace) -> Diagnosis | None:
+    if trace.attrs.get("stop_reason") != FAILED:
+        return None
+    evidence = f"Step {_done(trace) + 1} of {_settings(trace)['steps']}: {trace.attrs.get('stop_message', FAILED)}."
+    if trace.attrs["dtype"] == "float32":
+        return Diagnosis(Limit.FAILED, evidence, "Train in float64.", {"dtype": "float64"})
+    higher = _higher_floor(trace)
+    return Diagnosis(Limit.FAILED, evidence, f"Take a noise floor of {higher:g}.", {"noise_floor": higher})
+
+
+def _interrupted(trace: TrainingTrace) -> Diagnosis | None:
+    if trace.finished:
+        return None
+    wanted = int(_settings(trace)["steps"])
+    evidence = f"It ended ({trace.attrs.get('stop_message', 'killed, or still running')}) after {_done(trace)} steps."
+    return Diagnosis(Limit.INTERRUPTED, evidence, f"Let it go on to step {wanted}.", {"steps": wanted})
+
+
+def _rounded(trace: TrainingTrace) -> Diagnosis | None:
+    steps = trace["step"]
+    failed = np.flatnonzero(steps["converged"].values == 0)
+    if not len(failed) or trace.attrs.get("stagnated_steps", 0) < len(failed):
+        return None
+    dtype, residual = trace.attrs["dtype"], float(steps["residual"].values[failed].max())
+    evidence = (
+        f"Rounding in {dtype} kept the solves of {len(failed)} of {_done(trace)} steps from their tolerance; residuals "
+        f"of up to {residual:.2g} were left."
+    )
+    if dtype == "float32":
+        return Diagnosis(
+            Limit.PRECISION, evidence, "Train in float64, or with a larger tolerance.", {"dtype": "float64"}
+        )
+    higher = _higher_floor(trace)
+    advice = f"It is float64 already: take a larger tolerance, or a noise floor of {higher:g}."
+    return Diagnosis(Limit.PRECISION, evidence, advice, {"noise_floor": higher})
+
+
+def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
+    steps = trace["step"]
+    failed = np.flatnonzero(steps["converged"].values == 0)
+    if not len(failed):
+        return None
+    first = steps.isel(step=int(failed[0]))
+    evidence = (
+        f"The solves of {len(failed)} of {_done(trace)} steps did not converge, the first at step "
+        f"{int(first['step'])}, where σ² = {float(first['noise']):.2g} and a residual of "
+        f"{float(first['residual']):.2g} was left: these steps were taken with gradients less exact than asked for."
+    )
+    if trace.attrs.get("overlaps"):
+        return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
+    advice = "Solve every step on overlapping blocks, which depend on κ least."
+    return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "overlap"})
+
+
+def _loose(trace: TrainingTrace) -> Diagnosis | None:
+    residual = trace["step"]["residual"].values
+    little = residual > LOOSE
+    if little.mean() < 0.5:
+        return None
+    evidence = (
+        f"The solves of {little.sum()} of {_done(trace)} steps ended within their tolerance at residuals of up to "
+        f"{residual.max():.2g}, and W = 0 has residual 1: the gradients of these steps can be far off."
+    )
+    advice = "Solve every step to a tolerance of 0.01, on overlapping blocks."
+    return Diagnosis(Limit.LOOSE, evidence, advice, {"solver": "overlap"})
+
+
+def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
+    noise, floor = trace.hyperparameters.noise, float(_settings(trace)["noise_floor"])
+    recent = trace.noise_path[-SETTLED_STEPS - 1 :]
+    if noise > ON_FLOOR * floor or noise > recent[0]:
+        return None
+    lower = float(f"{floor / FLOOR_FACTOR:.3g}")
+    evidence = f"σ² = {noise:.3g} lies on its floor of {floor:g}: the likelihood asks for less."
+    advice = f"If the data have so little noise, take a floor of {lower:g}; the solves get harder by it."
+    return Diagnosis(Limit.FLOOR, evidence, advice, {"noise_floor": lower})
+
+
+def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
+    if trace.settled_at is not None:
+        return None
+    noise = trace.noise_path[-SETTLED_STEPS - 1 :]
+    evidence = (
+        f"The last {len(noise) - 1} of {_done(trace)} steps moved σ² between {noise.min():.3g} and {noise.max():.3g}."
+    )
+    more = 2 * _done(trace)
+    return Diagnosis(Limit.STEPS, evidence, f"Let it go on to step {more}.", {"steps": more})
+
+
+def _higher_floor(trace: TrainingTrace) -> float:
+    return float(f"{max(FLOOR_FACTOR * float(_settings(trace)['noise_floor']), SOME_FLOOR):.3g}")
+
+
+def _settings(trace: TrainingTrace) -> dict[str, Any]:
+    return dict(json.loads(trace.attrs["training_settings"]))
+
+
+def _done(trace: TrainingTrace) -> int:
+    return int(trace["step"].sizes["step"])

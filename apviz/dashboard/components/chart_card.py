@@ -1,0 +1,229 @@
+"""A chart on a page: heading, one sentence on what to see, the figure, and behind it summary, table and downloads.
+
+One Plotly figure on a page, with what it shows in words and as a table.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+import param
+import plotly.graph_objects as go
+from panel.custom import JSComponent
+
+from apviz.dashboard.components.text import plain, plain_table, without_formulas
+from apviz.plots._axes import enlarged
+from apviz.plots._labels import outcome
+from apviz.plots._style import ThemeName
+from apviz.tracing import Trace
+
+
+class Chart(JSComponent):
+    """A figure of `apviz.plots`, drawn by the plotly.js that belongs to the plotly it was made with.
+
+    Panel's own pane comes with another plotly.js, draws the whole figure anew at every change, and forgets a zoom.
+    """
+
+    base = param.String(doc="the figure as JSON, or empty")
+    live = param.String(doc="what still grows of it, as JSON; its layout counts where there is no base")
+    frame = param.String(doc="what another moment of it changes, as JSON of a figure with that frame, or empty")
+    moment = param.List(item_type=float, doc="x of the lines that mark a moment")
+    summary = param.String(doc="what the chart shows, for those who do not see it")
+    filename = param.String("apviz", doc="of a downloaded picture, without suffix")
+    axes = param.Integer(300, doc="pixels of the axes, where the figure asks for no height")
+    linked = param.Boolean(True, doc="hovering a method fades the others in every linked chart")
+    clicked = param.Dict({}, doc="name, x, y and customdata of the last point that was clicked, and its run's group")
+    drawn = param.Integer(0, doc="how often it was drawn")
+
+    _esm = Path(__file__).with_name("chart.js")
+    _stylesheets: ClassVar[list[str]] = [Path(__file__).with_name("chart.css").read_text("utf-8")]
+
+    def show(self, figure: go.Figure | None, live: go.Figure | None = None) -> None:
+        """Draws a figure, and on top of it one that still grows."""
+        self.param.update(base=_as_json(figure), live=_as_json(live), frame="")
+
+    def show_live(self, live: go.Figure | None) -> None:
+        """Draws what still grows anew, and leaves the rest."""
+        self.live = _as_json(live)
+
+    def show_frame(self, frame: go.Frame) -> None:
+        """Changes what a frame of the figure says, and leaves the rest."""
+        self.frame = _as_json(go.Figure(frames=[frame]))
+
+
+def _as_json(figure: go.Figure | None) -> str:
+    return "" if figure is None else str(figure.to_json())
+
+
+def plotly_folder() -> Path:
+    """Where the plotly.js lies that belongs to this plotly: served to browsers, so that nothing comes from afar."""
+    import plotly
+
+    return Path(plotly.__file__).parent / "package_data"
+
+
+#: a figure of more panels than this is as high as it asks for
+OWN_PANELS = 2
+#: rows of a table in a page; the download has all
+SHOWN_ROWS = 500
+
+Draw = Callable[[Sequence[Trace], ThemeName], go.Figure]
+
+
+class ChartCard:
+    """One figure of some traces.
+
+    Args:
+        draw: from traces and theme to the figure.
+        takes: whether a trace can be drawn; the others are left out.
+        empty: said in place of a chart of no trace.
+        table: from traces to the numbers behind the figure.
+        sentence: what it shows of a trace, in words.
+        x_unit: of its x axis, for the line that marks a moment; empty for none.
+        lecture: larger type and lines, for a projector.
+    """
+
+    def __init__(
+        self,
+        heading: str,
+        text: str,
+        draw: Draw,
+        *,
+        takes: Callable[[Trace], bool] = lambda trace: True,
+        table: Callable[[Sequence[Trace]], pd.DataFrame] | None = None,
+        sentence: Callable[[Trace], str] | None = None,
+        x_unit: Callable[[], str] = lambda: "",
+        empty: str = "Nothing to draw yet.",
+        axes: int = 300,
+        lecture: bool = False,
+    ) -> None:
+        self.heading, self._draw, self._takes, self._table = heading, draw, takes, table or epochs_table
+        self._sentence = sentence or describe
+        self.x_unit, self._lecture = x_unit, lecture
+        self._traces: list[Trace] = []
+        #: what is drawn, and how
+        self.traces: list[Trace] = []
+        self.theme: ThemeName | None = None
+        slug = heading.lower().replace(" ", "-").replace(",", "")
+        self.chart = Chart(filename=f"apviz-{slug}", axes=axes, sizing_mode="stretch_width")
+        #: in place of the figure, which has the heading
+        self.empty = pn.Column(
+            pmui.Typography(heading, variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography(empty, variant="body1", margin=(0, 12, 8, 12)),
+            sizing_mode="stretch_width", visible=False,
+        )  # fmt: skip
+        self._details = pn.Column(sizing_mode="stretch_width", margin=(0, 12), visible=False)
+        self._open = pmui.Toggle(label="In words, and as a table", size="small", variant="outlined")
+        self._open.param.watch(lambda event: self._fill_details(), "value")
+        self._csv = pmui.FileDownload(
+            callback=self._write_csv, filename=f"apviz-{slug}.csv", label="CSV", variant="text", size="small"
+        )
+        self._behind = pn.Row(self._open, self._csv, margin=(0, 4))
+        self.view = pmui.Paper(
+            self.chart, self.empty, pmui.Typography(text, variant="body2", margin=(0, 12, 4, 12)),
+            self._behind, self._details,
+            sizing_mode="stretch_width", margin=8, elevation=1,
+        )  # fmt: skip
+
+    @property
+    def drawn(self) -> Sequence[Trace]:
+        """The traces in the figure, in the order it was given them."""
+        return self._traces
+
+    def show(self, traces: Sequence[Trace], theme: ThemeName, live: Trace | None = None) -> None:
+        """Draws finished runs, and on top of them the one that runs."""
+        self.traces, self.theme = list(traces), theme
+        self._traces = [trace for trace in traces if self._takes(trace)]
+        running = live is not None and self._takes(live)
+        figure = self._figure(self._traces, theme) if self._traces else None
+        self.chart.show(figure, self._figure([live], theme) if live is not None and running else None)
+        self._say_empty(figure is None and not running)
+        self.chart.summary = self.words()
+        self._fill_details()
+
+    def show_live(self, live: Trace, theme: ThemeName) -> None:
+        """Draws the run that goes on anew, and leaves the others as they are."""
+        if self._takes(live):
+            self.chart.show_live(self._figure([live], theme))
+            self._say_empty(False)
+
+    def _say_empty(self, is_empty: bool) -> None:
+        self.empty.visible, self._behind.visible = is_empty, not is_empty
+
+    def words(self) -> str:
+        """What the chart shows, run by run."""
+        runs = "; ".join(self._sentence(trace) for trace in self._traces)
+        return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."
+
+    def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        figure = self._draw(traces, theme)
+        if len({axis.domain for axis in figure.select_yaxes()}) <= OWN_PANELS:
+            # the height that it has is for a figure that stands alone
+            figure.update_layout(height=None)
+        return enlarged(figure) if self._lecture else figure
+
+    def _fill_details(self) -> None:
+        column = self._details
+        column.visible = self._open.value
+        if not self._open.value:
+            column.clear()
+            return
+        table = self._table(self._traces) if self._traces else pd.DataFrame()
+        words = [pmui.Typography(plain(self.words()), variant="body2")]
+        if len(table) > SHOWN_ROWS:
+            words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
+        column[:] = [*words, plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)]
+
+    def _write_csv(self) -> io.StringIO:
+        text = io.StringIO()
+        without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(text, index=False)
+        text.seek(0)
+        return text
+
+
+def describe(trace: Trace) -> str:
+    """A run in a sentence, as a person would read its curve."""
+    if "step" in trace:
+        return _describe_training(trace)
+    last = trace["epoch"].isel(epoch=-1)
+    return (
+        f"{trace.label}: residual {float(last['residual']):.2g} after {int(last['epoch']):,} epochs and "
+        f"{float(last['work']):.3g} work, {outcome(trace)}"
+    )
+
+
+def _describe_training(trace: Trace) -> str:
+    steps = trace["step"]
+    noise, epochs = steps["noise"].values, steps["epochs"].values
+    failed = int((steps["converged"].values == 0).sum())
+    if not len(noise):
+        return f"{trace.label}: no step yet"
+    return (
+        f"{trace.label}: {len(noise):,} Adam steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or iterations "
+        f"of a solve from {epochs[0]:,} to {epochs[-1]:,}, {failed:,} solves not converged"
+    )
+
+
+def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every epoch of every run."""
+    frames = [trace.to_dataframe("epoch").reset_index().assign(run=trace.label) for trace in traces]
+    columns = ["run", "epoch", "work", "seconds", "residual", "test_rmse", "checked_residual"]
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every update of every run."""
+    frames = [trace.to_dataframe("update").reset_index().assign(run=trace.label) for trace in traces]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
+
+
+def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every Adam step of every training."""
+    frames = [trace.to_dataframe("step").reset_index().assign(run=trace.label) for trace in traces]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -1,0 +1,91 @@
+"""Run, Stop, and what goes on.
+
+The small buttons of the page Runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain
+from apviz.dashboard.jobs.job import Job
+
+#: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
+_PAUSE = 0.25
+_SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
+
+
+class JobBar:
+    """The buttons and the state of a job.
+
+    Args:
+        run, stop: what the buttons do.
+        hint: what to do first.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], None],
+        stop: Callable[[], None],
+        *,
+        label: str = "Run",
+        hint: str = "Choose data and methods, then Run.",
+    ) -> None:
+        self._shown: tuple[str, str] | None = None
+        self._state, self._stopping, self._next = "", False, 0.0
+        self._run = one_way(pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow"))
+        self._stop = one_way(pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True))
+        self._run.on_click(lambda event: run())
+        self._stop.on_click(lambda event: stop())
+        wide = {"sizing_mode": "stretch_width"}
+        self._progress = one_way(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
+        self._held = one_way(
+            pmui.Alert(
+                object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Nothing runs yet", **wide
+            )
+        )
+        self._text = one_way(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
+        self.view = pn.Column(
+            pn.Row(self._run, self._stop, **wide), self._held, self._progress, self._text, **wide
+        )  # fmt: skip
+
+    def refuse(self, message: str) -> None:
+        """Why nothing was started."""
+        self._text.param.update(object=message, severity="error")
+
+    def hold_up(self, problems: Sequence[str]) -> None:
+        """What is to be mended before anything runs; nothing for none."""
+        lines = "  \n".join(f"{plain(each[:1].upper() + each[1:])}." for each in problems)
+        self._held.param.update(object=lines, visible=bool(problems))
+
+    def show(self, job: Job) -> None:
+        """How a job stands; called again and again, and changes only what has changed."""
+        now = time.monotonic()
+        if job.state == self._state and job.stopping == self._stopping and now < self._next:
+            return
+        self._state, self._stopping, self._next = job.state, job.stopping, now + _PAUSE
+        active = job.is_active
+        self._run.disabled, self._stop.disabled = active, not active or job.stopping
+        self._progress.visible = active
+        self._progress.value = round(100 * job.share)
+        text = f"{job.state}: {job.words}" if job.words else job.state
+        if job.failures:
+            text += "  \n" + "  \n".join(job.failures)
+        severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]
+        # a refusal stays until there is something new to say
+        if (text, severity) != self._shown:
+            self._shown = (text, severity)
+            self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)
+
+
+def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
+    """A button that calls `press`."""
+    made = one_way(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
+    made.on_click(lambda event: press())
+    return made

@@ -1,1 +1,0 @@
-"""What limited a run, and the run again with the one setting changed."""

@@ -1,1 +1,0 @@
-"""The server, and one session a visitor: address, screen, tabs, clock."""

@@ -1,0 +1,73 @@
+"""Batch size: one sweep over b."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz import plots
+from apviz.analysis.sweeps import Over, sweep_table
+from apviz.dashboard.components.chart_card import ChartCard
+from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.pages.sweeps import SweepPage
+from apviz.dashboard.settings.methods import BatchSizeSweep
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.solvers import Solver
+from apviz.tracing import Trace
+
+
+class BatchSize(SweepPage):
+    """Epochs, seconds, κ′ and memory against b, and the curves behind them."""
+
+    name = "batch-size"
+    title = "Batch size"
+    over: ClassVar[Over] = "block_size"
+    growing: ClassVar[tuple[str, ...]] = ("sweep", "residuals")
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, "Sweep b", "Choose data and a rule, then Sweep b: one run for every batch size.")
+        self.sweep = BatchSizeSweep()
+        self.models = [self.sweep, self.choice]
+
+    def _settings(self) -> list[Viewable]:
+        s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
+        return [
+            self.fields.add(s.sizes, **wide),
+            pmui.Select.from_param(s.rule, **wide),
+            pmui.Select.from_param(s.partition, **wide),
+            self.fields.add(s.overlap, **wide),
+            self.fields.add(s.tol, **wide),
+            self.fields.add(s.max_epochs, **wide),
+        ]
+
+    def _beside(self) -> list[Viewable]:
+        return [self._cards["residuals"].view]
+
+    def _make_cards(self) -> dict[str, ChartCard]:
+        limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture
+        return {
+            "sweep": ChartCard(
+                "What the batch size costs",
+                "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
+                "run that ended without converging, an open circle one that is on its way or was interrupted. "
+                "Click a point for its diagnosis.",
+                lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
+                takes=_has_block_size, table=sweep_table,
+                empty="Nothing to draw yet: Sweep b solves the chosen system once for every batch size, and every run "
+                "becomes a point: its epochs, seconds, κ′ and memory against b.",
+                lecture=lecture,
+            ),
+            "residuals": ChartCard(
+                "Residual by batch size", "The same runs twice: by epoch, and by time, where many updates count.",
+                lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
+            ),
+        }  # fmt: skip
+
+    def _solvers(self, spec: SystemSpec) -> list[Solver]:
+        return self.sweep.solvers(spec.n)
+
+
+def _has_block_size(trace: Trace) -> bool:
+    return "block_size" in trace.attrs

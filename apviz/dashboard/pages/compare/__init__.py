@@ -1,1 +1,0 @@
-"""One system, many solvers, live."""

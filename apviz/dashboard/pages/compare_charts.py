@@ -1,0 +1,171 @@
+"""The charts of the page Compare.
+
+The numbers behind three charts of the page Compare: K-norm errors, residuals on blocks, times of updates.
+
+What three charts of the page Compare show of a run, in a sentence.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from apviz import plots
+from apviz.dashboard.components.chart_card import ChartCard, updates_table
+from apviz.plots._axes import X, without_buttons
+from apviz.plots._labels import outcome, run_names
+from apviz.plots.update_times import time_quantiles
+from apviz.tracing import Trace
+
+
+def has_error(trace: Trace) -> bool:
+    """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
+    upper = trace.k_norm_error()["upper"].values
+    return bool((np.isfinite(upper) & (upper > 0)).any())
+
+
+def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """The edges of the band of ‖W − W*‖²_K and its bound, relative to the upper edge at the start, by epoch."""
+    frames = []
+    for name, trace in _named(traces):
+        epochs, error = trace["epoch"], relative_error(trace)
+        columns = {column: epochs[column].values for column in ("epoch", "work", "seconds")}
+        frames.append(pd.DataFrame({"run": name, **columns, **error, "bound_name": error.attrs["bound_name"]}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def relative_error(trace: Trace) -> pd.DataFrame:
+    """`error_at_least`, `error_at_most` and `bound` as the figure draws them; its attributes are those of the error."""
+    error = trace.k_norm_error()
+    upper = error["upper"].values
+    start = upper[np.isfinite(upper) & (upper > 0)][0]
+    parts = {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}
+    found = pd.DataFrame({column: error[part].values / start for column, part in parts.items()})
+    found.attrs = dict(error.attrs)
+    return found
+
+
+def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """‖R_I‖_F over the rows that a block owns, by epoch and block."""
+    frames = []
+    for name, trace in _named(traces):
+        block = trace["block"]
+        norms = block["residual_norm"].transpose("epoch", "block").to_series().rename("residual_norm").reset_index()
+        norms["rows"] = block["owned_size"].sel(block=norms["block"].values).values
+        frames.append(norms.assign(run=name)[["run", "epoch", "block", "rows", "residual_norm"]])
+    return pd.concat(frames, ignore_index=True)
+
+
+def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Seconds of an update, or of an iteration: extremes, quartiles and median."""
+    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
+    rows = [
+        {"run": name, "updates": trace["update"].sizes["update"]}
+        | dict(zip(columns, time_quantiles(trace).tolist(), strict=True))
+        for name, trace in _named(traces)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
+    """Runs by the names that figures give them, which tell runs of one method apart."""
+    return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
+
+
+def error_sentence(trace: Trace) -> str:
+    """The error in the K-norm at the end, and what theory says of it."""
+    error = relative_error(trace)
+    low, high, bound = (float(error[name].iloc[-1]) for name in ("error_at_least", "error_at_most", "bound"))
+    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][-1])
+    called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
+    theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
+    return (
+        f"{trace.label}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} of its "
+        f"start, {theory}, {outcome(trace)}"
+    )
+
+
+def residual_sentence(trace: Trace) -> str:
+    """On which blocks the residual is at the end."""
+    last = trace["block"].isel(epoch=-1)
+    norms = last["residual_norm"].values
+    most, least = int(norms.argmax()), int(norms.argmin())
+    return (
+        f"{trace.label}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
+        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, {outcome(trace)}"
+    )
+
+
+def time_sentence(trace: Trace) -> str:
+    """How long an update takes."""
+    shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
+    return (
+        f"{trace.label}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to {upper:.2g} s, "
+        f"all of them {shortest:.2g} to {longest:.2g} s"
+    )
+
+
+#: charts of the run that is looked at; the others are of all runs
+OF_ONE_RUN = ("timeline", "blocks")
+#: charts of all runs that grow with the one that goes on
+GROWING = ("residuals", "rmse", "theory")
+
+
+def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
+    """By name, in the order of the page.
+
+    Args:
+        x: the unit of the curves' x axis, as it is when they are drawn.
+    """
+    curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
+    return {
+        "residuals": ChartCard(
+            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge.",
+            lambda traces, theme: without_buttons(plots.residuals(traces, x=x(), theme=theme)), **curves,
+        ),
+        "rmse": ChartCard(
+            "Test error beside the residual",
+            "Where the upper curve is flat, solving on no longer changes the predictions; a star says since when, of "
+            "runs that converged. In standard deviations of the target, to which data sets and files are scaled.",
+            lambda traces, theme: _bare(plots.test_rmse(traces, x=x(), theme=theme)),
+            takes=lambda trace: bool(trace["epoch"]["test_rmse"].notnull().any()), axes=420, **curves,
+        ),
+        "theory": ChartCard(
+            "Error in the K-norm, and theory's bound",
+            "The band is what the last residual leaves open. Dashed: Theorem 1 (κ′) and the bound of CG (κ).",
+            lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
+            takes=has_error, table=errors_table, sentence=error_sentence, **curves,
+        ),
+        "timeline": ChartCard(
+            "Which block, when", "One mark an update of the run looked at; the colour is the energy it removed.",
+            lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=_has_blocks,
+            table=updates_table, x_unit=lambda: "update", lecture=lecture,
+        ),
+        "blocks": ChartCard(
+            "Where the residual is", "Residual norm of every block after every epoch, of the run looked at.",
+            lambda traces, theme: plots.block_norms(traces, theme=theme), takes=_has_blocks,
+            table=block_norms_table, sentence=residual_sentence, x_unit=lambda: "epochs", lecture=lecture,
+        ),
+        "time": ChartCard(
+            "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
+            lambda traces, theme: plots.update_times(traces, theme=theme),
+            takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
+            table=times_table, sentence=time_sentence, lecture=lecture,
+        ),
+    }  # fmt: skip
+
+
+def _bare(figure: go.Figure) -> go.Figure:
+    """Without the runs in its legend: the chart of the residuals names them."""
+    figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+    return without_buttons(figure)
+
+
+def _has_blocks(trace: Trace) -> bool:
+    return "block" in trace and "update" in trace and trace["epoch"].sizes["epoch"] > 1

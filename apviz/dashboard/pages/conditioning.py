@@ -1,0 +1,100 @@
+"""Conditioning: the noise is swept, and with it κ; beside it how σ² falls in a training."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz import plots
+from apviz.analysis.sweeps import Over, sweep_table
+from apviz.dashboard.components.chart_card import ChartCard, steps_table
+from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.pages.sweeps import SweepPage
+from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep, method_panel
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.settings.training import TrainingChoice
+from apviz.dashboard.store.trainings import Trainings
+from apviz.solvers import Solver
+
+
+class Conditioning(SweepPage):
+    """Epochs or iterations and work against κ; the paper's Figure 4."""
+
+    name = "conditioning"
+    title = "Conditioning"
+    over: ClassVar[Over] = "noise"
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared, "Sweep σ²", "Choose data and methods, then Sweep σ²: every method at every noise.")
+        self.sweep, self.trainings = NoiseSweep(), TrainingChoice()
+        self.methods = MethodChoice(rules=["gauss-southwell"], block_sizes=[200], max_epochs=500)
+        self._here = Trainings(shared.runs.path)
+        self.trainings.offer(self._here)
+        self.models = [self.sweep, self.methods, self.trainings, self.choice]
+        self.trainings.param.watch(lambda event: self._draw_training(), ["trainings"])
+
+    def _settings(self) -> list[Viewable]:
+        s, wide = self.sweep.param, {"sizing_mode": "stretch_width"}
+        return [
+            self.fields.add(s.below, **wide),
+            self.fields.add(s.above, **wide),
+            self.fields.add(s.per_decade, **wide),
+            *method_panel(self.methods, self.fields),
+        ]
+
+    def _beside(self) -> list[Viewable]:
+        choose = pmui.MultiChoice.from_param(
+            self.trainings.param.trainings, label="Trainings to show", sizing_mode="stretch_width", margin=(8, 12)
+        )
+        return [self._cards["training"].view, choose]
+
+    def open(self) -> None:
+        self.trainings.offer(self._here)
+        self.trainings.choose_first()
+        self._draw_training()
+        super().open()
+
+    def redraw(self) -> None:
+        super().redraw()
+        self._draw_training()
+
+    def _make_cards(self) -> dict[str, ChartCard]:
+        lecture = self.shared.lecture
+        return {
+            "sweep": ChartCard(
+                "What a smaller noise costs",
+                "Up and to the right is harder: κ grows as σ² falls. A cross is a run that ended without converging, "
+                "an open circle one that is on its way or was interrupted. Click a point for its diagnosis.",
+                lambda traces, theme: plots.noise_sweep(traces, theme=theme), table=sweep_table, axes=520,
+                empty="Nothing to draw yet: Sweep σ² solves the chosen system at every noise by every method that is "
+                "ticked, and every run becomes a point, its work and its iterations against κ.",
+                lecture=lecture,
+            ),
+            "training": ChartCard(
+                "The noise in a training",
+                "Figure 4 of the paper: as σ² falls in a training, CG needs more iterations, alternating projection "
+                "not. A cross is a step whose solve did not converge.",
+                lambda traces, theme: plots.training(traces, theme=theme), takes=lambda trace: "step" in trace,
+                table=steps_table, axes=520,
+                empty="No training is chosen. Where there is none yet: start one on the page Training, or put the "
+                "authors' published runs (paper_runs.jsonl.gz) into the folder that APVIZ_DATA names.",
+                lecture=lecture,
+            ),
+        }  # fmt: skip
+
+    def _solvers(self, spec: SystemSpec) -> list[Solver]:
+        return self.methods.solvers(spec.seed)
+
+    def _noise_factors(self) -> list[float]:
+        return self.sweep.factors()
+
+    def _draw_training(self) -> None:
+        self.draw_later(card := self._cards["training"], lambda: self._show_training(card))
+
+    def _show_training(self, card: ChartCard) -> None:
+        try:
+            card.show(self.trainings.open(self._here), self.shared.theme)
+        except (ValueError, OSError) as error:
+            self._bar.refuse(str(error))

@@ -1,1 +1,0 @@
-"""One run, update by update."""

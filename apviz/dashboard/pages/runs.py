@@ -1,0 +1,300 @@
+"""Runs: everything in the runs folder, some of it side by side.
+
+What is looked at on the page Runs.
+
+The sidebar of the page Runs: find runs, take them in from files, and bring deleted ones back.
+
+Which runs can be looked at together: not more than one chart holds, and none whose name breaks the address.
+
+What can be done with the runs that are chosen: a file of them, the page Compare, the trash.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+import param
+from panel.viewable import Viewable
+
+from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.components.job_bar import button
+from apviz.dashboard.pages.base import Page, Shared
+from apviz.dashboard.pages.runs_editing import Changes, DeletedRuns, Files
+from apviz.dashboard.pages.runs_viewing import Listing, OneRun, Opening, Together
+from apviz.dashboard.store.run_entry import solves_of
+from apviz.dashboard.store.tables import MOST_RUNS, FolderTable
+from apviz.dashboard.store.trash import TRASH_DAYS
+from apviz.tracing import Trace
+
+
+class RunsView(param.Parameterized):
+    """What is looked at."""
+
+    filter = param.String("", label="Filter: words of name, method, data set, ending, note")
+    x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
+    runs = param.List([], item_type=str, label="runs that are shown together")
+    selected = param.String("", label="the run that is looked at in detail")
+    differences = param.Boolean(True, label="Show only differences")
+
+
+def runs_panel(choice: RunsView, files: Files, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
+    """From top to bottom."""
+    return [
+        pmui.Typography("Find", variant="h6"),
+        pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
+        pmui.Typography("Words of name, method, data set, how it ended, or note.", variant="body2"),
+        pmui.Typography("Import", variant="h6"),
+        pmui.Typography(
+            f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
+            variant="body2",
+        ),
+        files.drop,
+        pmui.Typography("Deleted", variant="h6"),
+        pmui.Typography(f"Deleted runs are kept for {TRASH_DAYS} days.", variant="body2"),
+        deleted.list,
+        deleted.button,
+    ]
+
+
+def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
+    """The runs that are chosen now, those from before first; and why not all that are ticked, empty if they are.
+
+    Args:
+        before: chosen so far; of these, the filter may have left some out of the table: they stay.
+        in_table: the runs that could be ticked.
+    """
+    kept = [name for name in before if name in ticked or name not in in_table]
+    chosen, problem = [*kept, *(name for name in ticked if name not in kept)], ""
+    with_comma = [name for name in chosen if "," in name]
+    if with_comma:
+        problem = (
+            f"{with_comma[0]} has a comma in its name, which separates runs in the address: click its row and give it "
+            "another name first"
+        )
+        chosen = [name for name in chosen if name not in with_comma]
+    if len(chosen) > MOST_RUNS:
+        problem = f"{len(chosen)} runs are too many for one chart; up to {MOST_RUNS} can be chosen"
+    return chosen[:MOST_RUNS], problem
+
+
+class ChosenBar:
+    """A row of buttons.
+
+    Args:
+        compare, clear, delete: what they do, beside making a file.
+    """
+
+    def __init__(
+        self, files: Files, compare: Callable[[], None], clear: Callable[[], None], delete: Callable[[], None]
+    ) -> None:
+        self._delete = button("Delete", "delete", delete, color="error")
+        others = [
+            button("Open on page Compare", "open_in_new", compare),
+            button("Choose none", "clear", clear),
+            self._delete,
+        ]
+        self._buttons = [files.button, *others]
+        self.view = pn.FlexBox(
+            files.format, files.button, files.download, *others, align_items="center", sizing_mode="stretch_width"
+        )
+
+    def show(self, chosen: Collection[str]) -> None:
+        """Nothing can be done with no run."""
+        for each in self._buttons:
+            each.disabled = not chosen
+        self._delete.label = f"Delete {len(chosen)} chosen" if chosen else "Delete"
+
+
+#: seconds between two looks into the folder
+LOOK = 2.0
+
+
+class Runs(Page):
+    """The folder."""
+
+    name = "runs"
+    title = "Runs"
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self.choice = RunsView()
+        self.models = [self.choice]
+        self.listing = Listing(shared.runs)
+        self.opening = Opening(shared.runs, self.listing)
+        self._next_look = 0.0
+        self.changes = Changes(shared.runs, self.choose_also)
+        self.table = FolderTable(self.choose, self.select)
+        self.files = Files(shared, lambda: self.choice.runs, self.changes.say, self.choose_also)
+        self.bar = ChosenBar(self.files, self.compare, lambda: self.choose([]), self.delete)
+        self.one = OneRun(self.rename, self.keep_note, self.rerun)
+        self.together = Together(self.choice, self.select, lecture=shared.lecture)
+        self.deleted = DeletedRuns(self.bring_back)
+        self._everything: pn.Column | None = None
+        watch = self.choice.param.watch
+        watch(lambda event: self._fill_table(), ["filter"])
+        watch(lambda event: self._choose_changed(), ["runs"])
+        watch(lambda event: self._show_selected(), ["selected"])
+        watch(lambda event: self._draw_all(), ["x"])
+
+    # --- what is on it --------------------------------------------------------------------------------------------
+
+    def sidebar(self) -> list[Viewable]:
+        return runs_panel(self.choice, self.files, self.deleted, self.shared.limits.max_upload_mb)
+
+    def main(self) -> Viewable:
+        if self._everything is None:
+            self._everything = pn.Column(
+                self.changes.view, self.listing.broken, self.table.view, self.bar.view, self.one.view,
+                self.together.view, sizing_mode="stretch_width",
+            )  # fmt: skip
+        return self._everything
+
+    # --- the folder -----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self.look()
+        self._choose_changed()
+        self._show_selected()
+
+    def redraw(self) -> None:
+        self._draw_all()
+
+    def tick(self) -> None:
+        self.files.tick()
+        if time.monotonic() > self._next_look:
+            self.look()
+        if not self.opening.is_done:
+            self.opening.open_next()
+            if self.opening.is_done:
+                self._show()
+        self.draw_next()
+
+    def look(self) -> None:
+        """Looks into the folder; what changed there is shown."""
+        self._next_look = time.monotonic() + LOOK
+        if self.listing.look():
+            self._fill_table()
+            if self.opening.is_stale:
+                self._choose_changed()
+        self.deleted.show(self.shared.runs.deleted())
+
+    @property
+    def chosen(self) -> dict[str, Trace]:
+        """The chosen runs that are open."""
+        return {name: self.opening.traces[name] for name in self.choice.runs if name in self.opening.traces}
+
+    def _fill_table(self) -> None:
+        entries = self.listing.entries
+        matching = [entry for entry in entries if entry.matches(self.choice.filter)]
+        self.table.show(matching, self.choice.runs, len(entries))
+
+    # --- what is looked at ----------------------------------------------------------------------------------------
+
+    def choose(self, ticked: Sequence[str]) -> None:
+        """These, of the runs that the table shows, and those that were chosen and are filtered out now."""
+        chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
+        if problem:
+            self._refuse(problem)
+        self.choice.runs = chosen
+        self.table.tick(chosen)
+
+    def select(self, name: str) -> None:
+        """Looks at one run in detail."""
+        self.choice.selected = name
+
+    def _choose_changed(self) -> None:
+        self.table.tick(self.choice.runs)
+        self.opening.want([*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])])
+        if self.opening.is_done:
+            self._show()
+
+    def _show(self) -> None:
+        problems = self.opening.problems
+        if problems:
+            self._refuse("; ".join(problems.values()))
+        if gone := [name for name in problems if self.listing.entry(name) is None]:
+            self._moved(dict.fromkeys(gone, ""))
+            return
+        self.together.show(self.chosen, self.choice.selected)
+        self.bar.show(self.choice.runs)
+        self._show_selected()
+        self._draw_all()
+
+    def _show_selected(self) -> None:
+        name = self.choice.selected
+        self.table.mark(name)
+        self.together.mark(name)
+        entry = self.listing.entry(name)
+        if entry is not None:
+            self.opening.want_also(name)
+        self.one.show(entry, self.opening.traces.get(name))
+
+    def _draw_all(self) -> None:
+        for card in self.together.cards.values():
+            if card.view.visible:
+                self.draw_later(card, partial(card.show, list(self.chosen.values()), self.shared.theme))
+
+    # --- what is done with runs -----------------------------------------------------------------------------------
+
+    def rename(self, new_name: str) -> None:
+        """Gives the run that is looked at another name."""
+        old = self.choice.selected
+        new = self.changes.rename(old, new_name)
+        if new is not None and new != old:
+            self._moved({old: new})
+
+    def keep_note(self, note: str) -> None:
+        """Keeps a note on the run that is looked at."""
+        self.changes.keep_note(self.choice.selected, note)
+        self.look()
+
+    def delete(self) -> None:
+        """Moves the chosen runs into the trash."""
+        self._moved(dict.fromkeys(self.changes.delete(self.choice.runs), ""))
+
+    def _moved(self, names: Mapping[str, str]) -> None:
+        """Runs have other names now, or, where that is empty, none: what is looked at follows."""
+        for old in names:
+            self.opening.forget(old)
+        self.look()
+        runs = [names.get(name, name) for name in self.choice.runs]
+        selected = names.get(self.choice.selected, self.choice.selected)
+        self.choice.param.update(runs=[name for name in runs if name], selected=selected)
+
+    def bring_back(self, key: str) -> None:
+        """Brings back one of the deleted runs."""
+        self.changes.restore(key)
+        self.look()
+
+    def choose_also(self, names: Sequence[str]) -> None:
+        """Runs that have come into the folder."""
+        self.look()
+        self.choose([*self.choice.runs, *names][:MOST_RUNS])
+
+    def _refuse(self, message: str) -> None:
+        self.changes.say(message, bad=True)
+
+    def compare(self) -> None:
+        """Shows the chosen runs on the page Compare."""
+        names = list(solves_of(self.chosen))
+        if not names:
+            self._refuse("Compare shows solves, and all runs chosen are trainings")
+        elif self.shared.go is not None:
+            selected = self.choice.selected if self.choice.selected in names else names[0]
+            self.shared.go("compare", lambda page: page.look_at(names, selected))
+
+    def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
+        """Goes to the page Compare, and solves there what the diagnosis proposes, beside this run."""
+        name = self.choice.selected
+
+        def prepare(page: Any) -> None:
+            page.look_at([name], name)
+            page.rerun(trace, diagnosis)
+
+        if self.shared.go is not None:
+            self.shared.go("compare", prepare)

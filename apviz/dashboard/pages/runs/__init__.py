@@ -1,1 +1,0 @@
-"""Everything in the runs folder, some of it side by side."""

@@ -1,0 +1,265 @@
+"""Files out of runs, and runs out of files that are dropped.
+
+What is done with runs: another name, a note, into the trash and back; and the message that says what came of it.
+
+What was deleted, and the way back.
+
+Files out of runs, and runs out of files: in a thread, for a large one takes seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz.dashboard.components.job_bar import button
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain, without_formulas
+from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.dashboard.store.trash import Deleted
+from apviz.report import write_report
+from apviz.tracing import TrainingTrace
+
+
+class Changes:
+    """Changes of the folder, each with a message.
+
+    Args:
+        undone: called with the names of runs that Undo has brought back.
+    """
+
+    def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
+        self._runs, self._undone = runs, undone
+        self._undoable: list[Deleted] = []
+        self.message = one_way(
+            pmui.Alert(object="", severity="info", visible=False, margin=(0, 8), sizing_mode="stretch_width")
+        )
+        self.undo_button = button("Undo", "undo", self.undo, visible=False)
+        self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
+
+    def say(self, message: str, *, bad: bool = False, undoable: Sequence[Deleted] = ()) -> None:
+        """A message, and a button that undoes what it speaks of."""
+        self._undoable = list(undoable)
+        self.undo_button.visible = bool(undoable)
+        self.message.param.update(object=plain(message), severity="error" if bad else "info", visible=bool(message))
+
+    def rename(self, old: str, new: str) -> str | None:
+        """The name that the run has now; None where it could not have it."""
+        name: str | None = self._try(lambda: self._runs.rename(old, new))
+        if name not in (None, old):
+            self.say(f"{old} is called {name} now")
+        return name
+
+    def keep_note(self, name: str, note: str) -> None:
+        """Keeps a note on a run."""
+        if self._try(lambda: self._runs.write_note(name, note)) is not None:
+            self.say(f"The note on {name} is kept")
+
+    def delete(self, names: Sequence[str]) -> list[str]:
+        """Moves runs into the trash; `undo` brings them back. Returns those that could be."""
+        gone: list[Deleted] = []
+        self.say("")
+        for name in names:
+            deleted = self._try(partial(self._runs.delete, name))
+            if deleted is not None:
+                gone.append(deleted)
+        found = [each.name for each in gone]
+        if gone:
+            refused = f"; {self.message.object}" if self.message.visible else ""
+            self.say(f"Deleted: {', '.join(found)}{refused}", bad=bool(refused), undoable=gone)
+        return found
+
+    def undo(self) -> None:
+        """Brings back what was deleted last."""
+        keys = [each.key for each in self._undoable]
+        self.say("")
+        self._undone([name for key in keys if (name := self._try(partial(self._runs.restore, key)))])
+
+    def restore(self, key: str) -> None:
+        """Brings back a run that was deleted some time ago."""
+        name = self._try(lambda: self._runs.restore(key))
+        if name:
+            self.say(f"{name} is back")
+
+    def _try(self, do: Callable[[], Any]) -> Any:
+        """What it gives, or None with a message of what went wrong."""
+        try:
+            return do()
+        except (ValueError, OSError) as error:
+            self.say(str(error), bad=True)
+            return None
+
+
+class DeletedRuns:
+    """A list of deleted runs with a button.
+
+    Args:
+        restore: called with the key of the run that is wanted back.
+    """
+
+    def __init__(self, restore: Callable[[str], None]) -> None:
+        self.list = pmui.Select(
+            label="Deleted run", options=[], size="small", visible=False, sizing_mode="stretch_width"
+        )
+        self.button = button(
+            "Bring back", "restore_from_trash", lambda: restore(self.list.value) if self.list.value else None,
+            visible=False,
+        )  # fmt: skip
+
+    def show(self, deleted: Sequence[Deleted]) -> None:
+        """The last one first."""
+        options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
+        if options != self.list.options:
+            value = self.list.value if self.list.value in options.values() else next(iter(options.values()), None)
+            self.list.param.update(options=options, value=value)
+        self.list.visible = self.button.visible = bool(options)
+
+
+def _ago(when: float) -> str:
+    hours = (time.time() - when) / 3600
+    return "just now" if hours < 1 else f"{hours:.0f} h ago" if hours < 48 else f"{hours / 24:.0f} days ago"
+
+
+#: what can be made of runs, and the suffix of the file
+FORMATS: Final = {
+    "Traces (.zarr.zip)": ".zarr.zip",
+    "Epochs, or iterations (CSV)": "-epochs.csv",
+    "Updates (CSV)": "-updates.csv",
+    "Steps of trainings (CSV)": "-steps.csv",
+    "Report (HTML)": ".html",
+}
+_GROUPS: Final = {"-epochs.csv": "epoch", "-updates.csv": "update", "-steps.csv": "step"}
+
+
+class FileJob(Job):
+    """Does something with files; `then` is called by the page with what came out, when it is done."""
+
+    def __init__(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
+        # not behind the solves
+        super().__init__(Gate(1))
+        self._do, self._then = do, then
+        self._result: list[str] = []
+
+    def work(self) -> None:
+        self._result = self._do()
+
+    def deliver(self) -> None:
+        """In the page's own thread."""
+        if self.state == "done":
+            self._then(self._result)
+
+
+def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path) -> Path:
+    """Writes runs into a file in `folder`, whole: nothing is left out of long ones.
+
+    Raises:
+        ValueError: no run that has it.
+    """
+    if not names:
+        raise ValueError("no run is chosen; tick some in the table")
+    path = folder / f"{names[0] if len(names) == 1 else f'apviz-{len(names)}-runs'}{suffix}"
+    if suffix == ".zarr.zip":
+        with path.open("wb") as file:
+            runs.export(names, file)
+        return path
+    traces = {name: runs.open(name) for name in names}
+    if suffix == ".html":
+        solves = [t for t in traces.values() if not isinstance(t, TrainingTrace) and "epoch" in t]
+        if not solves:
+            raise ValueError("a report is of solves, and all runs chosen are trainings; take their steps as CSV")
+        return write_report(solves, path)
+    group = _GROUPS[suffix]
+    frames = [
+        trace.to_dataframe(group).reset_index().assign(run=name) for name, trace in traces.items() if group in trace
+    ]
+    if not frames:
+        raise ValueError(f"none of the runs chosen has recorded a single {group}")
+    without_formulas(pd.concat(frames, ignore_index=True)).set_index("run").to_csv(path)
+    return path
+
+
+class Files:
+    """One file at a time, in a thread.
+
+    Args:
+        chosen: the names of the runs to write.
+        say: says what came of it.
+        taken_in: called with the names of runs that were imported.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        chosen: Callable[[], list[str]],
+        say: Callable[..., None],
+        taken_in: Callable[[list[str]], None],
+    ) -> None:
+        self._shared, self._chosen, self._say, self._taken_in = shared, chosen, say, taken_in
+        self.job: FileJob | None = None
+        self.format = pmui.Select(label="As", options=FORMATS, value=".zarr.zip", width=240, size="small")
+        self.button = button("Download", "download", self.export)
+        self.download = pmui.FileDownload(filename="apviz", visible=False, variant="text", size="small")
+        self.drop = pn.widgets.FileDropper(
+            max_file_size=f"{shared.limits.max_upload_mb}MB", multiple=True, height=90, sizing_mode="stretch_width"
+        )
+        self.drop.param.watch(lambda event: self._dropped(event.new), "value")
+
+    def tick(self) -> None:
+        """Takes what the job has made, if it is done."""
+        job = self.job
+        if job is None or job.is_active:
+            return
+        self.job = None
+        job.deliver()
+        if job.state == "failed":
+            self._say(job.message, bad=True)
+        self.button.loading = False
+
+    def export(self) -> None:
+        """Makes the file that is asked for, and sends it."""
+        names, suffix, runs, folder = self._chosen(), self.format.value, self._shared.runs, self._shared.folder
+        self._start(lambda: [str(write_file(runs, names, suffix, folder))], self._send)
+
+    def _send(self, paths: list[str]) -> None:
+        path = paths[0]
+        name = path.rpartition("/")[2]
+        self.download.param.update(file=path, filename=name, label=f"{name} again", visible=True)
+        self.download.transfer(download=True)
+
+    def _dropped(self, files: dict[str, Any] | None) -> None:
+        if not files:
+            return
+        runs, most = self._shared.runs, self._shared.limits.max_upload_mb
+
+        def take_in() -> list[str]:
+            found = []
+            for name, content in files.items():
+                data = content.encode() if isinstance(content, str) else content
+                if len(data) > most * 1e6:
+                    raise ValueError(f"{name} has {len(data) / 1e6:.0f} MB; up to {most} MB are accepted")
+                found += runs.take_in(name, data)
+            return found
+
+        self._start(take_in, self._imported)
+        self.drop.value = {}
+
+    def _imported(self, names: list[str]) -> None:
+        self._say(f"Imported: {', '.join(names)}")
+        self._taken_in(names)
+
+    def _start(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
+        if self.job is not None:
+            self._say("a file is being made or read; wait for it", bad=True)
+            return
+        self.job = FileJob(do, then)
+        self.button.loading = True
+        self._shared.start(self.job)

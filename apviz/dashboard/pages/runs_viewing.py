@@ -1,0 +1,261 @@
+"""Some runs side by side: their curves, their numbers, and the settings in which they differ.
+
+One run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
+
+What is in the folder, as it was at the last look, and a note on what of it cannot be read.
+
+Runs that a page looks at, opened one after another, so that the page answers in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+
+from apviz import plots
+from apviz.analysis.diagnosis import Diagnosis
+from apviz.analysis.sweeps import settings_table
+from apviz.dashboard.components.chart_card import ChartCard, steps_table
+from apviz.dashboard.components.cursor import find
+from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.job_bar import button
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain, plain_table
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.runs import RunsView
+from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve, solves_of
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.dashboard.store.tables import RunsTable
+from apviz.dashboard.store.trash import MOST_NOTE
+from apviz.plots._axes import without_buttons
+from apviz.tracing import Trace
+
+
+class OneRun:
+    """The run that is looked at.
+
+    Args:
+        rename, keep_note: called with the name, or the note, in the field.
+        rerun: called with the trace of a solve and its diagnosis when what that proposes is to be tried.
+    """
+
+    def __init__(
+        self,
+        rename: Callable[[str], None],
+        keep_note: Callable[[str], None],
+        rerun: Callable[[Trace, Diagnosis], None],
+    ) -> None:
+        wide = {"sizing_mode": "stretch_width"}
+        self._in_fields = ""
+        self.name = pmui.TextInput(label="Name", **wide)
+        self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MOST_NOTE, **wide)
+        self._detail = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self._is_training = False
+        # the page Training goes on with trainings
+        self.diagnosis = DiagnosisCard(rerun, lambda diagnosis: not self._is_training)
+        self._paper = pmui.Paper(
+            pmui.Typography("The run looked at", variant="h6", margin=(8, 12, 0, 12)), self._detail,
+            pn.Row(self.name, button("Rename", "edit", lambda: rename(self.name.value)), **wide),
+            pn.Row(self.note, button("Keep note", "save", lambda: keep_note(self.note.value)), **wide),
+            margin=8, elevation=1, visible=False, **wide,
+        )  # fmt: skip
+        self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
+
+    def show(self, entry: RunEntry | None, trace: Trace | None) -> None:
+        """Nothing for none.
+
+        Args:
+            trace: None while it is not open.
+        """
+        self._paper.visible = entry is not None
+        self._is_training = trace is not None and has_steps(trace)
+        # a sentence on what limited a solve needs to know what it was to reach
+        is_told_of = self._is_training or (trace is not None and is_solve(trace) and "tol" in trace.attrs)
+        words = "the whole training" if self._is_training else ""
+        self.diagnosis.show(trace if entry is not None and is_told_of else None, words)
+        if entry is None:
+            return
+        # a text that is being typed stays
+        if self._in_fields != entry.name:
+            self._in_fields = entry.name
+            self.name.value, self.note.value = entry.name, entry.note
+        self._detail.object = plain(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
+
+
+class Listing:
+    """The runs of a folder.
+
+    Attributes:
+        entries: the newest first.
+    """
+
+    def __init__(self, runs: RunsFolder) -> None:
+        self._runs = runs
+        self.entries: list[RunEntry] = []
+        self._seen: list[tuple[RunEntry, str]] = []
+        wide = {"sizing_mode": "stretch_width"}
+        self.broken = one_way(
+            pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
+        )
+
+    def look(self) -> bool:
+        """Looks into the folder; whether something is different there."""
+        entries, now = self._runs.entries(), time.time()
+        # how a run ended is known better when it was not written to for a while
+        seen = [(entry, entry.ended(now)) for entry in entries]
+        if seen == self._seen:
+            return False
+        self.entries, self._seen = entries, seen
+        unreadable = [entry for entry in entries if entry.problem]
+        words = "  \n".join(f"{plain(entry.name)}: {plain(entry.problem)}" for entry in unreadable)
+        self.broken.param.update(object=f"Cannot be read.  \n{words}", visible=bool(unreadable))
+        return True
+
+    @property
+    def changed(self) -> dict[str, float]:
+        """When each run was last written to, in seconds since 1970."""
+        return {entry.name: entry.changed for entry in self.entries}
+
+    def can_be_read(self, name: str) -> bool:
+        """Also of a run that is not there: opening it says so."""
+        entry = self.entry(name)
+        return entry is None or not entry.problem
+
+    def entry(self, name: str) -> RunEntry | None:
+        """Of one run; None for one that is not there."""
+        return next((each for each in self.entries if each.name == name), None)
+
+
+class Opening:
+    """The traces of the runs that are wanted.
+
+    Attributes:
+        traces: opened, by name.
+        problems: why a run does not open.
+    """
+
+    def __init__(self, runs: RunsFolder, listing: Listing) -> None:
+        self._runs, self._listing = runs, listing
+        self.traces: dict[str, Trace] = {}
+        self.problems: dict[str, str] = {}
+        # when those that are open had last been written to, in seconds since 1970
+        self._stamps: dict[str, float] = {}
+        self._waiting: list[str] = []
+
+    @property
+    def is_done(self) -> bool:
+        return not self._waiting
+
+    def want(self, names: Iterable[str]) -> None:
+        """These and no others; those that have changed since they were opened are opened anew."""
+        # the listing has said why the others cannot be read
+        wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
+        self.problems = {}
+        for name in [name for name in self.traces if name not in wanted]:
+            self.forget(name)
+        changed = self._listing.changed
+        self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
+
+    def want_also(self, name: str) -> None:
+        """One more."""
+        if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
+            self._waiting.append(name)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether one that is open has changed, or gone."""
+        changed = self._listing.changed
+        return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
+
+    def forget(self, name: str) -> None:
+        """It has gone."""
+        self.traces.pop(name, None)
+        self._stamps.pop(name, None)
+
+    def open_next(self) -> None:
+        """Opens one of those that wait."""
+        name = self._waiting.pop(0)
+        try:
+            self.traces[name] = self._runs.open(name)
+            self._stamps[name] = self._listing.changed.get(name, 0.0)
+        except (ValueError, OSError) as error:
+            self.forget(name)
+            self.problems[name] = str(error)
+
+
+class Together:
+    """The part of the page about the runs that are chosen.
+
+    Args:
+        select: called with the name of a run that is clicked, in the table or at its curve.
+    """
+
+    def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
+        self._choice, self._select = choice, select
+        self._traces: dict[str, Trace] = {}
+        self.cards = {
+            "residuals": ChartCard(
+                "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge, "
+                "an open circle one that was interrupted or still runs.",
+                lambda traces, theme: without_buttons(plots.residuals(traces, x=choice.x, theme=theme)),
+                takes=is_solve, axes=380, lecture=lecture,
+            ),
+            "training": ChartCard(
+                "Trainings", "The noise and what each step's solve took, by Adam step.",
+                lambda traces, theme: plots.training(traces, theme=theme),
+                takes=has_steps, table=steps_table, axes=520, lecture=lecture,
+            ),
+        }  # fmt: skip
+        for card in self.cards.values():
+            card.view.styles = HALF
+        self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self.table = RunsTable(select)
+        self.settings = pn.Column(sizing_mode="stretch_width")
+        choice.param.watch(lambda event: self._show_settings(), ["differences"])
+        x = pmui.RadioButtonGroup.from_param(choice.param.x, label="x axis of the curves", size="small", margin=(0, 12))
+        self.view = pn.Column(
+            x, pn.FlexBox(*(card.view for card in self.cards.values()), sizing_mode="stretch_width"), self.table.view,
+            pmui.Paper(
+                pmui.Typography("Settings", variant="h6", margin=(8, 12, 0, 12)),
+                pmui.Switch.from_param(choice.param.differences, margin=(0, 12)), self.settings,
+                sizing_mode="stretch_width", margin=8, elevation=1,
+            ),
+            sizing_mode="stretch_width", visible=False,
+        )  # fmt: skip
+
+    def show(self, traces: Mapping[str, Trace], selected: str) -> None:
+        """Everything but the charts, which are drawn when it is their turn."""
+        self._traces = dict(traces)
+        for name, takes in {"residuals": is_solve, "training": has_steps}.items():
+            self.cards[name].view.visible = any(takes(trace) for trace in traces.values())
+        self.view.visible = bool(traces)
+        solves = solves_of(traces)
+        self.table.view.visible = bool(solves)
+        self.table.show(solves, selected)
+        self._show_settings()
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.table.selected = name
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """A point of the curves."""
+        hit = find(self.cards["residuals"].drawn, point)
+        name = next((name for name, trace in self._traces.items() if hit is not None and trace is hit[0]), None)
+        if name is not None:
+            self._select(name)
+
+    def _show_settings(self) -> None:
+        traces = self._traces
+        rows = settings_table(list(traces.values()), only_differences=self._choice.differences and len(traces) > 1)
+        if not rows:
+            words = "These runs do not differ in any setting." if traces else "No run is chosen."
+            self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
+            return
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=list(traces))
+        self.settings[:] = [plain_table(table, max_height=480, margin=(0, 12, 8, 12))]

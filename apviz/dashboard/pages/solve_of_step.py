@@ -1,0 +1,187 @@
+"""The solve of one step of a training: its numbers, what limited it, and the solve again.
+
+What was recorded about one step of a training.
+
+The solves of steps that are at hand: of a training that runs in this window, and those that were done again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.text import plain_table
+from apviz.dashboard.jobs.step_job import StepJob
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.training_picker import Starting, Watched
+from apviz.tracing import Trace, TrainingTrace
+from apviz.tracing.trace import condition_words, is_estimate
+
+#: lengthscales that are written out
+SHOWN_LENGTHSCALES = 6
+
+
+def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
+    """A table of two columns."""
+    row, h = trace["step"].sel(step=trace["step"]["step"] == step).isel(step=0), trace.hyperparameters_at(step)
+    lengths = ", ".join(f"{value:.3g}" for value in h.lengthscale[:SHOWN_LENGTHSCALES])
+    if len(h.lengthscale) > SHOWN_LENGTHSCALES:
+        lengths += f", … ({len(h.lengthscale)} in all, {min(h.lengthscale):.3g} to {max(h.lengthscale):.3g})"
+    converged = "converged" if int(row["converged"]) else "NOT CONVERGED"
+    values = {
+        "the solve": f"{converged}, residual {float(row['residual']):.3g}",
+        "epochs, or iterations": f"{int(row['epochs']):,}",
+        "work of the step": f"{float(row['work']):.4g} n² kernel entries",
+        "time of the step": f"{float(row['seconds']):.3g} s",
+        "σ²": f"{h.noise:.5g}",
+        "outputscale": f"{h.outputscale:.5g}",
+        "mean": f"{h.mean:.4g}",
+        "lengthscales": lengths,
+        "gradient norm": f"{float(row['gradient_norm']):.3g}",
+    }
+    for name in ("kappa", "kappa_prime"):
+        if math.isfinite(float(row[name])):
+            words = condition_words(name, float(row[name]), estimated=is_estimate(trace["step"][name]))
+            symbol, number = words.split(" ", 1)
+            values[symbol] = number.removeprefix("= ")
+    frame = pd.DataFrame({"": list(values), " ": list(values.values())})
+    return plain_table(frame, index=False, header=False, text_align="start")
+
+
+class Solves:
+    """Those of the step that is looked at; the others are kept until it is their turn."""
+
+    def __init__(self, watched: Watched, starting: Starting) -> None:
+        self._watched, self._starting = watched, starting
+        # by training and step
+        self._again: dict[tuple[str, int], list[Trace]] = {}
+
+    def keep(self, job: StepJob) -> bool:
+        """Takes what a job has solved again; whether it is done."""
+        if job.trace is None or job.is_active:
+            return False
+        solves = self._again.setdefault((job.name, job.number), [])
+        if not any(each is job.trace for each in solves):
+            solves.append(job.trace)
+        return True
+
+    @property
+    def kept(self) -> list[Trace]:
+        """As the step was taken by a job of this window, then those that were done again."""
+        step, job = self._watched.step, self._watched.job
+        if step is None:
+            return []
+        taken = None if job is None else job.solve(step)
+        return [*([taken] if taken is not None else []), *self._again.get((self._watched.name, step), [])]
+
+    @property
+    def live(self) -> Trace | None:
+        """The solve that runs, if it is what is looked at."""
+        job, watched = self._starting.job, self._watched
+        if job is None or not job.is_active:
+            return None
+        if isinstance(job, StepJob):
+            is_shown = (job.name, job.number) == (watched.name, watched.step)
+        else:
+            is_shown = job is watched.job and watched.follows
+        return job.live.trace if is_shown else None
+
+
+class SolveOfStep:
+    """Everything about it but its curve.
+
+    Args:
+        watched, solves: the training and its step that is looked at, and what there is of its solve.
+        look_at: called with the step that is asked for, None for the last.
+        again: called with the settings to change when the step is to be solved again.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        solves: Solves,
+        look_at: Callable[[int | None], None],
+        again: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        wide = {"sizing_mode": "stretch_width"}
+        self._watched, self._solves = watched, solves
+        self._look_at, self._step = look_at, 0
+        self.number = pmui.IntInput(label="Step", value=None, start=1, width=160, margin=(4, 12))
+        self.number.param.watch(lambda event: self._typed(event.new), "value")
+        self._latest = one_way(pmui.Button(label="The last step", variant="text", icon="last_page"))
+        self._latest.on_click(lambda event: look_at(None))
+        self.again = one_way(
+            pmui.Button(label="Solve this step again", variant="outlined", icon="replay", visible=False)
+        )
+        self.again.on_click(lambda event: again({}))
+        self.title = one_way(pmui.Typography("", variant="h6", margin=(8, 12, 0, 12)))
+        self.text = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self.head = pn.Column(
+            self.title, pn.FlexBox(self.number, self._latest, self.again, align_items="center", **wide), self.text,
+            visible=False, **wide,
+        )  # fmt: skip
+        self.numbers = pn.Column(margin=(0, 12), **wide)
+        self.diagnosis = DiagnosisCard(
+            lambda trace, diagnosis: again(diagnosis.change), can_rerun=can_change_a_solve
+        )  # fmt: skip
+        self.about = pn.Column(
+            pmui.Paper(
+                pmui.Typography("Numbers of the step", variant="h6", margin=(8, 12, 0, 12)), self.numbers,
+                margin=8, elevation=1, **wide,
+            ),
+            self.diagnosis.view, visible=False, styles=HALF, **wide,
+        )  # fmt: skip
+
+    def show(self) -> None:
+        """Which step it is, and what there is of its solve; nothing before the first step."""
+        watched, step = self._watched, self._watched.step
+        self.head.visible = self.about.visible = step is not None
+        if step is None:
+            return
+        solves, last = self._solves.kept, step == watched.steps
+        self._step = step
+        self.number.value = step
+        self._latest.disabled = watched.follows
+        self.title.object = f"Step {step}{', the last so far' if last else ''}: its solve"
+        self.text.object = _solve_words(solves, watched.is_warm)
+        self.again.visible = not solves
+
+    def show_numbers(self) -> None:
+        """What was recorded about the step, and the diagnosis of its last solve."""
+        trace, step, solves = self._watched.trace, self._watched.step, self._solves.kept
+        if trace is None or step is None:
+            return
+        self.numbers[:] = [numbers_of_step(trace, step)]
+        self.diagnosis.show(solves[-1] if solves else None, f"step {step}")
+
+    def _typed(self, number: int | None) -> None:
+        if number is not None and number != self._step:
+            self._look_at(number)
+            # asked for a step beyond the last, the page may stay where it is
+            self.number.value = self._step
+
+
+def can_change_a_solve(diagnosis: Diagnosis) -> bool:
+    """σ² is what the training looks for: more of it is a matter of its noise floor, not of one solve."""
+    return "noise" not in diagnosis.change
+
+
+def _solve_words(solves: Sequence[Trace], warm: bool) -> str:
+    if not solves:
+        words = "The curve of this solve was not kept: only those of trainings that run in this window are."
+        words += " Its numbers are below; the same system can be solved again, with the same right-hand sides."
+    elif len(solves) > 1:
+        words = "The curves are solves of the same system; the diagnosis is of the last one."
+    else:
+        return ""
+    cold = " This training started every solve where the last one ended; again it starts from zero."
+    return words + (cold if warm else "")

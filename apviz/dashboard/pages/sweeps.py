@@ -1,0 +1,233 @@
+"""What the pages that sweep one setting have in common: the runs as they come in, and what limited one.
+
+The newest sweep over one setting among the runs of a folder.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import panel as pn
+import panel_material_ui as pmui
+import param
+from panel.viewable import Viewable
+
+from apviz.analysis.sweeps import Over, method_of, slowest, system_of
+from apviz.dashboard.components.chart_card import ChartCard
+from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.pages.base import HALF, Shared
+from apviz.dashboard.pages.solving_page import SolvingPage
+from apviz.dashboard.settings.system_panel import system_panel
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.run_entry import is_solve
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.dashboard.store.tables import RunsTable
+from apviz.solvers import Solver
+from apviz.tracing import Trace
+from apviz.tracing.schema import TRAINING
+
+#: of the newest runs in the folder, looked through
+LOOKED_AT = 200
+
+
+def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
+    """The runs of the folder that make the newest sweep over a setting; none where there is none.
+
+    That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
+    and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
+    """
+    found: dict[str, dict[str, dict[float, str]]] = {}
+    # from the oldest, so that of equal runs the last one stays
+    for name in reversed(runs.names()[:LOOKED_AT]):
+        attrs = _attributes(runs.path_of(name))
+        if attrs.get("kind") == TRAINING or not isinstance(attrs.get(over), int | float):
+            continue
+        system = f"{system_of(attrs, over)} {_cap(attrs)}"
+        # the newest system comes last
+        found[system] = found.pop(system, {})
+        found[system].setdefault(method_of(attrs, over), {})[attrs[over]] = name
+    for methods in reversed(found.values()):
+        sweeps = [values for values in methods.values() if len(values) > 1]
+        if sweeps:
+            return [name for values in sweeps for _, name in sorted(values.items())]
+    return []
+
+
+def _cap(attrs: dict[str, Any]) -> Any:
+    """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
+    settings = json.loads(attrs.get("solver_settings", "{}"))
+    return settings.get("max_epochs", settings.get("max_iterations"))
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    """The root attributes of a trace; none where they cannot be read."""
+    try:
+        return dict(json.loads((path / "zarr.json").read_bytes())["attributes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+#: runs in one set of charts
+MOST_RUNS = 60
+
+
+class SweepView(param.Parameterized):
+    """What is looked at."""
+
+    runs = param.List([], item_type=str, label="runs that are shown")
+    selected = param.String("", label="the run that is diagnosed; empty for the slowest")
+
+
+class SweepPage(SolvingPage):
+    """A page around one sweep, with a chart called `sweep`."""
+
+    solving: ClassVar[str] = "a sweep"
+    #: the setting that is swept
+    over: ClassVar[Over]
+    #: the charts of its runs, also of the one that goes on
+    growing: ClassVar[tuple[str, ...]] = ("sweep",)
+
+    def __init__(self, shared: Shared, label: str, hint: str) -> None:
+        super().__init__(shared, label=label, hint=hint)
+        self.choice = SweepView()
+        self.traces: dict[str, Trace] = {}
+        self._table = RunsTable(lambda name: self.choice.param.update(selected=name))
+        self._diagnosis = DiagnosisCard(self.rerun)
+        self._cards: dict[str, ChartCard] = self._make_cards()
+        self._cards["sweep"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self._everything: pn.Column | None = None
+        self.choice.param.watch(lambda event: self._changed(), ["runs"])
+        self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
+
+    def sidebar(self) -> list[Viewable]:
+        return [
+            *system_panel(self.shared.system, self.shared.folder, self.fields),
+            pmui.Typography("Sweep", variant="h6"),
+            *self._settings(),
+        ]
+
+    def main(self) -> Viewable:
+        if self._everything is None:
+            self._cards["sweep"].view.styles = HALF
+            beside = pn.Column(*self._beside(), self._diagnosis.view, styles=HALF)
+            self._everything = pn.Column(
+                self._bar.view,
+                pn.FlexBox(self._cards["sweep"].view, beside, sizing_mode="stretch_width"),
+                self._table.view,
+                sizing_mode="stretch_width",
+            )
+        return self._everything
+
+    @abstractmethod
+    def _settings(self) -> list[Viewable]:
+        """What is swept, and by which methods."""
+
+    @abstractmethod
+    def _beside(self) -> list[Viewable]:
+        """What stands beside the sweep, above the diagnosis."""
+
+    @abstractmethod
+    def _make_cards(self) -> dict[str, ChartCard]:
+        """The charts."""
+
+    @abstractmethod
+    def _solvers(self, spec: SystemSpec) -> list[Solver]:
+        """Those of the sweep with the settings as they are.
+
+        Raises:
+            ValueError: settings that cannot be run.
+        """
+
+    def _noise_factors(self) -> list[float]:
+        """So many times the noise of the system."""
+        return [1.0]
+
+    def open(self) -> None:
+        if not self.choice.runs and not self.expects_runs:
+            self.choice.runs = newest_sweep(self.shared.runs, self.over)
+        self._changed()
+
+    def redraw(self) -> None:
+        self._draw_runs()
+
+    def _draw_runs(self) -> None:
+        for name in self.growing:
+            self.draw_later(card := self._cards[name], lambda card=card: self._draw(card))  # type: ignore[misc]
+
+    def tick(self) -> None:
+        self.follow(self.job, self._bar, self._take)
+        self.draw_next()
+
+    def run(self) -> None:
+        """Sweeps."""
+        if not self.fields.ready():
+            return
+        try:
+            spec = self.shared.system.spec()
+            solvers = self._solvers(spec)
+        except ValueError as error:
+            self._bar.refuse(str(error))
+            return
+        if self.start(spec, solvers, noise_factors=self._noise_factors()):
+            self.choice.param.update(runs=[], selected="")
+
+    def _take(self, job: ComparisonJob) -> None:
+        """New runs of the job, or more of the one that goes on."""
+        new = self.take_runs(job)
+        if new:
+            self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MOST_RUNS:]
+        if job.live.trace is not None:
+            self._draw_runs()
+
+    # --- what is looked at ----------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        found, problems = {}, []
+        for name in self.choice.runs:
+            known = self.traces.get(name)
+            if known is not None and known.finished:
+                found[name] = known
+                continue
+            try:
+                trace = self.shared.runs.open(name)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+                continue
+            if is_solve(trace):
+                found[name] = trace
+        self.traces = found
+        name = self.choice.selected
+        if name and name not in found:
+            if name not in self.choice.runs:
+                problems.append(f"{name} is none of the runs that are shown")
+            self.choice.selected = ""
+        if problems:
+            self._bar.refuse("; ".join(problems))
+        self._show_selected()
+        self._draw_runs()
+
+    def _show_selected(self) -> None:
+        trace, which = self.traces.get(self.choice.selected), ""
+        if trace is None:
+            trace, which = slowest(self.traces.values()), "the slowest run"
+        name = next((name for name, each in self.traces.items() if each is trace), "")
+        self._table.show(self.traces, name)
+        self._diagnosis.show(trace, which, self.traces.values())
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """A point of the sweep: its first number is the place of the run."""
+        values, drawn = point.get("values", []), self._cards["sweep"].drawn
+        if not values or int(values[0]) >= len(drawn):
+            return
+        name = next((name for name, trace in self.traces.items() if trace is drawn[int(values[0])]), None)
+        if name is not None:
+            self.choice.selected = name
+
+    def _draw(self, card: ChartCard) -> None:
+        """All runs, with the one that goes on: a point moves, and colours are by rank, so nothing stays as it was."""
+        live = self.job.live.trace if self.job is not None and self.job.is_active else None
+        card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)

@@ -1,1 +1,0 @@
-"""A training from its first step to its last, and the solve of any of them."""

@@ -1,0 +1,325 @@
+"""What can be started on the page Training: a new one, more steps of one, the solve of a step again.
+
+What is looked at on the page Training.
+
+The training that is shown, as far as it has come: a job of this window trains it, or it lies in the folder.
+
+Which training is shown, what has become of it, and the way on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+import param
+
+from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.jobs.step_job import StepJob
+from apviz.dashboard.jobs.training_job import TrainingJob, is_written_here
+from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.settings.training import TrainingPlan, changed, recorded
+from apviz.dashboard.store.trainings import Trainings
+from apviz.gp.checkpoint import can_go_on
+from apviz.gp.training import TrainingSettings
+from apviz.tracing import TrainingTrace
+from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
+
+
+class Starting:
+    """One job at a time; the settings are those of the plan as it is by then.
+
+    Args:
+        refuse: says why nothing was started.
+
+    Attributes:
+        job: the last that was started.
+    """
+
+    def __init__(self, shared: Shared, trainings: Trainings, plan: TrainingPlan, refuse: Callable[[str], None]) -> None:
+        self._shared, self._trainings, self._plan, self._refuse = shared, trainings, plan, refuse
+        self.job: TrainingJob | StepJob | None = None
+
+    def new(self) -> bool:
+        """A training with the settings of the page; whether it was started."""
+
+        def make() -> TrainingJob:
+            spec = self._shared.system.spec()
+            return self._training(spec, self._plan.settings(spec))
+
+        return self._start(make)
+
+    def longer(self, name: str, trace: TrainingTrace) -> bool:
+        """More steps of a training; whether they were started."""
+
+        def make() -> TrainingJob:
+            spec, settings = self._recorded(trace)
+            return self._training(spec, replace(settings, steps=self._goal(trace)), name)
+
+        return self._start(make)
+
+    def changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
+        """A new training like a recorded one, with a setting changed; whether it was started."""
+
+        def make() -> TrainingJob:
+            spec, settings = self._recorded(trace)
+            of_system = {name: value for name, value in change.items() if name == "dtype"}
+            of_training = {name: value for name, value in change.items() if name not in of_system}
+            return self._training(replace(spec, **of_system), changed(settings, of_training))
+
+        return self._start(make)
+
+    def again(self, name: str, trace: TrainingTrace, step: int, change: Mapping[str, Any]) -> bool:
+        """The solve of a step of a training, with some settings changed; whether it was started."""
+        shared = self._shared
+
+        def make() -> StepJob:
+            spec, settings = self._recorded(trace)
+            path = self._trainings.path_of(name)
+            return StepJob(shared.gate, shared.limits, path, name, trace, spec, settings, step, change)
+
+        return self._start(make)
+
+    def stop(self) -> None:
+        """Asks what runs to stop."""
+        if self.job is not None:
+            self.job.stop()
+
+    def _recorded(self, trace: TrainingTrace) -> tuple[SystemSpec, TrainingSettings]:
+        return recorded(trace, self._shared.find_upload)
+
+    def _training(self, spec: SystemSpec, settings: TrainingSettings, name: str | None = None) -> TrainingJob:
+        return TrainingJob(self._shared.gate, self._shared.limits, self._trainings, spec, settings, name)
+
+    def _start(self, make: Callable[[], TrainingJob | StepJob]) -> bool:
+        if self.job is not None and self.job.is_active:
+            what = "a training" if isinstance(self.job, TrainingJob) else "the solve of a step"
+            self._refuse(f"{what} is running; stop it first")
+            return False
+        try:
+            self.job = make()
+        except (ValueError, OSError) as error:
+            self._refuse(str(error))
+            return False
+        self._shared.start(self.job)
+        return True
+
+    def goal(self, name: str, trace: TrainingTrace) -> int | None:
+        """The step that `longer` would lead to; None where the training cannot go on."""
+        if name not in self._trainings.names():
+            return None
+        path = self._trainings.path_of(name)
+        try:
+            goal = self._goal(trace)
+        except ValueError:  # data or solver are not here: nothing to go on with
+            return None
+        more = goal > trace["step"].sizes["step"]
+        return goal if more and can_go_on(path) and not is_written_here(path) else None
+
+    def is_warm(self, trace: TrainingTrace) -> bool:
+        """Whether every solve began where the one before had ended, as far as that is known."""
+        try:
+            return self._recorded(trace)[1].warm_start
+        except ValueError:
+            return False
+
+    def _goal(self, trace: TrainingTrace) -> int:
+        """The training's own last step, or for a finished one that of the settings."""
+        wanted = self._recorded(trace)[1].steps
+        return max(wanted, self._plan.steps) if trace.finished else wanted
+
+
+class TrainingView(param.Parameterized):
+    """What is looked at."""
+
+    training = param.String("", label="the training that is shown")
+    step = param.Integer(None, allow_None=True, bounds=(1, None), label="the step whose solve is shown; none: the last")
+
+
+class Watched:
+    """The training that is chosen, and its step.
+
+    Attributes:
+        trace: of the steps so far; None before the first, and for no training.
+    """
+
+    def __init__(self, choice: TrainingView, trainings: Trainings, starting: Starting) -> None:
+        self._choice, self._trainings, self._starting = choice, trainings, starting
+        self.trace: TrainingTrace | None = None
+        # when that which is open had last been written, in seconds since 1970
+        self._written: float | None = None
+
+    def forget(self) -> None:
+        """Another one is chosen."""
+        self.trace = self._written = None
+
+    def look(self) -> bool:
+        """Takes what is new of it, from its job or else from disk; whether there was anything.
+
+        Raises:
+            FileNotFoundError: it is not there, or is just being put in its place.
+            ValueError: it does not open, is of one solve, or has no step yet.
+        """
+        job = self.job
+        if job is not None and job.trace is not None:
+            before, self.trace = self.trace, job.trace
+            return self.trace is not before
+        if not self.name or self.is_running:
+            return False
+        written = self._trainings.changed(self.name)
+        if written == self._written:
+            return False
+        self.trace = self._trainings.open(self.name)
+        self._written = written
+        return True
+
+    @property
+    def name(self) -> str:
+        """Its name; empty for none."""
+        return str(self._choice.training)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that can be watched: also of one that has no trace yet, and of that in the address if it is gone."""
+        found, job = self._trainings.names(), self._starting.job
+        running = job.name if isinstance(job, TrainingJob) and job.is_active else ""
+        others = dict.fromkeys(name for name in (self.name, running) if name and name not in found)
+        return [*others, *found]
+
+    @property
+    def job(self) -> TrainingJob | None:
+        """The one that is at this training, or was the last to be."""
+        job = self._starting.job
+        return job if isinstance(job, TrainingJob) and job.name == self.name else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is being trained in this window."""
+        return self.job is not None and self.job.is_active
+
+    @property
+    def goal(self) -> int | None:
+        """The step that it can go on to; None where it cannot go on, or does."""
+        return None if self.trace is None or self.is_running else self._starting.goal(self.name, self.trace)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether every solve began where the one before had ended."""
+        return self.trace is not None and self._starting.is_warm(self.trace)
+
+    @property
+    def steps(self) -> int:
+        """How many are done."""
+        return 0 if self.trace is None else int(self.trace["step"]["step"].values[-1])
+
+    @property
+    def step(self) -> int | None:
+        """The one that is looked at: that which is chosen, else the last; None before the first."""
+        return min(self._choice.step or self.steps, self.steps) or None
+
+    @property
+    def follows(self) -> bool:
+        """Whether always the last step is looked at, whichever that is."""
+        return self._choice.step is None
+
+
+NO_TRAINING = "none yet"
+
+_WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
+likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
+
+**Start a training**, above, does it with the settings on the left, and shows as it goes:
+
+- σ² and what each solve took, step by step: the smaller σ², the harder the solve;
+- the lengthscales: which inputs matter, and how quickly the target changes along them;
+- the residual of the solve that runs; a click on any step looks at its solve, its numbers, and what limited it.
+
+Stop keeps the steps that are done, and the training can go on from there."""
+
+
+class WhichTraining:
+    """A list, a button, the state in words, and what limited the training.
+
+    Args:
+        watched: the training that is shown.
+        select: called with the name of the training that is chosen in the list.
+        go_on: called when the training is to go on.
+        change: called with the settings to change when it is to be tried with another.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        select: Callable[[str], None],
+        go_on: Callable[[], None],
+        change: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._watched = watched
+        wide = {"sizing_mode": "stretch_width"}
+        self.list = pmui.Select(
+            label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
+        )
+        self.list.param.watch(
+            lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
+        )
+        self.go_on = one_way(
+            pmui.Button(label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12))
+        )
+        self.go_on.on_click(lambda event: go_on())
+        self.state = one_way(
+            pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
+        )
+        self.diagnosis = DiagnosisCard(lambda trace, diagnosis: change(diagnosis.change))
+        self.nothing = pmui.Paper(
+            pmui.Typography("No training is here yet", variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)),
+            margin=8, elevation=1, **wide,
+        )  # fmt: skip
+        self.view = pn.Column(pn.Row(self.list, self.go_on, **wide), self.state, self.nothing, **wide)
+
+    def offer(self) -> None:
+        """The trainings that there are, and which of them is shown."""
+        names, value = self._watched.names, self._watched.name or NO_TRAINING
+        options = names if value in names else [NO_TRAINING, *names]
+        if (options, value) != (self.list.options, self.list.value):
+            self.list.param.update(options=options, value=value)
+
+    def show(self) -> None:
+        """What has become of the training, and whether it can go on."""
+        trace, running, goal = self._watched.trace, self._watched.is_running, self._watched.goal
+        self.state.visible, self.nothing.visible = trace is not None, not self._watched.name
+        if trace is not None:
+            self.state.param.update(object=state_words(trace, running), severity=_severity(trace))
+        self.diagnosis.show(None if running else trace, "the whole training")
+        self.go_on.param.update(disabled=goal is None, label="Go on" if goal is None else f"Go on to step {goal}")
+
+
+def state_words(trace: TrainingTrace, running: bool) -> str:
+    """How far it is, where the hyperparameters are, and whether σ² has settled."""
+    a, steps = trace.attrs, trace["step"]
+    done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
+    h, settled = trace.hyperparameters, trace.settled_at
+    state = "finished" if trace.finished else "running" if running else "not finished: interrupted, or still running"
+    words = [
+        f"**{trace.label} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} Adam steps, "
+        f"{state}. Now σ² = {h.noise:.4g}, outputscale = {h.outputscale:.4g}, mean = {h.mean:.3g}."
+    ]
+    if settled is not None:
+        kept = f"every {SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}"
+        words.append(f"σ² has settled: since step {settled} {kept}.")
+    else:
+        words.append(f"σ² has not settled: {SETTLED_STEPS} steps still move it by {SETTLED_CHANGE:.0%} or more.")
+    if failed:
+        words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
+    return " ".join(words)
+
+
+def _severity(trace: TrainingTrace) -> str:
+    if (trace["step"]["converged"].values == 0).any():
+        return "warning"
+    return "success" if trace.settled_at is not None else "info"

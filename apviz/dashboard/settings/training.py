@@ -1,0 +1,129 @@
+"""How to train: the settings of the page, and those of a recorded training that goes on.
+
+Which trainings: those of the runs folder, and the authors' own where their file is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import param
+
+from apviz.dashboard.settings.systems import SystemSpec, Upload, data_of
+from apviz.dashboard.store.trainings import Trainings
+from apviz.experiments.published import SEEDS, published_traces
+from apviz.experiments.sources import MAX_TRAINING, MIN_TRAINING, OURS, TEST_TOL, TRAINING_TOL
+from apviz.gp.checkpoint import settings_of
+from apviz.gp.training import TrainingSettings
+from apviz.preconditioners import PivotedCholesky
+from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, Solver
+from apviz.tracing import Trace, TrainingTrace
+
+SOLVERS = {
+    "ap": f"Alternating projection (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING} epochs",
+    "overlap": f"AP on overlapping blocks, to {TEST_TOL:g}",
+    "cg": f"CG with pivoted Cholesky (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING}",
+    "auto": f"What apviz chooses, to {TEST_TOL:g}",
+}
+
+
+class TrainingPlan(param.Parameterized):
+    """The settings of a training; data, kernel, seed and precision are those of the session's system."""
+
+    solver = param.Selector(default="ap", objects=list(SOLVERS), label="Solver of every step")
+    block_size = param.Integer(200, bounds=(1, None), label="Block size b")
+    rank = param.Integer(100, bounds=(1, None), label="Rank of pivoted Cholesky")
+    steps = param.Integer(50, bounds=(1, 1000), label="Adam steps")
+    step_size = param.Number(0.1, bounds=(0, 10), inclusive_bounds=(False, True), label="Step size of Adam")
+    probes = param.Integer(15, bounds=(1, 64), label="Probe vectors")
+    noise_floor = param.Number(1e-4, bounds=(0, 1), label="Noise floor: σ² stays above")
+    ard = param.Boolean(True, label="One lengthscale per input (ARD)")
+    warm_start = param.Boolean(False, label="Start every solve where the last one ended")
+    spectrum = param.Boolean(False, label="Record κ and κ′ of every step")
+
+    def choose_solver(self) -> Solver:
+        """Of every step; the paper's settings are those of section 5.1."""
+        if self.solver == "overlap":
+            return OURS
+        if self.solver == "auto":
+            return Automatic(TEST_TOL, MAX_TRAINING)
+        if self.solver == "cg":
+            return ConjugateGradient(PivotedCholesky(self.rank), TRAINING_TOL, MAX_TRAINING, MIN_TRAINING)
+        return AlternatingProjection(
+            self.block_size, tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
+        )  # fmt: skip
+
+    def settings(self, spec: SystemSpec) -> TrainingSettings:
+        """For the library.
+
+        Raises:
+            ValueError: a setting out of range.
+        """
+        return TrainingSettings(
+            kernel=spec.kernel, solver=self.choose_solver(), steps=self.steps, step_size=self.step_size,
+            probes=self.probes, noise_floor=self.noise_floor, ard=self.ard, warm_start=self.warm_start,
+            spectrum=self.spectrum, seed=spec.seed,
+        )  # fmt: skip
+
+
+def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, TrainingSettings]:
+    """The data and the settings of a recorded training.
+
+    A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
+    and in `apviz experiment`. Whoever loads the data asks `apviz.gp.checkpoint.check_data` whether that was so.
+
+    Raises:
+        ValueError: data or a solver that is not at hand.
+    """
+    a, settings = trace.attrs, settings_of(trace)
+    name = str(a["dataset"])
+    upload = data_of("training", name, find_upload)
+    spec = SystemSpec(
+        dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
+    )
+    return spec, settings
+
+
+def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
+    """The settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
+    values = dict(change)
+    if "solver" in values:
+        values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()
+    return replace(settings, **values)
+
+
+PUBLISHED = "published:"
+#: the data set of the paper's own figure comes first
+_ORDER = sorted(SEEDS, key=lambda name: name != "airquality")
+#: trainings in one chart
+MOST = 6
+
+
+class TrainingChoice(param.Parameterized):
+    """The trainings of a chart, by their names in the folder; `published:airquality` is the authors' own."""
+
+    trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
+
+    def offer(self, here: Trainings) -> None:
+        """Offers what there is, and drops from the choice what is not there any more."""
+        published = [f"{PUBLISHED}{name}" for name in _ORDER if published_traces(name)]
+        self.param.trainings.objects = [*here.names(), *published]
+        self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
+
+    def choose_first(self) -> None:
+        """Where nothing is chosen: the newest training, or the first published one."""
+        if not self.trainings and self.param.trainings.objects:
+            self.trainings = self.param.trainings.objects[:1]
+
+    def open(self, here: Trainings) -> list[Trace]:
+        """The traces.
+
+        Raises:
+            FileNotFoundError, ValueError: a run that is gone, or does not open.
+        """
+        found: list[Trace] = []
+        for name in self.trainings[:MOST]:
+            found += published_traces(name.removeprefix(PUBLISHED)) if name.startswith(PUBLISHED) else [here.open(name)]
+        return found

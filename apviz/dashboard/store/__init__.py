@@ -1,0 +1,1 @@
+"""Runs on disk: listed, opened, renamed, deleted, imported and exported."""

@@ -1,0 +1,104 @@
+"""Traces out of a zip file from anywhere, checked before they are among the runs.
+
+Names of runs: what makes one that stays in its folder, in an address and in a file system.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from apviz.tracing import open_trace
+from apviz.tracing.archive import unpack
+from apviz.tracing.opening import check_complete
+
+#: characters that a name may have beside letters and digits
+MARKS = " -_.=+%()"
+MOST_CHARACTERS, MOST_BYTES = 100, 200
+
+
+def check_name(name: str) -> str:
+    """A new name, without spaces around it.
+
+    Raises:
+        ValueError: a name that cannot be one; the message says why.
+    """
+    name = name.strip()
+    if not name:
+        raise ValueError("a run needs a name")
+    if len(name) > MOST_CHARACTERS or len(name.encode(errors="replace")) > MOST_BYTES:
+        raise ValueError(f"the name has {len(name)} characters; up to {MOST_CHARACTERS} are accepted")
+    if name.startswith("."):
+        raise ValueError(f"{name!r} would be hidden: a name begins with a letter, a digit or one of {MARKS[1:]!r}")
+    if "," in name:
+        raise ValueError(f"{name!r} has a comma, which separates the runs in an address; take another mark")
+    bad = sorted({mark for mark in name if not (mark.isalnum() or mark in MARKS)})
+    if bad:
+        raise ValueError(
+            f"{name!r} has {' '.join(map(repr, bad))}; letters, digits, spaces and {MARKS[1:]} make a name of a run"
+        )
+    if name.endswith((".", ".zarr")):
+        raise ValueError(f"{name!r} ends in a dot or in .zarr, which is added by itself")
+    return name
+
+
+def require_inside(name: str) -> None:
+    """Checks the name of a run that may be there, whoever gave it.
+
+    Raises:
+        ValueError: it leads out of the folder, or to something hidden.
+    """
+    bad = not name or name != Path(name).name or name.startswith(".") or "\\" in name or not name.isprintable()
+    if bad or len(name.encode(errors="replace")) > 245:
+        raise ValueError(f"{name[:80]!r} is no name of a run; letters, digits, spaces and {MARKS[1:]} make one")
+
+
+def name_from(text: str) -> str:
+    """A name made of anything, such as the name of a file."""
+    words = re.sub(rf"[^\w{re.escape(MARKS)}]+", "-", text).strip("-. ")
+    return words.encode()[: MOST_BYTES // 2].decode(errors="ignore")[: MOST_CHARACTERS // 2 + 30].rstrip(". ") or "run"
+
+
+_IMPORTING = ".importing-"
+#: seconds after which what a kill left of an import goes
+LEFT_SECONDS = 3600
+
+
+@contextmanager
+def unpacked(
+    folder: Path, filename: str, content: bytes, *, most_bytes: int, most_files: int
+) -> Iterator[dict[Path, str]]:
+    """The traces of a zip file, unpacked and checked somewhere in `folder`, and the names that they would like.
+
+    What has not been moved from there by the end is gone.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    plain = name_from(Path(filename.replace("\\", "/")).name.removesuffix(".zip").removesuffix(".zarr"))
+    place = Path(tempfile.mkdtemp(prefix=_IMPORTING, dir=folder))
+    try:
+        found = unpack(io.BytesIO(content), place, most_bytes=most_bytes, most_files=most_files)
+        for path in found.values():
+            check_complete(open_trace(path))
+        yield {path: name_from(name) if name else plain for name, path in found.items()}
+    except ValueError as error:
+        # what is wrong, without where it was tried
+        words = str(error).replace(f"{place}/", "")
+        raise ValueError(f"{plain} was not imported: {words}") from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def tidy(folder: Path) -> None:
+    """What a kill left of imports; a folder that has anything else in it is not one of them."""
+    for place in folder.glob(f"{_IMPORTING}*"):
+        ours = place.is_dir() and all(re.fullmatch(r"\d+\.zarr", each.name) for each in place.iterdir())
+        if ours and time.time() - place.stat().st_mtime > LEFT_SECONDS:
+            shutil.rmtree(place, ignore_errors=True)

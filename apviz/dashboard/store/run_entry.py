@@ -1,0 +1,137 @@
+"""What the list of runs says about one: read from the root attributes of its trace alone.
+
+What a trace is of: a solve, or a training; one that was just begun is of neither yet.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apviz.tracing import Trace
+from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRAINING
+
+#: a trace that was written to so many seconds ago may still grow
+FRESH_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """One run.
+
+    Args:
+        kind: `solve`, `training`, or empty where it cannot be read.
+        ending: how it ended, in words, or what is known of it.
+        finished: whether it came to a stop by itself; if not, it was interrupted or still runs.
+        epochs: of a solve; of a training its steps.
+        work, seconds, residual: NaN where the root attributes do not have them.
+        created: ISO, in UTC.
+        changed: when it was last written to, in seconds since 1970.
+        problem: why it cannot be read; empty if it can.
+    """
+
+    name: str
+    changed: float
+    kind: str = ""
+    method: str = ""
+    dataset: str = ""
+    n: int | None = None
+    ending: str = ""
+    finished: bool = False
+    epochs: int | None = None
+    work: float = math.nan
+    seconds: float = math.nan
+    residual: float = math.nan
+    created: str = ""
+    note: str = ""
+    problem: str = ""
+
+    def ended(self, now: float) -> str:
+        """How it ended, as far as that is known at a time in seconds since 1970."""
+        fresh = self.ending == "interrupted" and now - self.changed < FRESH_SECONDS
+        return "interrupted, or still running" if fresh else self.ending
+
+    def matches(self, words: str) -> bool:
+        """Whether every word occurs in its name, method, data set, kind, ending or note; whatever the case."""
+        text = " ".join((self.name, self.method, self.dataset, self.kind, self.ending, self.note, self.problem))
+        return all(word in text.casefold() for word in words.casefold().split())
+
+
+def read_entry(name: str, path: Path, changed: float) -> RunEntry:
+    """The entry of the trace at `path`; one with a `problem` if it cannot be read."""
+    try:
+        root = json.loads((path / "zarr.json").read_bytes())
+        attrs = root["attributes"]
+        version = attrs.get("schema_version")
+        if not isinstance(version, int):
+            raise ValueError("it is not an apviz trace: it has no schema_version")
+        if version > SCHEMA_VERSION:
+            raise ValueError(f"it has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
+        training = attrs.get("kind") == TRAINING
+        return RunEntry(
+            name, changed, TRAINING if training else "solve", str(attrs["method"]), str(attrs["dataset"]),
+            int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
+            _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
+            _number(attrs, "seconds"), _number(attrs, "residual"), str(attrs["created"]),
+        )  # fmt: skip
+    except FileNotFoundError:
+        problem = "it has no zarr.json: no trace of Zarr v3, or one whose files were lost"
+    except (OSError, ValueError) as error:
+        problem = f"{error}" if str(error).startswith("it ") else f"its zarr.json cannot be read: {error}"
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = f"its zarr.json is not that of an apviz trace: {type(error).__name__} {error}"
+    return RunEntry(name, changed, ending="cannot be read", problem=problem)
+
+
+def last_change(path: Path) -> os.stat_result:
+    """Of the file of a trace that every flush replaces; of its folder where there is none."""
+    try:
+        return (path / "zarr.json").stat()
+    except OSError:
+        return path.stat()
+
+
+def _ending(attrs: dict[str, Any]) -> str:
+    """As `apviz.plots._labels.outcome`, and for what has no end as much as is known."""
+    reason = attrs.get("stop_reason")
+    if attrs["status"] == FINISHED and reason in ("converged", "finished"):
+        return str(reason)
+    if attrs["status"] == FINISHED:
+        return f"not converged ({reason})"
+    if reason == FAILED:
+        return str(reason)
+    message = str(attrs.get("stop_message", ""))
+    return message if message.startswith("interrupted") else "interrupted"
+
+
+def _number(attrs: dict[str, Any], name: str) -> float:
+    value = attrs.get(name, math.nan)
+    return float(value)
+
+
+def _length(root: dict[str, Any], array: str) -> int | None:
+    """Of an array, from the metadata that the root holds of it."""
+    metadata = (root.get("consolidated_metadata") or {}).get("metadata") or {}
+    shape = metadata.get(array, {}).get("shape")
+    # the first epoch of a solve is number 0, before any update
+    return None if not shape else int(shape[0]) - (array == "epoch/epoch")
+
+
+def is_solve(trace: Trace) -> bool:
+    """Whether there are epochs, or iterations, of a solve."""
+    return "epoch" in trace and trace["epoch"].sizes["epoch"] > 0
+
+
+def has_steps(trace: Trace) -> bool:
+    """Whether there are steps of a training."""
+    return "step" in trace and trace["step"].sizes["step"] > 0
+
+
+def solves_of(traces: Mapping[str, Trace]) -> dict[str, Trace]:
+    """Without the trainings."""
+    return {name: trace for name, trace in traces.items() if is_solve(trace)}

@@ -1,0 +1,258 @@
+"""The folder of runs: what is there by name, and what is done with it. A name never leads out of the folder.
+
+Traces that were opened, kept until they change on disk: the last used ones, up to a limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from apviz.dashboard.store import importing
+from apviz.dashboard.store.importing import check_name, require_inside
+from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
+from apviz.dashboard.store.trash import Deleted, Notes, Trash
+from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
+from apviz.tracing import Trace, open_trace
+from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
+
+#: opened traces that are kept, by number and by size
+KEPT_TRACES, KEPT_BYTES = 100, 150e6
+
+
+class OpenedTraces:
+    """By the names of their runs."""
+
+    def __init__(self) -> None:
+        # sessions of one server share them, and so do the threads of their jobs
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[int, Trace, int]] = OrderedDict()
+
+    def open(self, name: str, path: Path) -> Trace:
+        """The trace of a run at `path`.
+
+        Raises:
+            ValueError: it does not open.
+        """
+        with self._lock:
+            stamp = last_change(path).st_mtime_ns
+            if name not in self._kept or self._kept[name][0] != stamp:
+                trace = _open(name, path)
+                self._kept[name] = (stamp, trace, int(trace.tree.nbytes))
+            self._kept.move_to_end(name)
+            self._forget_oldest()
+            return self._kept[name][1]
+
+    def forget(self, name: str) -> None:
+        """The run has gone."""
+        with self._lock:
+            self._kept.pop(name, None)
+
+    def _forget_oldest(self) -> None:
+        """Down to the limits, but never the one that was just asked for."""
+        size = sum(nbytes for _, _, nbytes in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_TRACES or size > KEPT_BYTES):
+            size -= self._kept.popitem(last=False)[1][2]
+
+
+def _open(name: str, path: Path) -> Trace:
+    try:
+        return open_trace(path)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(path), name)) from error
+
+
+class RunsFolder:
+    """Traces (`NAME.zarr`) of a folder; notes lie beside them in `.notes`, deleted runs in `.trash` for some days.
+
+    Raises:
+        FileNotFoundError: a name that is not there.
+        ValueError: a name that cannot be one; a trace that does not open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        # sessions of one server share the folder, and so do the threads of their jobs
+        self._lock = threading.Lock()
+        self._entries: dict[str, tuple[tuple[int, int], RunEntry]] = {}
+        self._notes, self._trash, self._opened = Notes(path / ".notes"), Trash(path / ".trash"), OpenedTraces()
+        importing.tidy(path)
+        self._trash.empty()
+
+    # --- what is there --------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Of all runs that can be read, the newest first."""
+        return [entry.name for entry in self.entries() if not entry.problem]
+
+    def newest_of_one_data_set(self, most: int) -> list[str]:
+        """The last solves with the data set and n of the very last, oldest first: what one would compare."""
+        solves = [entry for entry in self.entries() if entry.kind == "solve"]
+        alike = [each.name for each in solves if (each.dataset, each.n) == (solves[0].dataset, solves[0].n)]
+        return alike[:most][::-1]
+
+    def pictured(self) -> list[str]:
+        """The runs that have pictures, the newest first; seen without opening them."""
+        groups = ("rows", "snapshot")
+        return [
+            name for name in self.names() if all((self.path_of(name) / each / "zarr.json").exists() for each in groups)
+        ]
+
+    def entries(self) -> list[RunEntry]:
+        """All runs, the newest first; those that cannot be read come last, and say why."""
+        with self._lock:
+            found: dict[str, tuple[tuple[int, int], RunEntry]] = {}
+            for each in os.scandir(self.path):
+                if not each.name.endswith(".zarr") or each.name.startswith(".") or not each.is_dir():
+                    continue
+                name, changed = each.name.removesuffix(".zarr"), last_change(Path(each.path))
+                stamp = changed.st_mtime_ns, changed.st_size
+                known = self._entries.get(name)
+                if known is None or known[0] != stamp:
+                    known = stamp, read_entry(name, Path(each.path), changed.st_mtime)
+                found[name] = known
+            self._entries, notes = found, self._notes.all()
+        entries = [dataclasses.replace(entry, note=notes.get(name, "")) for name, (_, entry) in found.items()]
+        return sorted(entries, key=lambda entry: (not entry.problem, entry.created, entry.changed), reverse=True)
+
+    def path_of(self, name: str) -> Path:
+        """Where the trace of a run lies, or would."""
+        require_inside(name)
+        return self.path / f"{name}.zarr"
+
+    def open(self, name: str) -> Trace:
+        """The trace of a run; one that was opened is kept until it changes on disk."""
+        return self._opened.open(name, self._existing(name))
+
+    # --- what is done with a run ----------------------------------------------------------------------------------
+
+    def rename(self, name: str, new: str) -> str:
+        """Gives a run another name, which is returned; its note and a training's checkpoint go with it.
+
+        Raises:
+            FileExistsError: there is a run of that name.
+            ValueError: also one that is being written.
+        """
+        self._existing(name)
+        new = check_name(new)
+        if new == name:
+            return name
+        target, moves = self.path_of(new), list(zip(self._files_of(name), self._files_of(new), strict=True))
+        if os.path.lexists(target):
+            raise FileExistsError(f"there is a run {new} already; choose another name")
+        taken = [other.name for _, other in moves if os.path.lexists(other)]
+        if taken:
+            raise FileExistsError(f"there is a file {taken[0]} already, which would go with {new}; choose another name")
+        self._require_still(name, "renamed")
+        own = self._own_files(name)
+        # the trace first: with it the run has its new name
+        for old, other in reversed(moves):
+            if old in own:
+                old.rename(other)
+        return new
+
+    def write_note(self, name: str, note: str) -> str:
+        """Keeps a note on a run, in place of the one before, and returns it; an empty one is none.
+
+        Raises:
+            ValueError: also a note that is too long.
+        """
+        self._existing(name)
+        return self._notes.write(name, note)
+
+    def delete(self, name: str) -> Deleted:
+        """Moves a run into the trash, from where `restore` brings it back.
+
+        Raises:
+            ValueError: also a run that is being written.
+        """
+        self._existing(name)
+        self._require_still(name, "deleted")
+        deleted = self._trash.put(name, self._own_files(name))
+        self._opened.forget(name)
+        return deleted
+
+    def deleted(self) -> list[Deleted]:
+        """What is in the trash, the last first."""
+        return self._trash.all()
+
+    def restore(self, key: str) -> str:
+        """Brings a deleted run back; returns its name, which is another if a new run has taken it."""
+        return self._trash.take_back(key, self._files_of, self._free_name)
+
+    # --- out and in -----------------------------------------------------------------------------------------------
+
+    def export(self, names: Sequence[str], file: BinaryIO) -> None:
+        """Writes runs as `.zarr.zip`: one at the root of the zip, several in a folder each."""
+        pack({name: self._existing(name) for name in names}, file)
+
+    def take_in(
+        self, filename: str, content: bytes, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
+    ) -> list[str]:
+        """Imports the traces of a zip file from anywhere; returns their names, which are free ones.
+
+        All of them or none; when it is refused nothing is left behind.
+
+        Raises:
+            ValueError: what is wrong with it.
+        """
+        with importing.unpacked(
+            self.path, filename, content, most_bytes=most_bytes, most_files=most_files
+        ) as traces:  # fmt: skip
+            return self._place(traces)
+
+    def _place(self, traces: Mapping[Path, str]) -> list[str]:
+        """Moves traces to free names like those wanted; all of them or none."""
+        names: list[str] = []
+        try:
+            for path, wanted in traces.items():
+                name = self._free_name(wanted)
+                path.rename(self.path_of(name))
+                names.append(name)
+        except OSError:
+            for name in names:
+                shutil.rmtree(self.path_of(name), ignore_errors=True)
+            raise
+        return names
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _existing(self, name: str) -> Path:
+        path = self.path_of(name)
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no run {name} in {self.path.name}; it may have been deleted or renamed")
+        return path
+
+    def _files_of(self, name: str) -> tuple[Path, ...]:
+        """All that a run may have, the trace last: with it the run is there. The rest is its note and checkpoint."""
+        path = self.path_of(name)
+        return self._notes.path_of(name), checkpoint_of(path), former_checkpoint_of(path), path
+
+    def _own_files(self, name: str) -> list[Path]:
+        """Those that are there; a checkpoint under its former name may be another training's."""
+        path = self.path_of(name)
+        others = {checkpoint_of(path), former_checkpoint_of(path)} - {find_checkpoint(path)}
+        return [each for each in self._files_of(name) if each not in others and os.path.lexists(each)]
+
+    def _free_name(self, wanted: str) -> str:
+        names = (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000)))
+        return next(name for name in names if not any(map(os.path.lexists, self._files_of(name))))
+
+    def _require_still(self, name: str, what: str) -> None:
+        """Whoever writes a trace would find it gone, and begin it anew."""
+        path = self.path_of(name)
+        age = time.time() - last_change(path).st_mtime
+        entry = read_entry(name, path, 0.0)
+        if not entry.problem and not entry.finished and entry.ending == "interrupted" and age < FRESH_SECONDS:
+            raise ValueError(
+                f"{name} was written to {age:.0f} s ago and may still run, so it is not {what}: stop it, or wait until "
+                f"{FRESH_SECONDS:.0f} s have passed"
+            )

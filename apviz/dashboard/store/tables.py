@@ -1,0 +1,207 @@
+"""The table of everything in the runs folder: ticks choose runs, a click looks at one.
+
+A table of runs: sorted by its headings, in pages, a click looks at a run, and runs can be ticked.
+
+The table of runs: sortable, and a click looks at a run in detail.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import panel_material_ui as pmui
+import param
+from panel.custom import JSComponent
+
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.store.run_entry import RunEntry
+from apviz.plots._labels import method_names, outcome
+from apviz.tracing import Trace
+from apviz.tracing.trace import is_estimate
+
+#: how the cells of a column are written
+Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
+#: a number may come with the sign that is written before it, such as ≈
+Cell = str | float | tuple[float, str] | None
+
+
+class Table(JSComponent):
+    """An HTML table, drawn from what it holds.
+
+    Panel's Tabulator is built over some time, and loses rows that come to it meanwhile.
+
+    Args:
+        columns: how the cells are written, by the heading; the first column names the run.
+    """
+
+    caption = param.String("Runs", doc="what the rows are, for those who do not see it")
+    columns = param.List([], item_type=list, doc="heading and form of each")
+    rows = param.List(
+        [], item_type=list, doc="of each the key, then its cells; None is missing, a number and its sign a list"
+    )
+    selected = param.String("", doc="key of the row that is looked at, or empty")
+    can_tick = param.Boolean(False, doc="whether rows have boxes to tick")
+    ticked = param.List([], item_type=str, doc="keys of the ticked rows, in the order of the rows")
+    page_rows = param.Integer(0, bounds=(0, None), doc="rows of a page; 0 for one page")
+    page = param.Integer(0, bounds=(0, None), doc="the page that is shown, from 0")
+    sorted_by = param.String("", doc="heading of the column by which rows are sorted; empty for the order given")
+    descending = param.Boolean(False, doc="whether the largest comes first; what is missing comes last anyway")
+
+    _esm = Path(__file__).with_name("table.js")
+    _stylesheets: ClassVar[list[str]] = [Path(__file__).with_name("table.css").read_text("utf-8")]
+
+    def __init__(self, columns: Mapping[str, Form], **params: Any) -> None:
+        super().__init__(columns=[[title, form] for title, form in columns.items()], **params)
+
+    def show(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
+        """Other rows, by their keys, and with them what else is different; order, page and focus stay.
+
+        Args:
+            state: of the parameters, such as `selected`.
+        """
+        self.param.update(rows=[[key, *map(_known, cells)] for key, cells in rows.items()], **state)
+
+    def on_click(self, call: Callable[[str], None]) -> None:
+        """Calls with the key of a row that is clicked, also of one that is looked at already."""
+        self.on_msg(lambda event: call(event.data))
+
+
+def _known(cell: Cell) -> str | float | list[float | str] | None:
+    """JSON has no NaN, and no tuples."""
+    number = cell[0] if isinstance(cell, tuple) else cell
+    if isinstance(number, float) and math.isnan(number):
+        return None
+    return list(cell) if isinstance(cell, tuple) else cell
+
+
+_FOLDER_COLUMNS: dict[str, Form] = {
+    "name": "text", "ended": "text", "residual": "scientific", "work": "2 decimals", "seconds": "2 decimals",
+    "note": "text", "method": "text", "data": "text", "n": "integer", "epochs": "integer", "of": "text",
+    "begun (UTC)": "text",
+}  # fmt: skip
+#: runs in one chart
+MOST_RUNS = 12
+#: rows of a page of the table
+PAGE_ROWS = 12
+
+
+class FolderTable:
+    """One row a run.
+
+    Args:
+        choose: called with the names that are ticked, of those that the table shows.
+        select: called with the name of a run that is clicked.
+    """
+
+    def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
+        #: those in the table, in its order
+        self.names: list[str] = []
+        self._choose = choose
+        self._filling = False
+        self.table = Table(
+            _FOLDER_COLUMNS,
+            caption="Runs in the folder",
+            can_tick=True,
+            page_rows=PAGE_ROWS,
+            sizing_mode="stretch_width",
+        )
+        self.table.on_click(select)
+        self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
+        self._count = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self.view = pmui.Paper(
+            pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
+            sizing_mode="stretch_width", margin=8, elevation=1,
+        )  # fmt: skip
+
+    def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
+        """The runs that the filter leaves, and which of them are ticked."""
+        self.names = [entry.name for entry in entries]
+        now = time.time()
+        shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
+        tick = f"Tick up to {MOST_RUNS} to see them together; click a row to look at that run in detail."
+        self._count.object = f"{shown}. {tick}"
+        self._fill(rows={entry.name: _folder_row(entry, now) for entry in entries}, chosen=chosen)
+
+    def tick(self, chosen: Sequence[str]) -> None:
+        """Ticks these and no others."""
+        self._fill(chosen=chosen)
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.selected = name
+
+    def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:
+        ticked = [name for name in self.names if name in chosen]
+        filling, self._filling = self._filling, True
+        try:
+            if rows is None:
+                self.table.ticked = ticked
+            else:
+                self.table.show(rows, ticked=ticked)
+        finally:
+            self._filling = filling
+
+    def _ticked(self, names: list[str]) -> None:
+        if not self._filling:
+            self._choose([name for name in names if name in self.names])
+
+
+def _folder_row(entry: RunEntry, now: float) -> list[Cell]:
+    return [
+        entry.name, entry.ended(now), entry.residual, entry.work, entry.seconds, entry.problem or entry.note,
+        entry.method or None, entry.dataset or None, entry.n, entry.epochs, entry.kind or None,
+        entry.created[:16].replace("T", " ") or None,
+    ]  # fmt: skip
+
+
+_COLUMNS: dict[str, Form] = {
+    "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
+    "work": "2 decimals", "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific",
+    "how it ended": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
+}  # fmt: skip
+
+
+class RunsTable:
+    """One row a run.
+
+    Args:
+        select: called with the name of a run that is clicked.
+    """
+
+    def __init__(self, select: Callable[[str], None]) -> None:
+        self.table = Table(_COLUMNS, sizing_mode="stretch_width")
+        self.table.on_click(select)
+        self.view = pmui.Paper(
+            pmui.Typography("Runs", variant="h6", margin=(8, 12, 0, 12)),
+            pmui.Typography("Click a row to look at that run in detail; click a heading to sort.", variant="body2",
+                            margin=(0, 12)),
+            self.table, sizing_mode="stretch_width", margin=8, elevation=1,
+        )  # fmt: skip
+
+    def show(self, traces: Mapping[str, Trace], selected: str) -> None:
+        """The runs by their names in the folder, and which is looked at."""
+        methods = method_names(list(traces.values()))
+        rows = {name: _row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
+        self.table.show(rows, selected=selected)
+
+
+def _row(trace: Trace, method: str) -> list[Cell]:
+    a, last, spectrum = trace.attrs, trace["epoch"].isel(epoch=-1), trace["spectrum"]
+    block_size = a.get("block_size")
+    return [
+        method,
+        float(block_size) if isinstance(block_size, int | float) else None,
+        float(a["noise"]),
+        int(last["epoch"]),
+        float(last["work"]),
+        float(a["setup_work"]),
+        float(last["seconds"]),
+        float(last["residual"]),
+        outcome(trace),
+        float(last["test_rmse"]),
+        *((float(spectrum[name]), "≈" if is_estimate(spectrum[name]) else "") for name in ("kappa", "kappa_prime")),
+    ]

@@ -1,0 +1,331 @@
+"""One solve of an experiment: recorded, and what its trace says about reaching a residual.
+
+Counting floating-point operations: every tensor operation that runs is seen, and put down to who asked for it.
+
+Hyperparameters for solves: those of the card, or of a training that the experiment does first.
+
+A Gaussian process trained and tested as in the paper's tables: one data set, one method, one seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from apviz import datasets, plots
+from apviz.experiments import published
+from apviz.experiments.base import Cell, Chart, Options, Row, duration, spread
+from apviz.experiments.sources import (
+    OVERLAP,
+    TEST_TOL,
+    Source,
+    lanczos_rank,
+    load,
+    name_of,
+    prediction_solver,
+    training_solver,
+)
+from apviz.gp.metrics import negative_log_likelihood, rmse
+from apviz.gp.posterior import Posterior
+from apviz.gp.training import Training, TrainingSettings
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
+from apviz.solvers import Solver, solve
+from apviz.system import KernelSystem
+from apviz.tracing import Recorder, Trace, TrainingTrace, open_trace
+
+
+def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, levels: Sequence[float]) -> Row:
+    """Solves, with a trace at `path`; the row says how it ended and when its residual was first below each level."""
+    system.operator.prepare(system.b.shape[1])  # compiling is not part of a solve's time
+    recorder = Recorder(path)
+    solution = solve(system, solver, [recorder, *options.hooks])
+    trace = recorder.trace
+    seconds = _seconds(trace)
+    return {
+        "method": trace.label,
+        "settings": json.loads(trace.attrs["solver_settings"]),
+        "outcome": str(solution.stop_reason),
+        "residual": solution.residual,
+        "epochs": solution.epochs,
+        "work": solution.work,
+        "seconds": float(seconds[-1]),
+        "setup_seconds": solution.setup_seconds,
+        "epoch_seconds": float(seconds[-1] - seconds[0]) / max(1, len(seconds) - 1),
+        "reached": {f"{level:g}": reached(trace, level) for level in levels},
+    }
+
+
+def reached(trace: Trace, level: float) -> dict[str, float] | None:
+    """Epochs, work and seconds at the end of the first epoch with a residual below `level`; None: it never was."""
+    epoch = trace["epoch"]
+    # epoch 0, before any update, has residual 1 up to rounding
+    below = 1 + np.flatnonzero(epoch["residual"].values[1:] < level)
+    if not len(below):
+        return None
+    found = {"epochs": epoch["epoch"].values, "work": epoch["work"].values, "seconds": _seconds(trace)}
+    return {name: float(values[below[0]]) for name, values in found.items()}
+
+
+def _seconds(trace: Trace) -> NDArray[np.float64]:
+    """Time at the end of every epoch, set-up included, but not what the recorder does before the first update."""
+    seconds = trace["epoch"]["seconds"].values
+    return np.asarray(seconds - seconds[0] + trace.attrs["setup_seconds"], dtype=np.float64)
+
+
+def when(rows: Sequence[Row], level: float, what: str) -> str:
+    """`what` (`epochs`, `work` or `seconds`) at which the rows' solves reached a residual, for a table.
+
+    `> 500`: none did before it ended; `120 (1 of 2)`: some did.
+    """
+    found = [row["reached"][f"{level:g}"] for row in rows]
+    there = [place[what] for place in found if place is not None]
+    if not there:
+        return f"> {_shown([max(row[what] for row in rows)], what)}"
+    return _shown(there, what) + (f" ({len(there)} of {len(found)})" if len(there) < len(found) else "")
+
+
+def _shown(values: Sequence[float], what: str) -> str:
+    if what == "seconds":
+        return duration(float(np.mean(values)))
+    return spread(values, 0 if what == "epochs" else 1)
+
+
+def ending(rows: Sequence[Row]) -> str:
+    """How solves ended, in the words of `StopReason`; what did not converge says so."""
+    reasons = dict.fromkeys(row["outcome"] for row in rows)
+    return ", ".join(reason if reason == "converged" else f"{reason}, not converged" for reason in reasons)
+
+
+def machines(rows: Iterable[Row]) -> str:
+    """What the rows were measured on, in words."""
+    return "; ".join(dict.fromkeys(row["machine"] for row in rows))
+
+
+def traces_of(rows: Mapping[str, Row], folder: Path, **wanted: object) -> list[Trace]:
+    """The traces of the cells whose rows have these values, and seed 0 unless one is asked for."""
+    chosen = {"seed": 0} | wanted
+    keys = [key for key, row in rows.items() if all(row.get(name) == value for name, value in chosen.items())]
+    return [open_trace(folder / f"{key}.zarr") for key in keys if (folder / f"{key}.zarr").exists()]
+
+
+def residual_charts(headings: Mapping[str, str], text: str, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
+    """The residuals by epoch for each data set, by its name, under its heading; none where there is no trace."""
+    found = {name: traces_of(rows, folder, dataset=name) for name in headings}
+    return [residual_chart(headings[name], text, traces) for name, traces in found.items() if traces]
+
+
+def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
+    """The residuals of some traces by epoch."""
+    return Chart(heading, text, lambda theme: plots.residuals(traces, x="epochs", theme=theme))
+
+
+#: whoever is not in the table of callers
+OTHER: Final = "other"
+
+# one flop per element of the result, or of the argument
+_ELEMENTWISE: Final = frozenset(("add", "sub", "rsub", "mul", "div", "reciprocal", "sqrt", "rsqrt", "pow", "exp"))
+_REDUCTIONS: Final = frozenset(("sum", "mean"))
+# signs and comparisons, copies, new arrays, views
+_FREE: Final = frozenset((
+    "neg", "abs", "clamp", "clamp_min", "argmax", "argmin", "amax", "amin", "aminmax", "max", "min", "sort", "eq",
+    "ne", "lt", "gt", "le", "ge", "equal", "where", "any", "all", "isfinite", "nonzero", "bincount", "clone", "copy",
+    "_to_copy", "detach", "fill", "empty", "empty_like", "empty_strided", "new_empty", "new_zeros", "zeros",
+    "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor", "arange", "eye", "lift_fresh", "slice",
+    "select", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "alias", "expand", "permute", "t",
+    "transpose", "unsqueeze", "squeeze", "frexp", "ldexp", "diagonal", "unbind", "split", "cat", "stack", "index",
+    "index_select", "index_put", "_local_scalar_dense",
+))  # fmt: skip
+
+
+class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts flops while it is active: one for each +, −, ×, ÷, √ and exp of two numbers, or one; none for copies,
+    comparisons and changes of sign.
+
+    Products, triangular solves and Cholesky factors count by their shapes: 2mkn for (m, k) times (k, n), b²p for a
+    triangle (b, b) and p columns, b³/3 for a factor. Compiled engines call no tensor operations and go unseen.
+
+    Args:
+        callers: the qualified name of a function → what it does. Operations go to the outermost of these functions.
+        always: the same for functions that answer for what runs inside them, whoever called them.
+
+    Attributes:
+        flops: by what is done; `OTHER` where no caller is known.
+        largest: the elements of the largest result, by what is done.
+        unknown: operations it cannot count; if there are any, the count is not complete.
+    """
+
+    def __init__(self, callers: Mapping[str, str], always: Mapping[str, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.callers, self.always = callers, always
+        self.flops: Counter[str] = Counter()
+        self.largest: dict[str, int] = {}
+        self.unknown: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        doing = self._doing()
+        self.flops[doing] += self._count(func.overloadpacket.__name__.rstrip("_"), args, kwargs, result)
+        if isinstance(result, Tensor):
+            self.largest[doing] = max(self.largest.get(doing, 0), result.numel())
+        return result
+
+    def _doing(self) -> str:
+        """What the operation is for, from the stack."""
+        found, frame = OTHER, sys._getframe(2)
+        while frame is not None:
+            name = frame.f_code.co_qualname
+            if name in self.always:
+                return self.always[name]
+            found = self.callers.get(name, found)
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
+    def _count(self, name: str, args: Any, kwargs: Any, result: Any) -> int:
+        """The flops of one operation."""
+        if name in ("mm", "bmm"):
+            return 2 * int(args[0].numel()) * int(args[1].shape[-1])
+        if name in ("addmm", "baddbmm"):  # the sum is among the additions of the product
+            return 2 * int(args[1].numel()) * int(args[2].shape[-1])
+        if name == "linalg_cholesky_ex":
+            return int(args[0].numel()) * int(args[0].shape[-1]) // 3
+        if name == "linalg_solve_triangular":
+            return int(args[0].numel()) * int(args[1].shape[-1])
+        if name in ("addcmul", "linalg_vector_norm"):
+            return 2 * int(args[0].numel())
+        if name == "index_add":
+            return int(args[3].numel())
+        if name in _ELEMENTWISE:
+            scaled = kwargs.get("alpha", 1) not in (1, -1)
+            return int(result.numel()) * (2 if scaled else 1)
+        if name in _REDUCTIONS:
+            return int(args[0].numel())
+        if name not in _FREE:
+            self.unknown.add(name)
+        return 0
+
+
+#: Adam steps of the paper (section 5.1), and those of its two largest sets
+STEPS = 50
+MORE_STEPS = {"houseelectric": 100, "gassensors": 100}
+
+
+def steps_of(name: str) -> int:
+    """The Adam steps that the paper takes on a data set."""
+    return MORE_STEPS.get(name, STEPS)
+
+
+def train(source: Source, settings: TrainingSettings, options: Options, trace: Path) -> Training:
+    """Trains with a trace at a path; a training that was cut there goes on."""
+    training = Training(
+        source.data.train_x, source.data.train_y, settings, path=trace, device=options.device, dataset=source.name
+    )
+    training.run(options.hooks)
+    return training
+
+
+def training_cells(pair: tuple[str, str], seed: int, options: Options) -> list[Cell]:
+    """A cell that trains by alternating projection, where the card has no hyperparameters; else none."""
+    name = name_of(*pair, options)
+    if datasets.card(name).hyperparameters is not None:
+        return []
+    return [Cell(_key(name, seed), partial(_train, pair, seed, options))]
+
+
+def hyperparameters(name: str, seed: int, folder: Path) -> Hyperparameters:
+    """The card's, or those that the training cell left in the experiment's folder."""
+    card = datasets.card(name).hyperparameters
+    if card is not None:
+        return card
+    trained = open_trace(folder / f"{_key(name, seed)}.zarr")
+    assert isinstance(trained, TrainingTrace)
+    return trained.hyperparameters
+
+
+def _key(name: str, seed: int) -> str:
+    return f"{name}-training-seed{seed}"
+
+
+def _train(pair: tuple[str, str], seed: int, options: Options, trace: Path) -> Row:
+    source = load(*pair, options, seed)
+    settings = TrainingSettings(solver=training_solver(published.AP, source), steps=steps_of(source.name), seed=seed)
+    noise = train(source, settings, options, trace).hyperparameters.noise
+    return {"dataset": source.name, "data": source.heading, "seed": seed, "noise": noise}
+
+
+def train_and_test(
+    method: str, source: Source, kernel: str, noise_floor: float, seed: int, options: Options, path: Path
+) -> Row:
+    """Trains, and predicts the test rows: the mean by the method trained with, the variance by Lanczos.
+
+    A training that was cut goes on from the checkpoint beside its trace at `path`.
+    """
+    settings = TrainingSettings(
+        kernel, training_solver(method, source), steps_of(source.stands_in_for or source.name),
+        noise_floor=noise_floor, seed=seed,
+    )  # fmt: skip
+    data = source.data
+    like = KernelSystem(data.train_x, data.train_y, KERNELS[kernel](), 1.0, device=options.device)
+    like.operator.prepare(1 + settings.probes)  # compiling is not part of a training's time
+    training = train(source, settings, options, path)
+    found, steps = training.hyperparameters, training.trace["step"]
+    posterior = Posterior(
+        data.train_x, data.train_y, found, prediction_solver(method, source), hooks=options.hooks,
+        device=options.device, dataset=source.name,
+    )  # fmt: skip
+    rank = lanczos_rank(source)
+    mean = posterior.mean(data.test_x)
+    variance = posterior.variance(data.test_x, "lanczos", rank, noise=True)
+    assert posterior.solution is not None  # no weights were given
+    return {
+        "method": method,
+        "kernel": kernel,
+        "noise_floor": noise_floor,
+        "seed": seed,
+        "dataset": source.name,
+        "data": source.heading,
+        "rmse": rmse(mean, data.test_y),
+        "nll": negative_log_likelihood(mean, variance, data.test_y),
+        "mean_converged": posterior.solution.converged,
+        "epochs": int(steps["epochs"].sum()),
+        "converged": training.trace.converged,
+        "seconds": float(steps["seconds"].sum()),
+        "work": float(steps["work"].sum()),
+        "settings": settings.solver.label,
+        "lanczos_rank": rank,
+        "hyperparameters": dataclasses.asdict(found),
+    }
+
+
+def scaling(rows: Sequence[Row]) -> str:
+    """The batch sizes and ranks of each data set, and how ours differs, in words."""
+    by_set: dict[str, dict[str, None]] = {}
+    overlapping = False
+    for row in rows:
+        if row["method"] == OVERLAP:
+            overlapping = True
+        else:
+            by_set.setdefault(row["dataset"], {})[row["settings"]] = None
+    words = [f"{name}: {', '.join(settings)}." for name, settings in by_set.items()]
+    if overlapping:
+        words.append(f"{OVERLAP}: ours, to {TEST_TOL:g} throughout, its sizes chosen from n and d.")
+    return " ".join(words)
+
+
+def variances(rows: Sequence[Row]) -> str:
+    """What the variances behind the test NLL are, in words."""
+    ranks = sorted({row["lanczos_rank"] for row in rows if "lanczos_rank" in row})
+    own = "; SVGP has its own" if any("lanczos_rank" not in row for row in rows) else ""
+    return f"Test NLL with Lanczos variances of rank {' and '.join(map(str, ranks))}{own}."

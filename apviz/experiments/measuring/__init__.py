@@ -1,1 +1,0 @@
-"""How an experiment measures: one solve, one training, one test, one count of flops."""

@@ -1,1 +1,0 @@
-"""What has been published: the paper's printed numbers, and its authors' trainings step by step."""

@@ -1,0 +1,182 @@
+"""GPyTorch in place: inside a context, exact GPs train and predict through apviz's solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from gpytorch import settings as gpytorch_settings
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.models import ExactGP
+from linear_operator.operators import ZeroLinearOperator
+from torch import Tensor
+
+from apviz.gp.posterior import Posterior
+from apviz.gpytorch.intercept import intercepted
+from apviz.gpytorch.marginal import PriorCovariance, PriorDistribution
+from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
+from apviz.gpytorch.posterior import PosteriorCovariance
+from apviz.gpytorch.refused import PREDICTION, without_gradient
+from apviz.gpytorch.solves import LogDeterminant, Solves
+from apviz.hyperparameters import Hyperparameters
+from apviz.solvers import AlternatingProjection, Automatic, Hook, Solver
+
+# of alternating projection, what takes least time on most data (benchmarks/results/solvers)
+OVERLAPPING = {"partition": "principal-axis-tree", "overlap": "auto", "history": "auto", "tol": 1e-2}
+
+
+@contextmanager
+def alternating_projection(
+    block_size: int | Literal["auto"] = "auto",
+    *,
+    hooks: Sequence[Hook] = (),
+    solver: Solver | None = None,
+    variance_solver: Solver | None = None,
+    probes: int | Tensor | None = None,
+    log_determinant: LogDeterminant = "auto",
+    operator: str = "auto",
+    dataset: str = "",
+    seed: int = 0,
+    **settings: Any,
+) -> Iterator[None]:
+    """Inside, an `ExactGP` trains and predicts through apviz's solvers, with the code as it is.
+
+    For a model with a `GaussianLikelihood`, any mean, and a Matérn or RBF kernel, alone or in a `ScaleKernel`, ARD or
+    not, in float32 or float64; anything else raises at once and names the part. The n × n matrix is never formed.
+
+    - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
+      Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
+      elsewhere. No second derivatives: asked for, they raise.
+    - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance
+      by solves when they are asked for. In the test inputs' order; asked for a gradient, they raise.
+    - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
+      `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
+    - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, or GPyTorch's caches of a
+      prediction, such as `get_fantasy_model`, raises.
+
+    Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
+    nested: the innermost counts. Distributions made inside stay apviz's after it.
+
+    The value by `lanczos` and its gradient are of one function of the hyperparameters, for the same probes are taken
+    in all of the context: equal parameters give equal values, and a line search can trust the gradient. The price of
+    common random numbers is that the probes' errors do not average out over the steps, and shift the optimum a little.
+    Where the value leaves log det K out, as for Adam it may, every step draws its own probes, and errors do average
+    out; `gpytorch.settings.deterministic_probes` keeps those of the first step there too.
+
+    Args:
+        block_size: rows a block owns, or `auto`.
+        hooks: told about every solve, such as an `apviz.Recorder`.
+        solver: any solver of apviz. None: `Automatic(tol=1e-2)`, or alternating projection where `block_size` or
+            settings of it are given.
+        variance_solver: of variances and covariances, as of `apviz.gp.posterior.Posterior`.
+        probes: of the trace estimate; None: GPyTorch's `num_trace_samples` (10; the paper takes 15). Or an (n, l)
+            tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Not used where K is factored
+            and `log_determinant` is `auto`.
+        log_determinant: of the value. `lanczos`: an estimate by stochastic Lanczos quadrature, 20 to some hundreds of
+            products with K a step, the more the worse conditioned. `skip`: left out, which is said once; inside an
+            optimiser that compares values (L-BFGS, all of `scipy.optimize`, `fit_gpytorch_mll`) that raises. `auto`:
+            exact where K is factored; inside such an optimiser exact up to 2,000 rows, and above `lanczos` with solves
+            to 1e-4; `skip` everywhere else.
+        operator, dataset: as of `apviz.KernelSystem`.
+        seed: of the probes.
+        settings: of `apviz.AlternatingProjection`, over those of an overlapping one at `tol=1e-2`.
+
+    Raises:
+        TypeError, ValueError: a setting out of range, or `solver` beside settings of alternating projection; inside,
+            a model that apviz does not take.
+    """
+    if solver is not None and (block_size != "auto" or settings):
+        raise ValueError("give solver, or block_size and settings of alternating projection, not both")
+    if solver is None:
+        own = block_size != "auto" or settings
+        solver = AlternatingProjection(block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
+    models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
+    with intercepted(ExactGP, "__call__", models.call), intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model):
+        yield
+
+
+def _get_fantasy_model(call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """GPyTorch's own, which needs what GPyTorch keeps of a prediction of its own.
+
+    Raises:
+        NotImplementedError: there is none, for predictions were apviz's.
+    """
+    if model.prediction_strategy is None:
+        raise NotImplementedError(
+            "get_fantasy_model updates the caches of a prediction by GPyTorch, and inside alternating_projection() "
+            "apviz predicts, without them: add the data with set_train_data(inputs, targets, strict=False), or leave "
+            "the context, predict there, and call get_fantasy_model then"
+        )
+    return call_next(model, *args, **kwargs)
+
+
+class _Models:
+    """The models called inside one context."""
+
+    def __init__(self, solves: Solves) -> None:
+        self.solves = solves
+        self._posteriors: WeakKeyDictionary[Any, Posterior] = WeakKeyDictionary()
+
+    def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
+        """In place of `ExactGP.__call__`."""
+        _check_settings()
+        noise_of(model.likelihood)
+        if model.training:
+            output = call_next(model, *inputs, **kwargs)
+            if isinstance(output, PriorDistribution):  # of the context around this one
+                output = MultivariateNormal(output.loc, output.lazy_covariance_matrix)
+            prior = prior_of(model, output)
+            return PriorDistribution(prior.mean, PriorCovariance.of(prior, self.solves))
+        if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
+            return call_next(model, *inputs, **kwargs)
+        return self._predict(model, inputs, kwargs)
+
+    def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
+        test = prior_at(model, [i[:, None] if i.ndim == 1 else i for i in inputs], **kwargs)
+        with torch.no_grad():
+            posterior = self._posterior(model, prior_at(model, model.train_inputs, **kwargs))
+        z, depends_on = test.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
+        mean = test.mean.detach() + posterior.mean(z).to(test.mean)
+        mean = without_gradient(mean, depends_on, PREDICTION)
+        if gpytorch_settings.skip_posterior_variances.on():
+            return MultivariateNormal(mean, ZeroLinearOperator(len(z), len(z)))
+        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, depends_on))
+
+    def _posterior(self, model: Any, prior: Prior) -> Posterior:
+        """The posterior given the training data, solved once while nothing of it changes."""
+        targets, kernel = model.train_targets, prior.parameters.kernel()
+        if targets.ndim != 1:
+            raise ValueError(f"the training targets have shape {tuple(targets.shape)}; apviz takes (n,), one batch")
+        lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
+        h = Hyperparameters(kernel.name, lengthscale, kernel.outputscale, float(noise_of(model.likelihood).detach()))
+        x, y = prior.x, targets - prior.mean
+        kept = self._posteriors.get(model)
+        if kept and kept.hyperparameters == h and _same(kept.system.x, x) and _same(kept.system.b[:, 0], y):
+            return kept
+        found = Posterior(
+            x, y, h, self.solves.solver, hooks=self.solves.hooks, variance_solver=self.solves.variance_solver,
+            dtype=x.dtype, device=x.device, operator=self.solves.operator, dataset=self.solves.dataset,
+        )  # fmt: skip
+        self._posteriors[model] = found
+        return found
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
+def _check_settings() -> None:
+    """Refuses what GPyTorch was told to do and apviz does not.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    policy = gpytorch_settings.observation_nan_policy.value()
+    if policy != "ignore":
+        raise ValueError(f"gpytorch.settings.observation_nan_policy is {policy!r}; drop missing observations instead")
+    log_prob = gpytorch_settings.fast_computations.log_prob
+    if log_prob.off() and not log_prob.is_default():  # BoTorch changes the default for everybody
+        raise ValueError("gpytorch.settings.fast_computations(log_prob=False) asks for Cholesky of the n × n matrix")

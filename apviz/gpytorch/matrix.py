@@ -1,0 +1,103 @@
+"""What can be said of a matrix that GPyTorch's CG is given: for the attributes and the spectrum of its trace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from linear_operator.operators import AddedDiagLinearOperator, ConstantDiagLinearOperator, LinearOperator
+from torch import Tensor
+
+from apviz.gpytorch.models import kernel_parameters
+from apviz.spectrum import Eigenvalue, Method, Spectrum, spectrum
+from apviz.system import KernelSystem
+
+NOT_COMPUTED = "not computed"
+# relative, between k(x, x) of the kernel that was evaluated last and of the matrix: else it is of another kernel
+SAME_SCALE = 1e-3
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An n × n matrix K as GPyTorch has it.
+
+    Args:
+        attrs: root attributes of a trace; `d` is None where no kernel was seen, `noise` 0 where nothing is added to the
+            diagonal, `outputscale` the mean of k(x, x).
+        system: as apviz has it, where the kernel is one of its own; of unit right-hand sides.
+        trace: of K, a bound on λmax.
+        least: a bound on λmin: σ², or where nothing is added to the diagonal what rounding leaves of the trace.
+    """
+
+    attrs: dict[str, Any]
+    system: KernelSystem | None
+    trace: float
+    least: float
+
+    def spectrum(self, method: Method | None) -> Spectrum:
+        """By apviz where it has the kernel, else the bounds alone."""
+        if self.system is not None:
+            return spectrum(self.system, (), method)
+        bounds = self.trace, self.least, math.nan
+        largest, smallest, block = (Eigenvalue(math.nan, NOT_COMPUTED, True, bound) for bound in bounds)
+        return Spectrum(largest, smallest, block, torch.empty(0, dtype=torch.float64))
+
+
+def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> Matrix:
+    """What is known.
+
+    Args:
+        matrix: K.
+        kernel, x: the GPyTorch kernel that was evaluated last, if any, and its inputs; it is taken for this matrix's
+            where the number of rows agrees.
+    """
+    n = matrix.shape[-1]
+    inner, added = matrix, None
+    if isinstance(matrix, AddedDiagLinearOperator):
+        inner, added = matrix._linear_op, matrix._diag_tensor
+    diagonal = matrix.diagonal(dim1=-1, dim2=-2).double()
+    trace, noise = float(diagonal.sum(-1).max()), 0.0 if added is None else float(added._diagonal().min())
+    scale, least = float(diagonal.mean()) - noise, noise or torch.finfo(matrix.dtype).eps * trace
+    attrs = _attributes(n, type(inner).__name__, scale, noise)
+    if kernel is None or x is None or x.ndim != 2 or len(x) != n:
+        return Matrix(attrs, None, trace, least)
+    attrs |= {"d": x.shape[1], "kernel": name_of(kernel)}
+    one = isinstance(added, ConstantDiagLinearOperator) and matrix.ndim == 2
+    system = _system(kernel, x, noise) if one else None
+    if system is None or not math.isclose(system.kernel.outputscale, scale, rel_tol=SAME_SCALE):
+        return Matrix(attrs, None, trace, least)
+    k = system.kernel
+    scales = list(k.lengthscale) if isinstance(k.lengthscale, tuple) else [k.lengthscale]
+    attrs |= {"kernel": k.name, "lengthscale": scales, "outputscale": k.outputscale}
+    return Matrix(attrs, system, trace, least)
+
+
+def name_of(kernel: Kernel) -> str:
+    """A kernel and what it is made of, such as ScaleKernel(PeriodicKernel)."""
+    parts = [module for name, module in kernel.named_sub_kernels() if name.count(".") <= name.startswith("kernels.")]
+    return type(kernel).__name__ + (f"({', '.join(map(name_of, parts))})" if parts else "")
+
+
+def _attributes(n: int, engine: str, outputscale: float, noise: float) -> dict[str, Any]:
+    return {
+        "n": n,
+        "d": None,
+        "kernel": engine,
+        "lengthscale": [],
+        "outputscale": outputscale,
+        "noise": noise,
+        "operator": "gpytorch",
+        "engine": f"GPyTorch {engine}",
+    }
+
+
+def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
+    try:
+        return KernelSystem(
+            x, x.new_ones(len(x)), kernel_parameters(kernel).kernel(), noise, "tiled", x.dtype, x.device
+        )  # fmt: skip
+    except (TypeError, ValueError):  # a kernel, or a dtype, that apviz does not have; nothing is solved here
+        return None

@@ -1,0 +1,236 @@
+"""The solves that GPyTorch's models ask for inside a context: with which solver, probes and seeds, and how they end."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from gpytorch import settings as gpytorch_settings
+from gpytorch.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from apviz.gp.lanczos import lanczos_log_determinant
+from apviz.gp.posterior import to_tolerance
+from apviz.gp.probes import Probes, draw, rademacher
+from apviz.kernels import Kernel
+from apviz.operators import Operator
+from apviz.settings import require, require_whole
+from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, solve
+from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.solvers.cholesky import Factored
+from apviz.system import KernelSystem
+
+LogDeterminant = Literal["auto", "lanczos", "skip"]
+LOG_DETERMINANTS = ("auto", "lanczos", "skip")
+# modules of optimisers that compare values of the loss at different parameters
+COMPARING = ("scipy.optimize", "torch.optim.lbfgs")
+# relative residual of a solve whose value they compare, if that is left to apviz
+VALUE_TOL = 1e-4
+
+SKIPPED = (
+    "the value of the marginal log likelihood leaves out log det K, which these solvers do not estimate; its "
+    "gradients are right, so training by them is. Do not compare values (early stopping, a line search of your own, "
+    "restarts): watch the noise instead, which settles when the training does, or pass log_determinant='lanczos' for "
+    "an estimate, at some dozens of products with K a step"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What a training step is made of.
+
+    Args:
+        operator: K.
+        w: (n, 1) K⁻¹(y − m).
+        left, right: (n, p), with tr(K⁻¹∂K) ≈ tr(leftᵀ ∂K right); p is 0 where no gradient is wanted. Right is None
+            where left is K⁻¹ itself.
+        inv_quad, log_determinant: 0-d, of the value; the latter 0 where it is left out.
+    """
+
+    operator: Operator
+    w: Tensor
+    left: Tensor
+    right: Tensor | None
+    inv_quad: Tensor
+    log_determinant: Tensor
+
+
+class Solves:
+    """What a context was asked to solve with, and how often it did.
+
+    Args:
+        solver: any solver of apviz.
+        hooks: told about every solve.
+        variance_solver: as of `Posterior`.
+        probes: l, or (n, l) probes with E[ZZᵀ]/l = I; None: GPyTorch's `num_trace_samples`.
+        log_determinant: `auto`, `lanczos` or `skip`, as `alternating_projection` describes.
+        operator, dataset: as of `KernelSystem`.
+        seed: of the probes.
+    """
+
+    def __init__(
+        self,
+        solver: Solver,
+        hooks: Sequence[Hook] = (),
+        variance_solver: Solver | None = None,
+        probes: int | Tensor | None = None,
+        log_determinant: LogDeterminant = "auto",
+        operator: str = "auto",
+        dataset: str = "",
+        seed: int = 0,
+    ) -> None:
+        for name, given in (("solver", solver), ("variance_solver", variance_solver)):
+            taken = isinstance(given, Solver) or (name == "variance_solver" and given is None)
+            require(taken, name, given, "a solver, such as apviz.Automatic()")
+        if isinstance(probes, Tensor):
+            require(probes.ndim == 2, "the shape of probes", tuple(probes.shape), "(n, l)")
+        elif probes is not None:
+            require_whole("probes", probes, 1)
+        accepted = f"one of {', '.join(LOG_DETERMINANTS)}"
+        require(log_determinant in LOG_DETERMINANTS, "log_determinant", log_determinant, accepted)
+        require_whole("seed", seed, 0)
+        self.solver, self.hooks, self.variance_solver = solver, list(hooks), variance_solver
+        self.probes, self.log_determinant = probes, log_determinant
+        self.operator, self.dataset, self.seed = operator, dataset, seed
+        self.calls = 0
+        self._said = False
+        self._factors_all: dict[int, bool] = {}
+
+    def train(self, x: Tensor, kernel: Kernel, noise: float, residual: Tensor, wants: bool) -> Solved:
+        """The batched solve of a training step; residual: (n, 1) y − m; wants: a gradient in the hyperparameters.
+
+        Raises:
+            RuntimeError: the solve diverged.
+            ValueError: an optimiser compares values that leave log det K out.
+        """
+        self.calls += 1
+        system = KernelSystem(x, residual, kernel, noise, self.operator, x.dtype, x.device, dataset=self.dataset)
+        comparing = _comparing()
+        small = comparing is not None and system.n <= CHOLESKY_ROWS
+        if self.log_determinant == "auto" and (small or self._factors_all_of(system)):
+            return self._exactly(system, wants, comparing)
+        by_lanczos = self.log_determinant == "lanczos" or (self.log_determinant == "auto" and comparing is not None)
+        if not by_lanczos or gpytorch_settings.skip_logdet_forward.on():
+            return self._without_log_determinant(system, wants, comparing)
+        solver = to_tolerance(self.solver, VALUE_TOL) if self.log_determinant == "auto" else self.solver
+        w, y = self._solve(system, solver, system.b[:, :0], None), system.b
+        # yᵀw is off by yᵀK⁻¹r, this by rᵀK⁻¹r
+        inv_quad = torch.sum((2 * y - system.operator.matmul(w)) * w, dtype=torch.float64)
+        probes = self._given(system) or rademacher(system.n, self._count, self.seed, system.x)  # the same in every call
+        found = lanczos_log_determinant(system.operator, probes.z, wants)
+        return Solved(system.operator, w, found.left, found.right, inv_quad, found.value)
+
+    def _exactly(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
+        """Value and gradient by the factor of all of K."""
+        solver = self.solver if self._factors_all_of(system) else Cholesky()
+        prepared = solver.prepare(system.operator)
+        assert isinstance(prepared, Factored)  # as was asked before
+        w, factor = self._solve(system, solver, system.b[:, :0], None, prepared), prepared.factor
+        log_determinant = 2.0 * factor.diagonal().double().log().sum()
+        if gpytorch_settings.skip_logdet_forward.on():
+            log_determinant = self._left_out(system, comparing)
+        left, right = (torch.cholesky_inverse(factor), None) if wants else (w[:, :0], w[:, :0])
+        return Solved(system.operator, w, left, right, _inv_quad(system, w), log_determinant)
+
+    def _without_log_determinant(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
+        log_determinant = self._left_out(system, comparing)
+        # steps draw their own probes, whose errors average out, unless GPyTorch is asked for the same
+        seed = self.seed if gpytorch_settings.deterministic_probes.on() else (self.seed << 20) + self.calls
+        prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0], "none")
+        if wants and (given := self._given(system)):
+            probes = given
+        elif wants:
+            probes, prepared = draw(self.solver, system.operator, self._count, seed)
+        weights = self._solve(system, self.solver, probes.z, seed, prepared)
+        w, right = weights[:, :1], probes.dual / max(1, probes.dual.shape[1])
+        return Solved(system.operator, w, weights[:, 1:], right, _inv_quad(system, w), log_determinant)
+
+    def _solve(
+        self, system: KernelSystem, solver: Solver, z: Tensor, seed: int | None, prepared: Prepared | None = None
+    ) -> Tensor:
+        """K⁻¹[y − m, Z], (n, l+1)."""
+        whole = KernelSystem(
+            system.x, torch.cat([system.b, z], dim=1), system.kernel, system.noise, system.operator, system.dtype,
+            system.device, dataset=self.dataset, seed=seed,
+        )  # fmt: skip
+        solution = solve(whole, solver, self.hooks, prepared=prepared)
+        report(solution, solver)
+        return solution.weights
+
+    def _left_out(self, system: KernelSystem, comparing: str | None) -> Tensor:
+        """0 in place of log det K, which is said once.
+
+        Raises:
+            ValueError: to an optimiser that would compare such values.
+        """
+        asked = gpytorch_settings.skip_logdet_forward.on()
+        if comparing:
+            how = "gpytorch.settings.skip_logdet_forward is on" if asked else "log_determinant is 'skip'"
+            raise ValueError(
+                f"{comparing} compares values of the loss, and these leave out log det K ({how}): it would minimise "
+                "something else; use log_determinant='auto' or 'lanczos', or an optimiser that goes by gradients "
+                "alone, such as torch.optim.Adam"
+            )
+        if not (asked or self._said):
+            self._said = True
+            warnings.warn(SKIPPED, stacklevel=2)
+        zero: Tensor = system.x.new_zeros(())
+        return zero
+
+    def _factors_all_of(self, system: KernelSystem) -> bool:
+        """Whether the solver takes Cholesky of all of K; asked once for every n, for choosing takes time."""
+        if system.n not in self._factors_all:
+            self._factors_all[system.n] = isinstance(self.solver.resolve(system.operator)[0], Cholesky)
+        return self._factors_all[system.n]
+
+    @property
+    def _count(self) -> int:
+        if isinstance(self.probes, int):
+            return self.probes
+        count = gpytorch_settings.num_trace_samples.value()
+        require_whole("gpytorch.settings.num_trace_samples", count, 1)
+        return int(count)
+
+    def _given(self, system: KernelSystem) -> Probes | None:
+        if not isinstance(self.probes, Tensor):
+            return None
+        if len(self.probes) != system.n:
+            raise ValueError(f"probes has {len(self.probes)} rows, the model has {system.n} training points")
+        z = self.probes.detach().to(system.x)
+        return Probes(z, z, "given")
+
+
+def _inv_quad(system: KernelSystem, w: Tensor) -> Tensor:
+    return torch.sum(system.b * w, dtype=torch.float64)
+
+
+def _comparing() -> str | None:
+    """The optimiser that this call comes from and that compares values of the loss, by its module; or None."""
+    frame = sys._getframe()
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if name.startswith(COMPARING):
+            return name
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def report(solution: Solution, solver: Solver) -> None:
+    """Warns about a solve that did not converge.
+
+    Raises:
+        RuntimeError: it diverged.
+    """
+    if solution.stop_reason is StopReason.DIVERGED:
+        raise RuntimeError(f"the solve by {solver.label} {solution.stop_message}")
+    if not solution.converged:
+        warnings.warn(
+            f"the solve by {solver.label} is not converged: mean relative residual {solution.residual:.2e}, tolerance "
+            f"{getattr(solver, 'tol', 0.0):g}, after {solution.epochs} epochs; {solution.stop_message}",
+            NumericalWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,200 @@
+"""What charts say in words: the settings under every title, the names of runs, how a run ended.
+
+What figures of few points say of their system, and of points by number.
+
+What the figures of CG beside alternating projection have to say of both.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+if TYPE_CHECKING:
+    from apviz.rkhs import Span
+if TYPE_CHECKING:
+    from apviz.rkhs import EigenPath
+
+KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
+
+#: characters of a caption line and a title line that fit a phone, 390 px wide, between the margins of a page
+CAPTION_WIDTH: Final = 52
+TITLE_WIDTH: Final = 36
+
+
+def statement(traces: Sequence[Trace]) -> list[str]:
+    """Data set, n, d, b, kernel, noise and dtype; where traces differ in one, its range."""
+    parts = [
+        _setting(traces, "dataset", str),
+        _setting(traces, "n", _count, "n = "),
+        _setting(traces, "d", _count, "d = "),
+        _setting(traces, "block_size", _count, "b = "),
+        _setting(traces, "kernel", lambda name: KERNELS.get(name, str(name))),
+        _setting(traces, "noise", _number, "σ² = "),
+        _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
+    ]
+    return [part for part in parts if part]
+
+
+def seamed(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:
+    """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself.
+
+    Each line comes with what stood between it and the line before; nothing for the first.
+    """
+    lines: list[tuple[str, str]] = []
+    for part in parts:
+        if lines and len(lines[-1][0]) + len(part) + 3 <= width:
+            line, seam = lines[-1]
+            lines[-1] = (f"{line} · {part}", seam)
+            continue
+        for place, line in enumerate(textwrap.wrap(part, width)):
+            lines.append((line, " " if place else " · " if lines else ""))
+    return lines
+
+
+def outcome(trace: Trace) -> str:
+    """How the run ended, so that one which did not converge never looks like one that did."""
+    reason = trace.attrs.get("stop_reason")
+    if reason == "converged":
+        return "converged"
+    return f"not converged ({reason})" if reason else "unfinished (interrupted or still running)"
+
+
+def run_names(
+    traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
+) -> list[str]:
+    """A name for each run: its method, the settings that differ where several share it, and a number where none does.
+
+    Args:
+        labels: in place of the methods.
+        leave_out: settings that are no difference.
+    """
+    labels = [trace.label for trace in traces] if labels is None else labels
+    names = []
+    for i, trace in enumerate(traces):
+        twins = [other for other, label in zip(traces, labels, strict=True) if label == labels[i]]
+        name = labels[i]
+        names.append(name + (_difference(trace, twins, leave_out) if len(twins) > 1 else ""))
+    # what no setting tells apart is numbered
+    numbered = [
+        f"{name}, run {1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]
+    return [safe(name) for name in numbered]
+
+
+def method_names(traces: Sequence[Trace]) -> list[str]:
+    """The method of each run without its block size, for a table that has a column of them; and what else differs
+    that the table has no column for: precision and seed."""
+    shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
+    differing = [key for key in shown if len({trace.attrs.get(key) for trace in traces}) > 1]
+    return [
+        ", ".join(
+            [
+                trace.label.partition(" b=")[0],
+                *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
+            ]
+        )
+        for trace in traces
+    ]
+
+
+def legend_entry(name: str, trace: Trace) -> str:
+    """The name of a run and how it ended, on two lines where one would not fit a phone."""
+    separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 12 else " — "
+    return f"{name}{separator}{outcome(trace)}"
+
+
+def safe(text: str) -> str:
+    """Text from a trace, which plotly would read as HTML."""
+    return html.escape(text, quote=False)
+
+
+def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) -> str:
+    known: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("dataset", "", str),
+        ("n", "n = ", _count),
+        ("noise", "σ² = ", _number),
+        ("dtype", "", str),
+        ("operator", "", str),
+        ("tol", "tolerance ", _number),
+        ("seed", "seed ", str),
+    )
+    shown = [each for each in known if each[0] not in leave_out]
+    texts = [
+        sign + form(trace.attrs[key])
+        for key, sign, form in shown
+        if key in trace.attrs and len({form(twin.attrs[key]) for twin in twins if key in twin.attrs}) > 1
+    ]
+    return "".join(f", {text}" for text in texts)
+
+
+def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
+    values = {trace.attrs[key] for trace in traces if trace.attrs.get(key) not in (None, "")}
+    if not values:
+        return ""
+    numeric = all(isinstance(value, (int, float)) for value in values)
+    if numeric and len(values) > 1:
+        return f"{sign}{form(min(values))}–{form(max(values))}"
+    return sign + safe(", ".join(sorted({form(value) for value in values})))
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def system_words(span: Span) -> str:
+    """n, kernel, lengthscale and noise."""
+    given = span.kernel.lengthscale
+    lengths = given if isinstance(given, tuple) else (given,)
+    scales = ", ".join(f"{each:.3g}" for each in lengths)
+    return f"n = {span.n} · {KERNELS[span.kernel.name]}, ℓ = {scales} · σ² = {span.noise:.3g}"
+
+
+def block_words(blocks: Sequence[Sequence[int]]) -> str:
+    """{1, 2} {3}: points are counted from 1 in what people read."""
+    return " ".join("{" + ", ".join(str(point + 1) for point in block) + "}" for block in blocks)
+
+
+def subscript(number: int) -> str:
+    return str(number).translate(_SUBSCRIPTS)
+
+
+def superscript(number: int) -> str:
+    """⁽³⁾"""
+    return f"⁽{str(number).translate(_SUPERSCRIPTS)}⁾"
+
+
+def settings(cg: EigenPath, ap: EigenPath) -> list[str]:
+    """n, kernel, noise, b, κ and κ′."""
+    sizes = [len(rows) for rows in ap.walk.blocks]
+    apart = sum(sizes) == cg.walk.span.n
+    blocks = f"b = {max(sizes)}" if apart else f"blocks with margin: {max(sizes)}"
+    return [system_words(cg.walk.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
+
+
+def state(cg: EigenPath, ap: EigenPath, work: float) -> str:
+    """How far both are after so much work."""
+    return f"work {work:g}: CG {_of_how_many(cg, work, 'iteration')}, AP {_of_how_many(ap, work, 'update')}"
+
+
+def _of_how_many(path: EigenPath, work: float, name: str) -> str:
+    done = path.at(work)
+    if done < 0:
+        return "still factors its blocks"
+    return f"{done} {name}{'' if done == 1 else 's'}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

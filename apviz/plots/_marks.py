@@ -1,0 +1,358 @@
+"""How points show a block: outline and shade where its rows lie together, else rings and halos.
+
+Arrows in three dimensions: shafts as lines, heads as cones of triangles.
+
+Convex hulls of rows in a plane, as closed lines.
+
+Rows that are pixels: where they lie, and the lines and rectangles around some of them.
+
+How a picture shows a block: outline and shade where blocks are compact on a grid, else dots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from scipy.spatial import ConvexHull, QhullError
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+Floats = NDArray[np.float64]
+#: triangles around a head
+SIDES = 14
+#: width of a head ÷ its length; the longest head ÷ its arrow
+SLIM, SHARE = 0.32, 0.4
+
+
+def polyline(parts: Sequence[Floats]) -> dict[str, Floats]:
+    """x, y, z of several lines, (m, 3) each, with gaps between them."""
+    gap = np.full((1, 3), np.nan)
+    joined = np.concatenate([each for part in parts for each in (part, gap)] or [np.zeros((0, 3))])
+    return {"x": joined[:, 0], "y": joined[:, 1], "z": joined[:, 2]}
+
+
+def shafts(tails: Floats, tips: Floats, head: float) -> dict[str, Floats]:
+    """Lines from tails to the feet of the heads: (m, 3) each; arrows of no length are left out."""
+    return polyline(
+        [np.array([tail, tip - 0.9 * size * way]) for tail, tip, way, size in _arrows(tails, tips, head)]
+    )  # fmt: skip
+
+
+def heads(tails: Floats, tips: Floats, head: float) -> dict[str, Any]:
+    """Vertices and triangles of cones that end at the tips, `head` long, or less on short arrows."""
+    points, triangles = [np.zeros((0, 3))], [np.zeros((0, 3), dtype=int)]
+    turns = np.linspace(0, 2 * np.pi, SIDES, endpoint=False)
+    for _, tip, way, size in _arrows(tails, tips, head):
+        side = np.cross(way, np.eye(3)[np.abs(way).argmin()])
+        side /= np.linalg.norm(side)
+        ring = np.outer(np.cos(turns), side) + np.outer(np.sin(turns), np.cross(way, side))
+        first = sum(len(each) for each in points)
+        around = first + 2 + np.arange(SIDES)
+        points.append(np.vstack([tip, tip - size * way, tip - size * way + SLIM * size * ring]))
+        for apex in (first, first + 1):
+            triangles.append(np.column_stack([np.full(SIDES, apex), around, np.roll(around, -1)]))
+    vertices, corners = np.concatenate(points), np.concatenate(triangles)
+    return dict(zip("xyzijk", [*vertices.T, *corners.T], strict=True))
+
+
+def right_angle(corner: Floats, first: Floats, second: Floats, size: float) -> dict[str, Floats]:
+    """The mark of a right angle between two directions; nothing where one of them is zero."""
+    lengths = np.linalg.norm(first), np.linalg.norm(second)
+    if min(lengths) <= 0.02 * size:
+        return polyline([])
+    size = min(size, 0.4 * float(min(lengths)))
+    a, b = size * first / lengths[0], size * second / lengths[1]
+    return polyline([np.array([corner + a, corner + a + b, corner + b])])
+
+
+def arc(first: Floats, second: Floats, radius: float, places: int = 24) -> Floats:
+    """(places, 3) from one direction to another, around the origin."""
+    a = first / np.linalg.norm(first)
+    aside = second - (second @ a) * a
+    angle = float(np.arctan2(np.linalg.norm(aside), second @ a))
+    aside = aside / (np.linalg.norm(aside) or 1.0)
+    turns = np.linspace(0, angle, places)
+    return np.asarray(radius * (np.outer(np.cos(turns), a) + np.outer(np.sin(turns), aside)))
+
+
+def rectangle(basis: Floats, held: Floats, margin: float) -> tuple[dict[str, Any], Floats]:
+    """Part of a plane through the origin that holds points of it, as triangles, and its edge: (3, 2), (m, 3)."""
+    places = held @ basis
+    (left, down), (right, up) = places.min(0) - margin, places.max(0) + margin
+    corners = np.array([[left, down], [right, down], [right, up], [left, up], [left, down]]) @ basis.T
+    triangles = np.array([[0, 1, 2], [0, 2, 3]])
+    return dict(zip("xyzijk", [*corners[:4].T, *triangles.T], strict=True)), corners
+
+
+def _arrows(tails: Floats, tips: Floats, head: float) -> list[tuple[Floats, Floats, Floats, float]]:
+    found = []
+    for tail, tip in zip(tails, tips, strict=True):
+        length = float(np.linalg.norm(tip - tail))
+        if length > 1e-3 * head:
+            found.append((tail, tip, (tip - tail) / length, min(head, SHARE * length)))
+    return found
+
+
+def hull(points: Floats) -> Floats:
+    """The corners (k, 2) of the convex hull of points (n, 2), counterclockwise, the first again at the end.
+
+    Of points on one line the two ends; of none, none.
+    """
+    if len(points) > 2:
+        try:
+            corners = points[ConvexHull(points).vertices]
+            return np.concatenate([corners, corners[:1]])
+        except QhullError:
+            pass  # they lie on one line
+    if not len(points):
+        return points
+    order = np.lexsort(points.T[::-1])
+    return points[order[[0, -1, 0]]]
+
+
+def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
+    """Which of points (n, 2) lie in a hull or on its edge; of a line, none."""
+    if len(ring) < 4:
+        return np.zeros(len(points), bool)
+    start, edge = ring[:-1], np.diff(ring, axis=0)
+    # on which side of every edge: twice the area of a triangle, of which rounding leaves a little
+    away = points[:, None, :] - start
+    side = edge[:, 0] * away[:, :, 1] - edge[:, 1] * away[:, :, 0]
+    return np.asarray((side >= -1e-9 * np.abs(edge).max() * np.ptp(ring, axis=0).max()).all(axis=1))
+
+
+Integers = NDArray[np.int16]
+
+#: inputs that fill less of a regular grid than this are drawn as points
+GRID_SHARE: Final = 0.25
+
+
+def places(coordinates: Floats) -> tuple[Any, Any, tuple[int, int] | None]:
+    """x and y, (n,) each, of inputs (n, 2): columns and rows of a grid of that shape, or the inputs themselves."""
+    row, column = (_steps(each) for each in coordinates.T)
+    if row is not None and column is not None:
+        shape = int(row.max()) + 1, int(column.max()) + 1
+        cells = len(np.unique(row.astype(np.int64) * shape[1] + column))
+        if cells == len(row) >= GRID_SHARE * shape[0] * shape[1]:
+            return column, row, shape
+    first, second = coordinates.astype(np.float32).T
+    return first, second, None
+
+
+def _steps(values: Floats) -> Integers | None:
+    """The multiple of the smallest gap at which each of the values (n,) lies; None where they lie in between."""
+    distinct = np.unique(values)
+    span = float(distinct[-1] - distinct[0])
+    # what differs by rounding alone is one value
+    gaps = np.diff(distinct)[np.diff(distinct) > 1e-5 * span]
+    if not len(gaps):
+        return np.zeros(len(values), np.int16)
+    count = round(span / float(gaps.min()))
+    place = (values - distinct[0]) * (count / span)
+    regular = count < np.iinfo(np.int16).max and np.abs(place - np.rint(place)).max() < 0.05
+    return np.rint(place).astype(np.int16) if regular else None
+
+
+def filled(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cells without a row (−1) take the value of most, and at least three, of their eight neighbours."""
+    height, width = cells.shape
+    around = [(i, j) for i in range(3) for j in range(3) if (i, j) != (1, 1)]
+    while True:
+        padded = np.pad(cells, 1, constant_values=-1)
+        near = np.stack([padded[i : i + height, j : j + width] for i, j in around])
+        votes = np.stack([(near == value).sum(axis=0) for value in range(3)])
+        claimed = (cells < 0) & (votes.max(axis=0) >= 3)
+        if not claimed.any():
+            return cells
+        cells = np.where(claimed, votes.argmax(axis=0), cells)
+
+
+def outline(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
+    """x and y of the lines around the cells that are `inside` (rows, columns), NaN after each."""
+    padded = np.pad(inside, 1)
+    y, left, right = _runs((padded[1:] != padded[:-1])[:, 1:-1])
+    x, top, bottom = _runs((padded[:, 1:] != padded[:, :-1])[1:-1].T)
+    return _joined([(left, right), (x, x)]), _joined([(y, y), (top, bottom)])
+
+
+def rectangles(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
+    """x and y of rectangles that cover the cells that are `inside` (rows, columns), NaN after each."""
+    y, left, right = _runs(inside)
+    return _joined([(left, right, right, left)]), _joined([(y, y, y + 1, y + 1)])
+
+
+def _runs(cells: NDArray[np.bool_]) -> tuple[Any, Any, Any]:
+    """The edges of unbroken runs of cells along the rows: at which row, from where, to where."""
+    change = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    row, start = np.nonzero(change == 1)
+    return row - 0.5, start - 0.5, np.nonzero(change == -1)[1] - 0.5
+
+
+def _joined(lines: list[tuple[Floats, ...]]) -> NDArray[np.float32]:
+    """Lines, given by their first points, their second points and so on, one after another with NaN between."""
+    parts = [np.column_stack([*points, np.full(len(points[0]), np.nan)]).ravel() for points in lines]
+    return np.concatenate(parts).astype(np.float32)
+
+
+#: blocks are outlined if this share of the pixels side by side have one owner
+COMPACT: Final = 0.6
+
+#: of outline and shade; the same in both themes, since white is zero
+INK: Final = "#111111"
+SHADE: Final = "rgba(17,17,17,0.25)"
+
+
+class BlockMarks:
+    """How a block is shown: outline and shade where blocks are compact on a grid, else dots.
+
+    Attributes:
+        owner: (n,) the block of each row; None for a solver without blocks.
+        key: what the marks mean, in a line.
+    """
+
+    def __init__(self, trace: Trace, x: Any, y: Any, shape: tuple[int, int] | None) -> None:
+        rows = trace["rows"]
+        self.owner = rows["owner"].values if "owner" in rows else None
+        self._x, self._y = x, y
+        words = [] if shape is None else ["pale grey: no row"]
+        if self.owner is not None:
+            pairs = rows["membership"].values
+            self._margins = pairs[self.owner[pairs[:, 0]] != pairs[:, 1]]
+            self._empty = None if shape is None else np.full(shape, -1)
+            if self._empty is not None and not self._compact(self._empty):
+                self._empty = None
+            block, margin = ("dots", "faint dots") if self._empty is None else ("outline", "shade")
+            words = [f"{block}: block", *([f"{margin}: margin"] if len(self._margins) else []), *words]
+        self.key = " · ".join(words)
+
+    def _compact(self, empty: NDArray[np.int64]) -> bool:
+        """Whether most pixels side by side have one owner; else an outline would be as many squares as pixels."""
+        owners = empty.copy()
+        owners[self._y, self._x] = self.owner if self.owner is not None else -1
+        pairs = [(owners[1:], owners[:-1]), (owners[:, 1:], owners[:, :-1])]
+        same = np.concatenate([(a == b)[(a >= 0) & (b >= 0)] for a, b in pairs])
+        return bool(same.sum() > COMPACT * same.size)
+
+    def marks(self, block: int) -> list[go.Scatter]:
+        """The marks of a block; empty ones for −1. Solvers without blocks have none."""
+        if self.owner is None:
+            return []
+        owned = np.flatnonzero(self.owner == block)
+        margin = self._margins[self._margins[:, 1] == block, 0]
+        quiet = {"hoverinfo": "skip", "cliponaxis": False}
+        if self._empty is None:
+            return [
+                go.Scatter(
+                    x=self._x[rows],
+                    y=self._y[rows],
+                    mode="markers",
+                    marker={"size": 3, "color": INK, "opacity": opacity},
+                    **quiet,
+                )
+                for rows, opacity in ((margin, 0.4), (owned, 1.0))
+            ]
+        cells = self._empty.copy()
+        cells[self._y, self._x] = 0
+        cells[self._y[margin], self._x[margin]] = 1
+        cells[self._y[owned], self._x[owned]] = 2
+        cells = filled(cells)
+        shade, line = rectangles(cells == 1), outline(cells == 2)
+        return [
+            go.Scatter(
+                x=shade[0], y=shade[1], mode="lines", line={"width": 0}, fill="toself", fillcolor=SHADE, **quiet
+            ),
+            go.Scatter(x=line[0], y=line[1], mode="lines", line={"color": INK, "width": 2.5}, **quiet),
+        ]
+
+
+_HALO: Final = "rgba(17,17,17,0.28)"
+_QUIET: Final[dict[str, Any]] = {"hoverinfo": "skip", "cliponaxis": False}
+
+
+class PointMarks:
+    """Marks of one block after another, over and under the points.
+
+    Where the hulls of the blocks hold mostly rows of their own, the hull of what a block owns is outlined, and shaded
+    is what the hull of what it solves has beside. Elsewhere, as often in a plane of two out of many inputs, an outline
+    would enclose rows of all blocks: there the rows that it owns are ringed, and those of its margin have a halo.
+
+    Args:
+        position: (n, 2) in the plane, or (n, 1): then a hull is an interval, as high as the chart.
+        drawn: which of the rows are drawn, as points of `size` pixels.
+        height: where the chart ends above and below zero, for one input.
+
+    Attributes:
+        key: what the marks mean, in a line; empty for a solver without blocks.
+    """
+
+    def __init__(self, trace: Trace, position: Floats, drawn: Any, size: int, height: float | None) -> None:
+        rows = trace["rows"]
+        self._owner = rows["owner"].values if "owner" in rows else None
+        self._position = position if height is None else np.column_stack([position, np.zeros(len(position))])
+        self._drawn, self._size, self._height = drawn, size, height
+        self._outlined, self.key = False, ""
+        if self._owner is not None:
+            self._pairs = rows["membership"].values
+            self._outlined = self._lie_together()
+            block, margin = ("outline", "shade") if self._outlined else ("rings", "grey halo")
+            has_margin = bool((self._owner[self._pairs[:, 0]] != self._pairs[:, 1]).any())
+            self.key = f"{block}: block" + (f" · {margin}: margin" if has_margin else "")
+
+    def under(self, block: int, x: Any, y: Any) -> go.Scatter:
+        """What lies under the drawn points x, y: (n drawn,): the margin of a block; of −1, nothing."""
+        owned, solved = self._of(block)
+        if not self._outlined:
+            margin = (solved & ~owned)[self._drawn]
+            marker = {"size": self._size + 6, "color": _HALO}
+            return go.Scatter(x=x[margin], y=y[margin], mode="markers", marker=marker, **_QUIET)
+        inner, outer = self._ring(owned), self._ring(solved)
+        if np.array_equal(inner, outer):
+            inner = outer = np.empty((0, 2))
+        # the other way round, the inner ring is a hole
+        line = np.concatenate([outer, np.full((1, 2), np.nan), inner[::-1]])
+        return _along(line, line={"width": 0}, fill="toself", fillcolor=SHADE)
+
+    def over(self, block: int, x: Any, y: Any) -> go.Scatter:
+        """What lies over them: the block."""
+        owned, _ = self._of(block)
+        if not self._outlined:
+            # thin where there are many, or a block would be one black spot
+            ring = {"symbol": "circle-open", "color": INK, "line": {"width": 1.5 if self._size > 6 else 1}}
+            at = owned[self._drawn]
+            return go.Scatter(x=x[at], y=y[at], mode="markers", marker={"size": self._size + 3, **ring}, **_QUIET)
+        return _along(self._ring(owned), line={"color": INK, "width": 2.5})
+
+    def _of(self, block: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows a block owns, and which it solves on."""
+        solved = np.zeros(len(self._position), bool)
+        if self._owner is None:
+            return solved, solved
+        solved[self._pairs[self._pairs[:, 1] == block, 0]] = True
+        return self._owner == block, solved
+
+    def _ring(self, rows: NDArray[np.bool_]) -> Floats:
+        ring = hull(self._position[rows])
+        if self._height is None or not len(ring):
+            return ring
+        (low, high), top = (ring[:, 0].min(), ring[:, 0].max()), self._height
+        return np.array([(low, -top), (high, -top), (high, top), (low, top), (low, -top)])
+
+    def _lie_together(self) -> bool:
+        """Whether of the rows that the hulls of the blocks hold, most are their own."""
+        assert self._owner is not None
+        owner, position = self._owner[self._drawn], self._position[self._drawn]
+        rings = [self._ring(self._owner == block) for block in np.unique(self._owner)]
+        held = sum(int(within(position, ring).sum()) for ring in rings)
+        return held > 0 and len(owner) > COMPACT * held
+
+
+def _along(points: Floats, **line: Any) -> go.Scatter:
+    x, y = points.astype(np.float32).T
+    return go.Scatter(x=x, y=y, mode="lines", **line, **_QUIET)

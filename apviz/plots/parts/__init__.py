@@ -1,1 +1,0 @@
-"""What figures are made of: words, colours, axes, panels, curves, thinning."""

@@ -1,0 +1,340 @@
+"""What widgets share: explained controls, presets, reset, figures that change in place, a fallback without Python.
+
+A plotly figure in a widget, drawn anew in place whenever it changes.
+
+plotly's own FigureWidget carries five megabytes of plotly.js in every figure; where a browser needs more than two
+seconds to read them, all later changes are lost without a word (anywidget gives up). Here all figures share one copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import anywidget
+import ipywidgets
+import plotly.graph_objects as go
+import plotly.io
+import traitlets
+from IPython.display import publish_display_data
+from ipywidgets import widget_serialization
+from plotly.offline import get_plotlyjs
+from traitlets import TraitError
+
+from apviz.plots._style import ThemeName, theme_named
+from apviz.widgets.controls import Handles, nearest_place
+from apviz.widgets.static_export import MOST_STATES, Parts, evenly, stepping
+
+_HERE = Path(__file__).parent
+#: pixels more for a figure with points to drag: their line of the legend, and axes high enough for a hand
+ROOM: Final = 60
+
+
+class Plotly(anywidget.AnyWidget):
+    """The script, once for all charts of a kernel; shows nothing."""
+
+    _esm = "export default {};"
+    source = traitlets.Unicode().tag(sync=True)
+    _only: ClassVar[Plotly | None] = None
+
+    @classmethod
+    def only(cls) -> Plotly:
+        """The one there is; a new one where the last was closed."""
+        if cls._only is None or cls._only.comm is None:
+            cls._only = cls(source=get_plotlyjs())
+        return cls._only
+
+
+class Chart(anywidget.AnyWidget):
+    """A figure as wide as its place, and as high as its layout says. Zoom and camera stay while `uirevision` does.
+
+    Args:
+        marks: points over the figure that a pointer can drag; always there, or never.
+    """
+
+    _esm = _HERE / "chart.js"
+    plotly = traitlets.Instance(Plotly).tag(sync=True, **widget_serialization)
+    #: data and layout, as JSON
+    parts = traitlets.Unicode().tag(sync=True)
+    #: the trace whose points can be dragged; −1 for none
+    handles = traitlets.Int(-1).tag(sync=True)
+    #: set in the browser: which point is dragged, where the pointer is in units of the axes, and which drag this is
+    dragged = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, figure: go.Figure, marks: go.Scatter | None = None, **settings: Any) -> None:
+        handles = -1 if marks is None else len(figure.data)
+        super().__init__(plotly=Plotly.only(), parts=_json(figure, marks), handles=handles, **settings)
+
+    def show(self, figure: go.Figure, marks: go.Scatter | None = None) -> None:
+        """Draws another figure in place of the one that is shown."""
+        self.parts = _json(figure, marks)
+
+
+def _json(figure: go.Figure, marks: go.Scatter | None) -> str:
+    if marks is not None:
+        figure = go.Figure([*figure.data, marks], figure.layout)
+        if figure.layout.height:
+            figure.layout.height += ROOM
+    return str(figure.to_json(validate=False))
+
+
+#: of an output, that it stands in place of a widget; the value is the widget's id
+STILL: Final = "apviz_still"
+_PLOTLY: Final = "application/vnd.plotly.v1+json"
+_CONFIG: Final = {"displaylogo": False, "responsive": True}
+
+
+@dataclass(frozen=True)
+class Control:
+    """A widget with a value.
+
+    Args:
+        says: one sentence on what it does, with the formula; HTML.
+    """
+
+    widget: Any
+    says: str
+    #: shown in place of the widget, if that is a part of something
+    shown: Any = None
+
+
+class Lesson(ipywidgets.VBox):
+    """Controls on the left, figures on the right.
+
+    A notebook that was saved, and a page on the web, have no Python behind them: there stills stand in place of the
+    widget, figures whose slider steps through the values of one control. Jupyter saves no widget, and in its place
+    shows "model not found" (ipywidgets#3773); so stills are outputs of their own, which the widget hides while it
+    lives, and which hide that message when it does not.
+
+    Args:
+        theme: of the figures, light or dark.
+        values: what controls start at, in place of the first preset's values.
+
+    Attributes:
+        title, text: what one can learn here.
+        presets: named values of controls; the first is what `reset` goes back to.
+        scrub: the control whose values a page without Python steps through; empty for none.
+        figures: as they are shown now.
+        still_values: of controls on such a page, in place of the widget's own: nobody could reveal anything there.
+
+    Raises:
+        ValueError: an unknown control or theme; a value that a control cannot have.
+    """
+
+    title: ClassVar[str]
+    text: ClassVar[str]
+    presets: ClassVar[dict[str, dict[str, Any]]]
+    scrub: ClassVar[str] = ""
+    still_values: ClassVar[dict[str, Any]] = {}
+    #: so many of the last figures stand beside one another, where there is room
+    beside: ClassVar[int] = 0
+
+    def __init__(self, *, theme: ThemeName = "light", **values: Any) -> None:
+        theme_named(theme)
+        self.theme: ThemeName = theme
+        self.controls = self.make_controls()
+        unknown = sorted(set(values) - set(self.controls))
+        if unknown:
+            known = ", ".join(self.controls)
+            raise ValueError(f"{unknown[0]} is no control of {type(self).__name__}; there are {known}")
+        self._quiet = True
+        self._apply(next(iter(self.presets.values())) | values)
+        self.figures = list(self.draw())
+        handles = self.handles()
+        self.charts = [
+            Chart(figure, handles[i].marks if i in handles else None) for i, figure in enumerate(self.figures)
+        ]
+        for i in handles:
+            self.charts[i].observe(lambda change, i=i: self._drag(i, change["new"]), "dragged")
+        self._preset = ipywidgets.Dropdown(description="preset", options=list(self.presets))
+        self._preset.observe(lambda change: self.choose(change["new"]), "value")
+        reset = ipywidgets.Button(description="reset", icon="undo")
+        reset.on_click(lambda button: self.reset())
+        rows = [
+            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control.says))])
+            for control in self.controls.values()
+        ]
+        self._sets = ipywidgets.HTML(self._what_it_sets(next(iter(self.presets))))
+        first = ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), self._sets])
+        left = ipywidgets.VBox([first, *rows]).add_class("apviz-controls")
+        right = ipywidgets.VBox(self._placed()).add_class("apviz-charts")
+        body = ipywidgets.Box([left, right]).add_class("apviz-body")
+        style = f"<style>{_STYLE.read_text('utf-8')}{_while_alive(len(self.figures))}</style>"
+        super().__init__([ipywidgets.HTML(style + self._heading()), body])
+        self.add_class("apviz-lesson").add_class(f"apviz-figures-{len(self.figures)}")
+        for control in self.controls.values():
+            control.widget.observe(lambda change: self.refresh(), "value")
+        self._quiet = False
+
+    @abstractmethod
+    def make_controls(self) -> dict[str, Control]:
+        """The controls by name."""
+
+    @abstractmethod
+    def draw(self) -> Sequence[go.Figure]:
+        """The figures of the state that the controls are in; always the same traces, in the same order."""
+
+    def handles(self) -> Mapping[int, Handles]:
+        """By number of the figure, points that can be dragged there, in the state that the controls are in."""
+        return {}
+
+    def value(self, name: str) -> Any:
+        """The value of a control."""
+        return self.controls[name].widget.value
+
+    def choose(self, preset: str) -> None:
+        """Sets the controls to a preset."""
+        self._quiet = True
+        self._apply(next(iter(self.presets.values())) | self.presets[preset])
+        self._quiet = False
+        self._sets.value = self._what_it_sets(preset)
+        self.refresh()
+
+    def reset(self) -> None:
+        """Back to the first preset."""
+        first = next(iter(self.presets))
+        self._preset.value = first
+        self.choose(first)
+
+    def refresh(self) -> None:
+        """Draws the figures anew, in place."""
+        if self._quiet:
+            return
+        self.figures = list(self.draw())
+        handles = self.handles()
+        for i, (chart, figure) in enumerate(zip(self.charts, self.figures, strict=True)):
+            chart.show(figure, handles[i].marks if i in handles else None)
+
+    def _drag(self, figure: int, dragged: Mapping[str, Any]) -> None:
+        """Moves the controls behind a point to where a pointer has dragged it."""
+        self._quiet = True  # both are moved before anything is drawn
+        for name, axis in zip(self.handles()[figure].moves[dragged["point"]], "xy", strict=True):
+            slider = self.controls[name].widget
+            slider.value = nearest_place(slider, dragged[axis])
+        self._quiet = False
+        self.refresh()
+
+    def _what_it_sets(self, preset: str) -> str:
+        """A preset in words: what is different from the first."""
+        if preset == next(iter(self.presets)):
+            return _says("What reset goes back to.")
+        words = [f"{self.controls[name].widget.description} = {value}" for name, value in self.presets[preset].items()]
+        return _says(f"Sets {escape(', '.join(words))}, and all else as reset does.")
+
+    def _placed(self) -> list[Any]:
+        split = len(self.charts) - self.beside
+        part = ipywidgets.Layout(flex="1 1 340px", min_width="0")
+        last = [ipywidgets.VBox([chart], layout=part) for chart in self.charts[split:]]
+        row = ipywidgets.Box(last, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap"))
+        return [*self.charts[:split], *([row] if last else [])]
+
+    def _apply(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            control = self.controls[name].widget
+            try:
+                control.value = value
+            except TraitError as error:
+                options = getattr(control, "options", ())
+                known = ", ".join(str(each[1] if isinstance(each, tuple) else each) for each in options)
+                why = f"it is one of {known}" if known else str(error)
+                raise ValueError(f"{name} of {type(self).__name__} cannot be {value!r}: {why}") from error
+
+    def still(self) -> list[Parts]:
+        """One figure for each of the widget's, as plotly's parts, with a slider over the values of `scrub`."""
+        own = {name: self.value(name) for name in self.still_values}
+        self._quiet = True
+        self._apply(self.still_values)
+        try:
+            return self._stepped()
+        finally:
+            self._quiet = True
+            self._apply(own)
+            self._quiet = False
+
+    def _stepped(self) -> list[Parts]:
+        if not self.scrub:
+            return stepping([self.draw()], [""], 0, "", theme_named(self.theme))
+        control = self.controls[self.scrub].widget
+        before = control.value
+        values = list(range(control.min, control.max + 1, getattr(control, "step", 1)))
+        now = min(range(len(values)), key=lambda k: abs(values[k] - before))
+        places = evenly(len(values), MOST_STATES, now)
+        values = [values[k] for k in places]
+        states = []
+        with control.hold_sync():
+            self._quiet = True
+            try:
+                for value in values:
+                    control.value = value
+                    states.append(self.draw())
+            finally:
+                control.value = before
+                self._quiet = False
+        what = control.description or self.scrub
+        return stepping(states, [str(value) for value in values], places.index(now), what, theme_named(self.theme))
+
+    def _heading(self) -> str:
+        return f"<h3>{self.title}</h3><p>{self.text}</p>"
+
+    def _words(self) -> str:
+        """What stands above the stills."""
+        moves = (
+            f"the slider moves <b>{self.controls[self.scrub].widget.description}</b>"
+            if self.scrub
+            else "it stands still"
+        )
+        return f"{self._heading()}<p><small>Without Python, {moves}; run the notebook to move everything.</small></p>"
+
+    def _ipython_display_(self) -> None:
+        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
+            # they keep a widget's outputs apart, so that it could not hide the stills
+            publish_display_data(self._repr_mimebundle_())
+            return
+        publish_display_data(super()._repr_mimebundle_())
+        mark = {STILL: self.model_id}
+        words = f"<style>{_WHILE_DEAD}</style><div class='apviz-still'>{self._words()}</div>"
+        publish_display_data({"text/html": words, "text/plain": self.title}, mark)
+        for parts in self.still():
+            page = {"text/html": _page(parts, "cdn"), "text/plain": "figure"}
+            publish_display_data({_PLOTLY: parts | {"config": _CONFIG}} | page, mark)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if isinstance(bundle, dict):
+            pages = [_page(parts, False if i else "cdn") for i, parts in enumerate(self.still())]
+            bundle["text/html"] = self._words() + "".join(pages)
+        return bundle
+
+
+def _page(parts: Parts, plotlyjs: str | bool) -> str:
+    height = f"{parts['layout']['height']}px"
+    return str(
+        plotly.io.to_html(
+            parts, config=_CONFIG, include_plotlyjs=plotlyjs, full_html=False, default_height=height, auto_play=False,
+            validate=False,
+        )
+    )  # fmt: skip
+
+
+def _says(words: str) -> str:
+    return f"<div class='apviz-says'>{words}</div>"
+
+
+_STYLE: Final = Path(__file__).with_name("lesson.css")
+_OUTPUT = ".jp-OutputArea-child"
+#: where the still's words are seen: no message in place of the widget that is not there
+_WHILE_DEAD = (
+    f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-still) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) {{ display: none }}"
+)
+
+
+def _while_alive(figures: int) -> str:
+    """Where the widget is seen: no stills, which are the outputs after it, words and `figures` figures."""
+    words = f"{_OUTPUT}:has(.apviz-figures-{figures}) + {_OUTPUT}:has(.apviz-still)"
+    return ", ".join(words + f" + {_OUTPUT}" * k for k in range(figures + 1)) + " { display: none }"

@@ -1,0 +1,360 @@
+"""What limited a run, on runs that each limit really limited."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+import apviz
+from apviz.analysis.diagnosis import Limit, diagnose
+
+N = 400
+
+
+def system(noise=0.1, lengthscale=0.3, kernel=apviz.Matern52, dtype=torch.float64, n=N, d=2, columns=1):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (n, d))
+    y = np.sin(5 * x[:, :1]) + 0.3 * rng.standard_normal((n, columns))
+    return apviz.KernelSystem(x, y, kernel(lengthscale), noise, dtype=dtype, device="cpu")
+
+
+def recorded(problem, solver, *hooks):
+    recorder = apviz.Recorder()
+    apviz.solve(problem, solver, [*hooks, recorder])
+    return recorder.trace
+
+
+def predicting(x, y):
+    """A hook that records the test error, on points beside those of `system`."""
+    return apviz.PredictionHook(torch.as_tensor(x), torch.as_tensor(y))
+
+
+def points_beside(count=200):
+    x = np.random.default_rng(1).uniform(-1, 1, (count, 2))
+    return x, np.sin(5 * x[:, 0])
+
+
+def dense_matrix(x, lengthscale, noise):
+    """Matérn-5/2 plus noise, by its formula."""
+    scaled = math.sqrt(5) * cdist(x, x) / lengthscale
+    return (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + noise * np.eye(len(x))
+
+
+def iterations_of_textbook_cg(matrix, b, tol):
+    """Iterations of Hestenes & Stiefel's method from 0 until ‖r‖ < tol·‖b‖."""
+    r = p = b
+    for iteration in range(1, 1000):
+        step = r @ r / (p @ matrix @ p)
+        previous, r = r, r - step * (matrix @ p)
+        if np.linalg.norm(r) < tol * np.linalg.norm(b):
+            return iteration
+        p = r + r @ r / (previous @ previous) * p
+    raise AssertionError("CG did not converge")
+
+
+def test_a_run_that_converged_quickly_is_left_alone():
+    found = diagnose(recorded(system(), apviz.Cholesky()))
+    assert found.limit is Limit.NOTHING and not found.change and "work" in found.evidence
+
+
+def test_a_run_that_was_stopped_says_where_it_ended():
+    solver = apviz.AlternatingProjection(20, tol=1e-8)
+    found = diagnose(recorded(system(), solver, apviz.StopHook(max_work=2)))
+    assert found.limit is Limit.INTERRUPTED and "the work limit of 2 was reached" in found.evidence
+
+
+def test_a_solve_that_stagnates_in_float32_should_be_done_in_float64():
+    single = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(N, tol=1e-8))
+    assert single.outcome in ("stagnated", "diverged")
+    found = diagnose(single)
+    assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"} and "drifted" in found.evidence
+
+
+def test_a_tolerance_that_the_predictions_do_not_need_is_loosened_to_where_the_error_was_flat():
+    problem = system()
+    rng = np.random.default_rng(1)
+    test_x = torch.tensor(rng.uniform(-1, 1, (200, 2)))
+    test_y = torch.sin(5 * test_x[:, 0])
+    hook = apviz.PredictionHook(test_x, test_y)
+    trace = recorded(problem, apviz.AlternatingProjection(50, tol=1e-7), hook)
+    found = diagnose(trace)
+    assert found.limit is Limit.TOLERANCE
+    looser = apviz.solve(problem, apviz.AlternatingProjection(50, **found.change))
+    predicted = problem.kernel(test_x, problem.x) @ looser.weights[:, 0]
+    rmse = float((predicted - test_y).square().mean().sqrt())
+    assert rmse == pytest.approx(float(trace["epoch"]["test_rmse"][-1]), rel=0.05)
+
+
+def test_noise_far_below_the_outputscale_is_named():
+    found = diagnose(recorded(system(noise=1e-4), apviz.ConjugateGradient(tol=1e-3)))
+    assert found.limit is Limit.NOISE and found.change == {"noise": 1e-3} and "σ² = 0.0001" in found.evidence
+
+
+def test_blocks_that_undo_each_others_work_get_neighbours_and_a_margin():
+    problem, slow = system(0.03, 0.2, columns=2), apviz.AlternatingProjection(60, tol=1e-3, max_epochs=100)
+    before = recorded(problem, slow)
+    found = diagnose(before)
+    assert found.limit is Limit.BLOCKS and "an epoch keeps" in found.evidence
+    after = recorded(problem, dataclasses.replace(slow, **found.change))
+    assert float(after["epoch"]["work"][-1]) < 0.5 * float(before["epoch"]["work"][-1])
+
+
+def test_plain_cg_on_an_ill_conditioned_system_should_let_apviz_choose():
+    trace = recorded(system(0.01), apviz.ConjugateGradient(tol=1e-3))
+    found = diagnose(trace)
+    kappa = float(trace["spectrum"]["kappa"])
+    assert found.limit is Limit.CONDITIONING and found.change == {"solver": "auto"}
+    # of so few rows it is exact
+    assert f"κ = {kappa:.3g}" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("lengthscale", "noise", "tol", "power"),
+    [(0.3, 0.01, 1e-3, 0.0), (0.1, 0.01, 0.01, 0.5), (0.05, 3e-3, 0.5, 0.75), (0.1, 2e-3, 0.5, 0.75)],
+)
+def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(lengthscale, noise, tol, power):
+    x = np.random.default_rng(0).uniform(-1, 1, (N, 2))
+    matrix = dense_matrix(x, lengthscale, noise)
+    values, vectors = np.linalg.eigh(matrix)
+    # the more of b lies along small eigenvalues, the further is its residual behind its error in the K-norm
+    b = vectors @ (values**-power * np.random.default_rng(1).standard_normal(N))
+    problem = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, dtype=torch.float64, device="cpu")
+    trace = recorded(problem, apviz.ConjugateGradient(tol=tol))
+    found = diagnose(trace)
+    assert found.limit is Limit.CONDITIONING and trace.converged
+    most = int(re.search(r"up to ([\d,]+) iterations", found.evidence)[1].replace(",", ""))
+    taken = iterations_of_textbook_cg(matrix, b, tol)
+    assert taken <= most and int(trace["epoch"]["epoch"][-1]) <= most
+    root = math.sqrt(values[-1] / values[0])
+    assert most == pytest.approx(0.5 * root * math.log(2 * root / tol), rel=0.02, abs=1)
+    if tol == 0.5:  # then what bounds the error in the K-norm does not bound the residual
+        assert taken > 1.1 * 0.5 * root * math.log(2 / tol)
+
+
+def test_overlapping_blocks_that_are_slow_get_a_coarse_space():
+    slow = apviz.AlternatingProjection(10, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
+    found = diagnose(recorded(system(0.01, 1.0), slow))
+    assert found.limit is Limit.CONDITIONING and found.change == {"coarse_rank": "auto"}
+
+
+def test_every_change_is_a_setting_that_exists():
+    fields = {field.name for field in dataclasses.fields(apviz.AlternatingProjection)} | {"dtype", "noise", "solver"}
+    for trace in (
+        recorded(system(0.01), apviz.AlternatingProjection(20, tol=1e-4, max_epochs=60)),
+        recorded(system(0.01), apviz.ConjugateGradient(tol=1e-3)),
+        recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3)),
+    ):
+        assert set(diagnose(trace).change) <= fields
+
+
+def test_the_end_of_a_run_that_was_cut_off_is_no_measure_of_its_tolerance():
+    problem, beside = system(1e-2, 1.5), points_beside()
+    cut = recorded(problem, apviz.AlternatingProjection(200, tol=1e-2, max_epochs=300), predicting(*beside))
+    assert cut.outcome == "max_epochs"
+    # by its own end it has all the signs of a tolerance that is too tight
+    first, work = cut.sufficient_epoch(), cut["epoch"]["work"].values
+    assert float(cut["epoch"]["residual"][first]) > 0.05 and work[first] < 0.2 * work[-1]
+    assert diagnose(cut).limit is not Limit.TOLERANCE
+    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
+    ends = [float(trace["epoch"]["test_rmse"][-1]) for trace in (cut, exact)]
+    assert ends[0] > 1.01 * ends[1]
+    assert diagnose(cut, [cut, exact]).limit is not Limit.TOLERANCE
+
+
+def test_a_run_that_was_cut_off_is_measured_by_one_that_converged_on_the_same_system():
+    problem, beside = system(), points_beside()
+    cut = recorded(problem, apviz.AlternatingProjection(10, tol=1e-12, max_epochs=150), predicting(*beside))
+    exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
+    elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*beside))
+    assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
+    found = diagnose(cut, [elsewhere, exact])
+    assert found.limit is Limit.TOLERANCE and "the best of the runs that converged on this system" in found.evidence
+    looser = recorded(problem, apviz.AlternatingProjection(10, **found.change), predicting(*beside))
+    assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
+
+
+def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good():
+    """Residuals may rise: what counts is the lowest up to the epoch from which on the predictions are good."""
+    problem = system()
+    trace = recorded(problem, apviz.AlternatingProjection(50, tol=1e-7), predicting(*points_beside()))
+    residual, rmse = trace["epoch"]["residual"].values, trace["epoch"]["test_rmse"].values
+    epochs = len(residual)
+    assert epochs > 12
+    # low at epoch 2, where the predictions are bad, and again from epoch 6 on
+    residual[:7] = [1, 0.3, 0.01, 0.5, 0.4, 0.3, 0.2]
+    rmse[:6], rmse[6:] = 0.9, 0.3
+    trace.tree["epoch"] = trace["epoch"].assign(
+        residual=("epoch", residual), test_rmse=("epoch", rmse), work=("epoch", np.arange(epochs) + 1.0)
+    )
+    found = diagnose(trace)
+    assert found.limit is Limit.TOLERANCE
+    stops_at = np.flatnonzero(residual < found.change["tol"])[0]
+    assert stops_at >= 6
+
+
+def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothing():
+    # so short a lengthscale that no row knows of another
+    problem, (x, y) = system(lengthscale=1e-4), points_beside()
+    for solver in (apviz.ConjugateGradient(tol=1e-6), apviz.AlternatingProjection(50, tol=1e-6)):
+        trace = recorded(problem, solver, predicting(x, y))
+        assert trace["epoch"]["test_rmse"].values == pytest.approx(np.sqrt(np.mean(y**2)), rel=0.02)
+        found = diagnose(trace)
+        assert found.limit is Limit.MODEL and not found.change
+        assert "tolerance of 1" not in found.advice and "lengthscales of 0.0001" in found.advice
+
+
+def test_a_run_that_was_cut_off_near_zero_is_not_said_to_predict_nothing():
+    problem = system(1e-3, 0.5)
+    trace = recorded(problem, apviz.AlternatingProjection(2, tol=1e-5, max_epochs=1), predicting(*points_beside()))
+    trace.tree["epoch"] = trace["epoch"].assign(test_rmse=("epoch", [0.7, 0.7]), residual=("epoch", [1.0, 0.97]))
+    assert diagnose(trace).limit is not Limit.MODEL
+
+
+def test_rounding_is_not_blamed_for_a_residual_that_float64_does_not_lower():
+    slow = apviz.AlternatingProjection(20, tol=1e-7, max_epochs=100, check_every=10)
+    single, double = (recorded(system(1e-3, 0.5, dtype=dtype), slow) for dtype in (torch.float32, torch.float64))
+    ends = [float(trace["epoch"]["residual"][-1]) for trace in (single, double)]
+    assert single.outcome == double.outcome == "max_epochs" and ends[0] == pytest.approx(ends[1], rel=0.05)
+    # beyond half of the tolerance, and next to nothing of the residual
+    assert 0.5e-7 < float(single["epoch"]["drift"].max()) < 0.1 * ends[0]
+    assert diagnose(single).limit is diagnose(double).limit is not Limit.PRECISION
+
+
+def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_conditioned():
+    problem = system(0.1, 0.08)
+    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-3))
+    values = np.linalg.eigvalsh(dense_matrix(problem.x.numpy(), 0.08, 0.1))
+    assert values[-1] / values[0] < 200 and 20 < float(trace["epoch"]["work"][-1]) < 60
+    found = diagnose(trace)
+    assert found.limit is Limit.NOTHING and f"κ = {values[-1] / values[0]:.3g}" in found.evidence
+
+
+def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():
+    problem = system(0.1, 0.08)
+    for solver in (
+        apviz.ConjugateGradient(tol=1e-3, max_iterations=10),
+        apviz.AlternatingProjection(100, partition="kd-tree", tol=1e-4, max_epochs=6),
+    ):
+        found = diagnose(recorded(problem, solver))
+        assert found.limit is Limit.CAP
+        (name,) = found.change
+        assert recorded(problem, dataclasses.replace(solver, **{name: 2 * found.change[name]})).converged
+
+
+def test_an_epoch_that_keeps_all_of_the_residual_is_not_said_to_keep_a_hundred_percent():
+    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(60, tol=1e-3, max_epochs=8))
+    for factor, words in ((0.999, "takes less than 0.5% off the residual"), (1.001, "does not lower the residual")):
+        residual = 0.5 * factor ** np.arange(trace["epoch"].sizes["epoch"])
+        trace.tree["epoch"] = trace["epoch"].assign(residual=("epoch", residual))
+        found = diagnose(trace)
+        assert found.limit is Limit.BLOCKS and words in found.evidence and "100%" not in found.evidence
+
+
+def test_a_proposed_number_is_one_that_a_person_would_type():
+    noise = diagnose(recorded(system(noise=1e-6, dtype=torch.float64), apviz.ConjugateGradient(tol=1e-2)))
+    assert noise.limit is Limit.NOISE and noise.change == {"noise": 1e-5} and "σ² = 1e-05" in noise.advice
+    trace = recorded(system(), apviz.ConjugateGradient(tol=7e-7))
+    trace.attrs["stop_reason"] = "stagnated"
+    assert diagnose(trace).change == {"tol": 7e-6}
+
+
+def test_a_run_without_noise_is_proposed_some():
+    trace = recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3))
+    trace.attrs["noise"] = 0.0
+    assert diagnose(trace).change["noise"] > 0
+
+
+def test_a_slow_run_hears_of_one_that_was_far_quicker_on_the_same_system():
+    problem = system(0.03, 0.2, columns=2)
+    slow = recorded(problem, apviz.AlternatingProjection(60, tol=1e-3, max_epochs=100))
+    quick = recorded(problem, apviz.Cholesky(tol=1e-3))
+    work = float(quick["epoch"]["work"][-1])
+    assert f"Cholesky converged on the same system after {work:.3g} work" in diagnose(slow, [slow, quick]).evidence
+    looser = recorded(problem, apviz.Cholesky(tol=0.1))
+    assert "same system" not in diagnose(slow, [slow, looser]).evidence
+
+
+def test_rows_that_come_again_are_named_where_the_trace_has_the_rows():
+    x = np.tile(np.random.default_rng(0).uniform(-1, 1, (40, 2)), (10, 1))
+    problem = apviz.KernelSystem(x, np.sin(5 * x[:, :1]), apviz.Matern52(0.3), 1e-4, dtype=torch.float64, device="cpu")
+    recorder = apviz.Recorder(rows=True)
+    apviz.solve(problem, apviz.AlternatingProjection(20, tol=1e-6, max_epochs=30), [recorder])
+    assert "Only 40 of the 400 training rows are distinct" in diagnose(recorder.trace).evidence
+
+
+def test_a_trace_without_an_epoch_was_interrupted():
+    class Leave(apviz.Hook):
+        def on_start(self, run):
+            raise KeyboardInterrupt
+
+    recorder = apviz.Recorder()
+    with pytest.raises(KeyboardInterrupt):
+        apviz.solve(system(), apviz.ConjugateGradient(), [recorder, Leave()])
+    found = diagnose(recorder.trace)
+    assert found.limit is Limit.INTERRUPTED and "before its first epoch" in found.evidence
+
+
+def trained_by_gpytorch(kernel, tol, n=300, noise=0.05):
+    """The trace of GPyTorch's CG, as one step of a training calls it."""
+    gpytorch = pytest.importorskip("gpytorch")
+    torch.manual_seed(0)  # of its probes
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.uniform(-1, 1, (n, 2)))
+    y = torch.sin(5 * x[:, 0]) + 0.3 * torch.tensor(rng.standard_normal(n))
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self):
+            super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), kernel(gpytorch.kernels)
+
+        def forward(self, z):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(z), self.covar_module(z))
+
+    model = Model().double()
+    model.likelihood.noise = noise
+    recorder, settings = apviz.Recorder(), gpytorch.settings
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    by_cg = settings.max_cholesky_size(1), settings.max_preconditioner_size(0), settings.cg_tolerance(tol)
+    with apviz.gpytorch.record_cg(recorder), by_cg[0], by_cg[1], by_cg[2]:
+        (-mll(model(x), y)).backward()
+    return recorder.trace
+
+
+def scaled(name, lengthscale, **settings):
+    def make(kernels):
+        base = getattr(kernels, name)(**settings)
+        base.lengthscale = lengthscale
+        return kernels.ScaleKernel(base)
+
+    return make
+
+
+def test_the_iterations_that_gpytorch_forces_are_not_taken_for_ill_conditioning():
+    trace = trained_by_gpytorch(scaled("RBFKernel", 0.3), tol=1.0, noise=0.7)
+    assert trace.converged and float(trace["epoch"]["work"][-1]) > 20
+    found = diagnose(trace)
+    assert found.limit is Limit.NOTHING
+    assert "force it to take 21" in found.evidence and "tolerance of 1 asked for next to nothing" in found.evidence
+
+
+def test_gpytorch_that_converged_at_a_tolerance_of_one_hears_of_the_tolerance():
+    trace = trained_by_gpytorch(scaled("MaternKernel", 0.1, nu=0.5), tol=1.0, n=900, noise=1e-4)
+    assert trace.converged and float(trace["epoch"]["residual"][-1]) > 0.1
+    found = diagnose(trace)
+    assert found.limit is Limit.LOOSE and found.change == {"tol": 0.01}
+    assert "tolerance of 1" in found.evidence and "gpytorch.settings.cg_tolerance(0.01)" in found.advice
+
+
+@pytest.mark.filterwarnings("ignore:CG terminated")
+@pytest.mark.parametrize("tol", [1.0, 1e-8])
+def test_a_recorded_kernel_that_apviz_lacks_is_diagnosed_without_its_kappa(tol):
+    trace = trained_by_gpytorch(scaled("PeriodicKernel", 0.3), tol)
+    assert math.isnan(float(trace["spectrum"]["kappa"]))
+    found = diagnose(trace)
+    assert "nan" not in found.evidence + found.advice and found.limit is not Limit.CONDITIONING

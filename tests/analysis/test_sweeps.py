@@ -1,0 +1,108 @@
+"""Runs that differ in one setting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.analysis.sweeps import factor_bytes, fastest, same_system, series, slowest, sweep_table
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Traces by name: a sweep over b, one of them cut, and one over σ²."""
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.uniform(size=(300, 2)), dtype=torch.float32)
+    y = torch.sin(6 * x[:, 0])
+
+    def run(solver, noise=0.05, dtype=torch.float32):
+        recorder = apviz.Recorder()
+        system = apviz.KernelSystem(x, y, apviz.Matern52(0.3), noise, operator="dense", dtype=dtype)
+        apviz.solve(system, solver, hooks=[recorder])
+        return recorder.trace
+
+    projection = apviz.AlternatingProjection
+    return {
+        "30": run(projection(30)),
+        "100": run(projection(100)),
+        "64 bits": run(projection(100), dtype=torch.float64),
+        "margin": run(projection(100, partition="principal-axis-tree", overlap=0.5)),
+        "cut": run(projection(60, tol=1e-5, max_epochs=1)),
+        "noisy": run(projection(100), noise=0.5),
+        "cg": run(apviz.ConjugateGradient()),
+    }
+
+
+def test_a_series_over_b_has_one_method_on_one_system_sorted_by_b(runs):
+    found = series([runs[name] for name in ("100", "noisy", "cg", "30", "64 bits")], "block_size")
+    assert found == [[runs["30"], runs["100"]], [runs["noisy"]], [runs["64 bits"]]]
+
+
+def test_a_series_over_the_noise_keeps_block_sizes_apart(runs):
+    found = series([runs[name] for name in ("30", "100", "noisy", "cg")], "noise")
+    assert found == [[runs["30"]], [runs["100"], runs["noisy"]], [runs["cg"]]]
+
+
+def test_another_tolerance_is_another_series(runs):
+    assert len(series([runs["30"], runs["cut"]], "block_size")) == 2
+
+
+def test_the_fastest_is_the_fastest_of_those_that_converged(runs):
+    some = [runs[name] for name in ("30", "100", "cut")]
+    seconds = [float(trace["epoch"]["seconds"][-1]) for trace in some[:2]]
+    assert fastest(some) is some[int(np.argmin(seconds))]
+    assert fastest([runs["cut"]]) is None and fastest([]) is None
+
+
+def test_the_slowest_may_be_one_that_did_not_converge(runs):
+    assert slowest([runs["cut"]]) is runs["cut"] and slowest([]) is None
+
+
+def test_factors_take_a_square_of_the_solved_rows_for_every_two_blocks(runs):
+    assert factor_bytes(runs["30"]) == 5 * 30**2 * 4
+    assert factor_bytes(runs["64 bits"]) == 2 * 100**2 * 8  # the third has a square of its own
+    size, several = np.unique(runs["margin"]["block"]["solved_size"].values, return_counts=True)
+    assert factor_bytes(runs["margin"]) == 4 * (np.ceil(several / 2) * size**2).sum()
+    assert math.isnan(factor_bytes(runs["cg"]))
+
+
+def test_the_table_has_a_row_a_run_in_the_order_given(runs):
+    table = sweep_table([runs["cg"], runs["cut"]])
+    assert list(table["method"]) == ["CG", "AP gauss-southwell b=60"]
+    assert list(table["converged"]) == [True, False] and list(table["outcome"]) == ["converged", "max_epochs"]
+    assert list(table["epochs"]) == [int(runs["cg"]["epoch"]["epoch"][-1]), 1]
+    assert table["kappa"][0] == table["kappa"][1] and math.isnan(table["kappa_prime"][0])
+
+
+@pytest.mark.parametrize("standardised", [False, True])
+@pytest.mark.parametrize("n", [200, 1500])
+def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standardised):
+    """Standardised targets have the norm √(n − 1), whatever they are."""
+
+    def run(seed, solver, name="", dtype=torch.float64, noise=0.1):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, (n, 2))
+        y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
+        y = (y - y.mean()) / y.std(ddof=1) if standardised else y
+        recorder = apviz.Recorder()
+        system = apviz.KernelSystem(x, y, apviz.Matern52(0.3), noise, dtype=dtype, device="cpu", dataset=name)
+        apviz.solve(system, solver, hooks=[recorder])
+        return recorder.trace
+
+    one = run(0, apviz.AlternatingProjection(100, tol=0.1))
+    cg = apviz.ConjugateGradient(tol=0.1)
+    assert not same_system(one, run(1, cg)) and not same_system(run(1, cg), one)
+    assert not same_system(one, run(0, cg, noise=0.2)) and not same_system(one, run(0, cg, "named"))
+    assert same_system(one, run(0, cg)) and same_system(one, run(0, cg, dtype=torch.float32))
+    assert same_system(run(0, cg, "named"), run(0, apviz.Cholesky(), "named"))
+
+
+def test_a_trace_without_a_name_that_says_too_little_is_compared_with_nothing(runs):
+    bare = apviz.Trace(runs["100"].tree.copy(deep=True))
+    assert same_system(runs["100"], bare)
+    del bare.attrs["rhs_norms"]
+    assert not same_system(runs["100"], bare)

@@ -1,0 +1,50 @@
+"""A card: how high its figure is, and what a projector makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz import plots
+from apviz.dashboard.components.chart_card import ChartCard
+from apviz.dashboard.store.runs_folder import RunsFolder
+
+
+def layout(card) -> dict:
+    return json.loads(card.chart.base)["layout"]
+
+
+@pytest.fixture
+def runs(recorded_runs):
+    return RunsFolder(recorded_runs)
+
+
+def card(draw, **options):
+    return ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme), **options)
+
+
+def test_the_card_says_how_high_the_axes_are_unless_a_figure_has_many_panels(runs):
+    one = card(plots.residuals, axes=380)
+    one.show([runs.open("ap")], "light")
+    assert "height" not in layout(one) and one.chart.axes == 380
+    many = card(plots.block_timeline)
+    many.show([runs.open("ap")] * 3, "light")
+    assert layout(many)["height"] > 500
+
+
+def test_on_a_projector_type_grows_and_with_it_all_that_it_would_run_into(runs):
+    shown = {}
+    for lecture in (False, True):
+        each = card(plots.block_timeline, lecture=lecture)
+        each.show([runs.open("ap")], "light")
+        shown[lecture] = layout(each)
+    for part in (
+        lambda chart: chart["template"]["layout"]["font"]["size"],
+        lambda chart: chart["margin"]["t"],
+        lambda chart: chart["coloraxis"]["colorbar"]["ypad"],
+        lambda chart: chart["coloraxis"]["colorbar"]["title"]["font"]["size"],
+    ):
+        assert part(shown[True]) == pytest.approx(1.4 * part(shown[False]))

@@ -1,0 +1,47 @@
+"""The newest sweep of a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+import torch
+
+import apviz
+from apviz.dashboard.pages.sweeps import newest_sweep
+from apviz.dashboard.store.runs_folder import RunsFolder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return RunsFolder(tmp_path)
+
+
+def solve(runs, name, block_size, noise=0.1, max_epochs=50):
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), noise, operator="dense", dataset="made", seed=0)
+    solver = apviz.AlternatingProjection(block_size, max_epochs=max_epochs)
+    apviz.solve(system, solver, hooks=[apviz.Recorder(runs.path_of(name))])
+
+
+def test_the_sweep_is_by_its_setting_and_of_equal_runs_it_has_the_last(runs):
+    for name, block_size in {"a": 30, "b": 10, "c": 10}.items():
+        solve(runs, name, block_size)
+    assert newest_sweep(runs, "block_size") == ["c", "a"]
+    assert newest_sweep(runs, "noise") == []
+
+
+def test_one_value_is_no_sweep_and_another_system_or_cap_is_another_sweep(runs):
+    solve(runs, "a", 10)
+    solve(runs, "b", 20, noise=0.5)
+    solve(runs, "c", 30, max_epochs=60)
+    assert newest_sweep(runs, "block_size") == []
+    solve(runs, "d", 40)
+    assert newest_sweep(runs, "block_size") == ["a", "d"]
+
+
+def test_what_cannot_be_read_and_trainings_are_left_out(folder):
+    (folder / "broken.zarr").mkdir()
+    (folder / "broken.zarr" / "zarr.json").write_text("[]")
+    assert newest_sweep(RunsFolder(folder), "block_size") == []

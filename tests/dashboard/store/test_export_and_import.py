@@ -1,0 +1,88 @@
+"""Runs out of the folder and into it."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.store.on_disk import exported, files
+
+
+@pytest.mark.parametrize("name", ["cg", "ap", "fit"])
+def test_an_exported_run_is_imported_as_it_was_under_a_free_name(folder, tmp_path, name):
+    runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
+    content = exported(runs, name)
+    assert runs.take_in(f"{name}.zarr.zip", content) == [f"{name}-2"]
+    assert other.take_in(f"C:\\downloads\\{name}.zarr.zip", content) == [name]
+    for found in (runs.open(f"{name}-2"), other.open(name)):
+        assert found.tree.identical(runs.open(name).tree)
+    assert not [path for path in folder.iterdir() if path.name.startswith(".importing")]
+
+
+def test_several_runs_go_out_and_in_together(folder, tmp_path):
+    runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
+    assert set(other.take_in("all.zip", exported(runs, "cg", "ap", "cut"))) == {"cg", "ap", "cut"}
+
+
+@pytest.mark.parametrize(
+    "filename", ["../../evil.zarr.zip", ".zarr.zip", "a,b<c>.zip", "x" * 300 + ".zip", "/etc/passwd"]
+)
+def test_an_import_gets_a_name_that_stays_inside(folder, tmp_path, filename):
+    other = RunsFolder(tmp_path / "other")
+    (name,) = other.take_in(filename, exported(RunsFolder(folder), "cg"))
+    assert other.names() == [name] and "," not in name
+    assert other.rename(name, f"{name}!".replace("!", "x")[:100])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda members: members.update({"../evil": b"x"}), "no file of a trace"),
+        (lambda members: members.update({"zarr.json": b"{}"}), "describe no array"),
+        (lambda members: members.pop("zarr.json"), "no zarr.json at its root"),
+        (lambda members: members.clear(), "there is no trace in it"),
+        (
+            lambda members: members.update({
+                "zarr.json": members["zarr.json"].replace(b'"schema_version": 1', b'"schema_version": 99')
+            }),
+            "has schema 99, this apviz reads up to 1",
+        ),
+        (
+            lambda members: members.update({"zarr.json": members["zarr.json"].replace(b'"method"', b'"meth"')}),
+            "no attribute method",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refused_import_says_why_and_leaves_nothing_behind(folder, change, message):
+    runs = RunsFolder(folder)
+    with zipfile.ZipFile(io.BytesIO(exported(runs, "cg"))) as archive:
+        members = {each.filename: archive.read(each) for each in archive.infolist()}
+    change(members)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    before = files(folder.parent)
+    with pytest.raises(ValueError, match=f"bad was not imported: .*{message}") as error:
+        runs.take_in("bad.zarr.zip", file.getvalue())
+    assert str(folder) not in str(error.value)
+    assert files(folder.parent) == before and not list(folder.glob(".importing*"))
+
+
+def test_an_import_that_is_too_large_is_refused(folder):
+    runs = RunsFolder(folder)
+    with pytest.raises(ValueError, match="cg was not imported: it unpacks to"):
+        runs.take_in("cg.zarr.zip", exported(runs, "cg"), most_bytes=100)
+
+
+def test_what_a_kill_left_of_an_import_goes_at_the_next_start(folder):
+    (folder / ".importing-abc").mkdir()
+    os.utime(folder / ".importing-abc", (0, 0))
+    RunsFolder(folder)
+    assert not (folder / ".importing-abc").exists()

@@ -1,0 +1,108 @@
+"""What is kept beside the traces: notes, and deleted runs for some days."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.store.on_disk import cut_off, entry, files
+
+
+def test_a_note_survives_a_restart_and_is_not_in_the_trace(folder):
+    before = files(folder / "cg.zarr")
+    assert RunsFolder(folder).write_note("cg", "  größer, <b>\nzwei  ") == "größer, <b>\nzwei"
+    assert entry(RunsFolder(folder), "cg").note == "größer, <b>\nzwei"
+    assert files(folder / "cg.zarr") == before
+
+
+def test_an_empty_note_is_none_and_a_long_one_is_refused(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "note")
+    runs.write_note("cg", " ")
+    assert entry(runs, "cg").note == ""
+    with pytest.raises(ValueError, match="2,001 characters; up to 2,000"):
+        runs.write_note("cg", "x" * 2001)
+
+
+def test_a_deleted_run_comes_back_whole(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("fit", "a note")
+    before = files(folder)
+    deleted = runs.delete("fit")
+    assert "fit" not in runs.names() and not (folder / "fit.zarr").exists()
+    assert [each.name for each in RunsFolder(folder).deleted()] == ["fit"]
+    assert runs.restore(deleted.key) == "fit"
+    assert files(folder) == before and runs.deleted() == []
+
+
+def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "the first")
+    deleted = runs.delete("cg")
+    runs.rename("ap", "cg")
+    assert runs.restore(deleted.key) == "cg-2"
+    assert entry(runs, "cg-2").note == "the first" and entry(runs, "cg").note == ""
+    with pytest.raises(FileNotFoundError, match="not in the trash any more"):
+        runs.restore(deleted.key)
+
+
+def test_the_trash_is_emptied_after_some_days(folder):
+    runs = RunsFolder(folder)
+    old, new = runs.delete("cg"), runs.delete("ap")
+    (folder / ".trash" / old.key).rename(folder / ".trash" / str(int(old.key) - 8 * 86_400 * 10**9))
+    assert [each.key for each in RunsFolder(folder).deleted()] == [new.key]
+
+
+def test_a_run_that_may_still_be_written_is_neither_renamed_nor_deleted(folder):
+    cut_off(folder / "ap.zarr", age=1)
+    runs = RunsFolder(folder)
+    for what in (lambda: runs.rename("ap", "other"), lambda: runs.delete("ap")):
+        with pytest.raises(ValueError, match=r"ap was written to 1 s ago and may still run"):
+            what()
+    cut_off(folder / "ap.zarr", age=60)
+    runs.rename("ap", "other")
+    runs.delete("other")
+
+
+def test_what_apviz_did_not_make_is_never_removed_or_replaced(folder):
+    """Folders and files of somebody's that are called almost as apviz's own."""
+    mine = {
+        folder / ".trash" / "2023" / "old.zarr" / "thesis.tex",
+        folder / ".trash" / "letters" / "old.zarr" / "thesis.tex",
+        folder / ".importing-photos" / "1.jpg",
+        folder / ".importing-old" / "0.zarr.jpg",
+        folder / "new.zarr.checkpoint.npz",
+        folder / "other.checkpoint.npz",
+        folder / ".notes" / "third.txt",
+    }
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("years of work")
+        for place in path.relative_to(folder).parents:
+            os.utime(folder / place, (0, 0))
+    runs = RunsFolder(folder)
+    for name in ("new", "other", "third"):
+        with pytest.raises(FileExistsError, match="already, which would go with"):
+            runs.rename("cg", name)
+    deleted = runs.delete("cg")
+    (folder / ".notes" / "cg.txt").write_text("years of work")
+    assert runs.restore(deleted.key) == "cg-2"
+    assert {path.read_text() for path in (*mine, folder / ".notes" / "cg.txt")} == {"years of work"}
+
+
+def test_a_checkpoint_under_its_former_name_goes_with_its_run_and_another_trainings_stays(folder):
+    runs = RunsFolder(folder)
+    (folder / "fit.zarr.checkpoint.npz").rename(folder / "fit.checkpoint.npz")
+    (folder / "ap.checkpoint.npz").write_bytes((folder / "fit.checkpoint.npz").read_bytes())
+    before = files(folder)
+    runs.rename("fit", "other")
+    assert (folder / "other.checkpoint.npz").exists() and not (folder / "fit.checkpoint.npz").exists()
+    assert runs.restore(runs.delete("other").key) == "other"
+    runs.rename("other", "fit")
+    assert files(folder) == before
+    runs.rename("ap", "new")
+    assert (folder / "ap.checkpoint.npz").exists() and not (folder / "new.checkpoint.npz").exists()

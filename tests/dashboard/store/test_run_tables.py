@@ -1,0 +1,93 @@
+"""What the tables of runs say of each, and what they do when one is ticked."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.store.run_entry import RunEntry
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.dashboard.store.tables import FolderTable, RunsTable, Table
+
+
+def cells(table, key):
+    """Of a row, by heading."""
+    (row,) = [row for row in table.rows if row[0] == key]
+    return dict(zip([title for title, _ in table.columns], row[1:], strict=True))
+
+
+def test_what_is_not_a_number_is_sent_as_missing():
+    table = Table({"name": "text", "a": "integer", "b": "scientific"})
+    table.show({"x": ["x", None, math.nan], "y": ["", 3, math.inf]}, selected="y")
+    assert table.rows == [["x", "x", None, None], ["y", "", 3, math.inf]]
+    assert table.selected == "y"
+
+
+def test_rows_are_given_by_their_keys_and_order_and_page_stay(folder):
+    table = Table({"name": "text"}, page_rows=1, sorted_by="name", descending=True, page=1)
+    table.show({"b": ["b"], "a": ["a"]})
+    table.show({"a": ["a"], "c": ["c"]})
+    assert [row[0] for row in table.rows] == ["a", "c"]
+    assert (table.sorted_by, table.descending, table.page) == ("name", True, 1)
+
+
+def test_the_table_of_solves_says_how_each_ended(folder):
+    runs, looked = RunsFolder(folder), []
+    shown = RunsTable(looked.append)
+    traces = {name: runs.open(name) for name in ("cg", "ap", "cut")}
+    shown.show(traces, "ap")
+    assert [row[0] for row in shown.table.rows] == ["cg", "ap", "cut"] and shown.table.selected == "ap"
+    cg, cut = cells(shown.table, "cg"), cells(shown.table, "cut")
+    assert cg["method"] == "CG" and cg["block size"] is None and cg["how it ended"] == "converged"
+    assert cut["block size"] == 10 and "not converged" in cut["how it ended"] and cut["epochs (CG: iterations)"] == 2
+    assert cut["residual"] == float(traces["cut"]["epoch"]["residual"][-1])
+    assert cut["test RMSE"] is None  # nothing was held out
+    shown.show({}, "")
+    assert shown.table.rows == [] and shown.table.selected == ""
+
+
+def test_a_condition_number_that_is_an_estimate_is_marked_as_one():
+    """Rows that know nothing of each other: κ is 1, and the estimate from a part of them is not."""
+    x = torch.rand(1_200, 2, generator=torch.Generator().manual_seed(0))
+    system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(1e-6), 0.01)
+    traces = {}
+    for how in ("subsample", "exact"):
+        recorder = apviz.Recorder(spectrum=how)
+        apviz.solve(system, apviz.ConjugateGradient(), [recorder])
+        traces[how] = recorder.trace
+    shown = RunsTable(lambda name: None)
+    shown.show(traces, "exact")
+    (estimate, mark), exact = cells(shown.table, "subsample")["κ"], cells(shown.table, "exact")["κ"]
+    assert exact == [pytest.approx(1, abs=0.2), ""] and estimate > 100 and mark == "≈"
+
+
+def test_the_table_of_the_folder_says_what_cannot_be_read_and_what_is_missing():
+    shown = FolderTable(lambda names: None, lambda name: None)
+    broken = RunEntry("broken", 0.0, ending="cannot be read", problem="it has no zarr.json")
+    shown.show([broken], [], total=3)
+    row = cells(shown.table, "broken")
+    assert row["ended"] == "cannot be read" and row["note"] == "it has no zarr.json"
+    assert row["n"] is None and row["residual"] is None and row["method"] is None
+    assert shown._count.object.startswith("1 of 3 runs.")
+
+
+def test_only_ticks_of_a_person_choose_and_those_of_rows_that_went_are_forgotten(folder):
+    chosen = []
+    shown = FolderTable(chosen.append, lambda name: None)
+    entries = RunsFolder(folder).entries()
+    shown.show(entries, ["cut", "cg"], total=len(entries))
+    assert set(shown.table.ticked) == {"cut", "cg"}
+    assert shown.table.ticked == [name for name in shown.names if name in ("cut", "cg")]
+    shown.tick(["ap", "gone"])
+    assert shown.table.ticked == ["ap"] and chosen == []
+    shown.table.ticked = ["ap", "cg"]
+    assert chosen == [["ap", "cg"]]
+    shown.show([entry for entry in entries if entry.name == "fit"], ["ap", "cg"], total=len(entries))
+    assert shown.table.ticked == [] and len(chosen) == 1
+    shown.mark("fit")
+    assert shown.table.selected == "fit"

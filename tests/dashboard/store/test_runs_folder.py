@@ -1,0 +1,210 @@
+"""The folder of runs: what is listed and opened, and names that stay inside."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.store import runs_folder
+from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.store.on_disk import cut_off, entry, files, rewrite
+
+SOLVES_FOREVER = """
+import sys, torch, apviz
+x = torch.rand(60, 2)
+system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), 0.01, operator="dense", dataset="made")
+solver = apviz.AlternatingProjection(6, tol=1e-300, max_epochs=10**7, check_every=10**6)
+apviz.solve(system, solver, hooks=[apviz.Recorder(sys.argv[1])])
+"""
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_solve_and_training_is_listed_with_what_its_root_attributes_say(folder):
+    runs = RunsFolder(folder)
+    assert {each.name for each in runs.entries()} == {"cg", "ap", "cut", "fit"} == set(runs.names())
+    trace = apviz.open_trace(folder / "ap.zarr")
+    listed = entry(runs, "ap")
+    assert (listed.kind, listed.method, listed.dataset, listed.n) == ("solve", trace.label, "made", 60)
+    assert listed.epochs == int(trace["epoch"]["epoch"][-1]) and listed.work == trace.attrs["work"]
+    assert listed.ending == "converged" and listed.finished
+    assert entry(runs, "cut").ending == "not converged (max_epochs)"
+    assert (entry(runs, "fit").kind, entry(runs, "fit").epochs, entry(runs, "fit").ending) == (
+        "training",
+        2,
+        "finished",
+    )
+
+
+def test_the_list_needs_no_data_of_a_trace(folder):
+    for path in folder.glob("*.zarr"):
+        for data in path.rglob("c"):
+            shutil.rmtree(data) if data.is_dir() else data.unlink()
+    assert len(RunsFolder(folder).names()) == 4
+
+
+def test_a_trace_is_read_again_only_when_it_has_changed(folder, monkeypatch):
+    read = []
+    real = runs_folder.read_entry
+    monkeypatch.setattr(runs_folder, "read_entry", lambda name, *rest: read.append(name) or real(name, *rest))
+    runs = RunsFolder(folder)
+    runs.entries()
+    assert len(read) == 4
+    assert runs.entries() == runs.entries() and len(read) == 4
+    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(method="another"))
+    assert entry(runs, "cg").method == "another" and read[4:] == ["cg"]
+
+
+def test_the_newest_run_is_the_first(folder):
+    rewrite(folder / "ap.zarr", lambda attributes: attributes.update(created="2999-01-01T00:00:00+00:00"))
+    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(created="1999-01-01T00:00:00+00:00"))
+    names = RunsFolder(folder).names()
+    assert (names[0], names[-1]) == ("ap", "cg")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "why"),
+    [
+        (lambda path: (path / "zarr.json").write_text("{bad"), "its zarr.json cannot be read"),
+        (lambda path: (path / "zarr.json").unlink(), "it has no zarr.json"),
+        (lambda path: (path / "zarr.json").write_text("[1]"), "not that of an apviz trace"),
+        (lambda path: rewrite(path, lambda a: a.clear()), "it has no schema_version"),
+        (lambda path: rewrite(path, lambda a: a.update(schema_version=99)), "has schema 99, this apviz reads up to 1"),
+        (lambda path: rewrite(path, lambda a: a.update(work=[])), "not that of an apviz trace"),
+    ],
+)
+def test_a_broken_trace_is_listed_last_with_the_reason_and_the_others_as_ever(folder, break_it, why):
+    break_it(folder / "ap.zarr")
+    runs = RunsFolder(folder)
+    assert why in runs.entries()[-1].problem and runs.entries()[-1].name == "ap"
+    assert set(runs.names()) == {"cg", "cut", "fit"}
+    assert runs.open("cg").label == "CG"
+
+
+def test_a_run_that_was_killed_with_its_process_is_listed_as_interrupted_after_a_restart(tmp_path):
+    path = tmp_path / "killed.zarr"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SOLVES_FOREVER, str(path)], env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    try:
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        running = entry(RunsFolder(tmp_path), "killed")
+        assert running.ended(time.time()) == "interrupted, or still running"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    runs = RunsFolder(tmp_path)
+    killed = entry(runs, "killed")
+    assert not killed.finished and not killed.problem and killed.epochs is not None
+    assert killed.ended(time.time() + 3600) == "interrupted"
+    assert not runs.open("killed").finished
+
+
+def test_a_solve_that_ended_in_an_error_says_which(folder):
+    cut_off(folder / "ap.zarr")
+    rewrite(folder / "ap.zarr", lambda a: a.update(stop_message="interrupted by KeyboardInterrupt"))
+    assert entry(RunsFolder(folder), "ap").ended(time.time()) == "interrupted by KeyboardInterrupt"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", {"cg", "ap", "cut", "fit"}), ("AP made", {"ap", "cut"}), ("not converged", {"cut"}),
+        ("training", {"fit"}), ("lecture", {"cg"}), ("nothing like it", set()),
+    ],
+)  # fmt: skip
+def test_a_filter_is_words_of_name_method_data_ending_and_note(folder, words, found):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "for the lecture")
+    assert {each.name for each in runs.entries() if each.matches(words)} == found
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_opened_trace_is_kept_until_it_changes_on_disk(folder):
+    runs = RunsFolder(folder)
+    first = runs.open("cg")
+    assert runs.open("cg") is first
+    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(seed=7))
+    assert runs.open("cg").attrs["seed"] == 7
+
+
+def test_only_so_many_opened_traces_are_kept(folder, monkeypatch):
+    monkeypatch.setattr(runs_folder, "KEPT_TRACES", 2)
+    runs = RunsFolder(folder)
+    first, second = runs.open("cg"), runs.open("ap")
+    runs.open("cut")
+    assert runs.open("ap") is second and runs.open("cg") is not first
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../runs/cg", "a/b", "/etc/passwd", "a\\b", ".hidden", "a\x00b", "a\nb", "x" * 300]
+)
+def test_no_name_leads_out_of_the_folder(folder, name):
+    runs = RunsFolder(folder)
+    for what in (runs.open, runs.delete, runs.path_of, lambda name: runs.export([name], io.BytesIO())):
+        with pytest.raises(ValueError, match="no name of a run"):
+            what(name)
+    with pytest.raises(ValueError, match="no name of a run"):
+        runs.write_note(name, "note")
+    before = files(folder.parent)
+    with pytest.raises(ValueError):
+        runs.rename("cg", name)
+    assert files(folder.parent) == before
+
+
+def test_a_name_that_is_not_there_is_said(folder):
+    with pytest.raises(FileNotFoundError, match="there is no run nothing in runs"):
+        RunsFolder(folder).open("nothing")
+
+
+# --- names and notes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["other", "with spaces (2)", "Größe=0.5 +10%"])
+def test_a_renamed_run_is_the_same_run_with_its_note_and_checkpoint(folder, name):
+    runs = RunsFolder(folder)
+    runs.write_note("fit", "a note")
+    before = files(folder / "fit.zarr")
+    assert runs.rename("fit", f" {name} ") == name
+    assert files(folder / f"{name}.zarr") == before and not (folder / "fit.zarr").exists()
+    assert entry(runs, name).note == "a note" and "fit" not in runs.names()
+    assert (folder / f"{name}.zarr.checkpoint.npz").exists() and not (folder / "fit.zarr.checkpoint.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ap", "there is a run ap already"),
+        ("a,b", "has a comma, which separates the runs in an address"),
+        ("   ", "a run needs a name"),
+        ("x" * 101, "101 characters; up to 100"),
+        ("ü" * 100 + "x", "101 characters; up to 100"),
+        ("漢" * 90, "90 characters"),
+        (".hidden", "would be hidden"),
+        ("a/b", "has '/'"),
+        ("a\tb", "has '\\\\t'"),
+        ("a<b>", "has '<' '>'"),
+        ("a\u202eb", "letters, digits"),
+        ("run.zarr", "ends in a dot or in .zarr"),
+    ],
+)
+def test_a_bad_new_name_is_refused_with_the_reason_and_nothing_changes(folder, name, message):
+    before = files(folder)
+    with pytest.raises((ValueError, FileExistsError), match=message):
+        RunsFolder(folder).rename("cg", name)
+    assert files(folder) == before

@@ -1,0 +1,35 @@
+"""The trainings in the folder of runs and under it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("panel")
+
+import apviz
+from apviz.dashboard.store.trainings import Trainings
+from tests.dashboard.small_trainings import SETTINGS, SOLVER
+
+
+def test_only_trainings_are_listed_also_those_of_experiments_the_newest_first(trained, tmp_path):
+    x, y = apviz.datasets.load("china", n=60).train_x, apviz.datasets.load("china", n=60).train_y
+    settings = replace(SETTINGS, steps=1)
+    apviz.Training(x, y, settings, path=tmp_path / "first.zarr").run()
+    time.sleep(1.1)  # they are told apart by the second in which they were begun
+    apviz.Training(x, y, settings, path=tmp_path / "experiments" / "training-n60" / "cell.zarr").run()
+    system = apviz.KernelSystem(x, y, apviz.Matern52(0.2), 0.1)
+    apviz.solve(system, SOLVER, hooks=[apviz.Recorder(tmp_path / "solve.zarr")])
+    trainings = Trainings(tmp_path)
+    assert trainings.names() == ["experiments/training-n60/cell", "first"]
+    assert trainings.open("first").attrs["n"] == 60
+    with pytest.raises(ValueError, match="solve is not a training but the run of one solve"):
+        trainings.open("solve")
+
+
+@pytest.mark.parametrize("name", ["nothing", "../runs/x", "/etc/passwd", ".."])
+def test_a_name_that_is_not_in_the_folder_opens_nothing(trained, name):
+    with pytest.raises(FileNotFoundError, match="there is no training"):
+        Trainings(trained).open(name)

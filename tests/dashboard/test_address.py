@@ -1,0 +1,48 @@
+"""The address of a view, and back."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard import address
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
+from apviz.dashboard.settings.systems import SystemChoice
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("lengthscale=abc", "the lengthscale must be one number, or one per input"),
+        ("lengthscale=0.1,-2", "the lengthscale must be one number, or one per input"),
+        ("lengthscale=inf", "the lengthscale must be one number, or one per input"),
+        ("lengthscale=", "the lengthscale must be one number, or one per input"),
+        ("outputscale=inf", "a finite number above 0 is accepted"),
+        ("outputscale=0", "a finite number above 0 is accepted"),
+        ("noise=nan", "a finite number above 0 is accepted"),
+        ("block_sizes=0,-5", "whole numbers above 0, separated by commas, are accepted"),
+        ("block_sizes=100,many", "whole numbers above 0, separated by commas, are accepted"),
+        ("ranks=0", "whole numbers above 0, separated by commas, are accepted"),
+        ("sizes=-20", "whole numbers above 0, separated by commas, are accepted"),
+        ("below=-inf", "a number from 0 to 6 is accepted"),
+        ("rhs=65", "a whole number from 1 to 64 is accepted"),
+        ("rules=best", "one of gauss-southwell, cyclic, random, shuffled is accepted"),
+    ],
+)
+def test_a_bad_value_gets_a_message_and_does_not_stay(query, reason):
+    models = [SystemChoice(Limits()), MethodChoice(), BatchSizeSweep(), NoiseSweep()]
+    models = [model for model in models if query.partition("=")[0] in address.settings(model)]
+    before = address.to_query(models)
+    (problem,) = address.apply(query, models)
+    assert problem.startswith(f"{query} in the address is left out: {reason}")
+    assert address.to_query(models) == before
+
+
+def test_good_values_are_taken_as_they_are():
+    system, methods = SystemChoice(Limits()), MethodChoice()
+    query = "lengthscale=0.1,0.25&outputscale=2.5&noise=1e-6&block_sizes=50,200&ranks="
+    assert address.apply(query, [system, methods]) == []
+    assert system.spec().lengthscale == (0.1, 0.25) and system.outputscale == 2.5 and system.noise == 1e-6
+    assert methods.block_sizes == [50, 200] and methods.ranks == []

@@ -1,0 +1,59 @@
+"""What a new folder of runs begins with."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages import PAGES
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.server import first_runs, sweep_noise, train
+from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.store.runs_folder import RunsFolder
+
+
+def opened(name, folder):
+    """A page of a new visitor, with everything drawn that waits."""
+    page = PAGES[name](Shared(Limits(), Gate(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
+    page.main()
+    page.open()
+    while page._to_draw:
+        page._next_drawing = 0.0
+        page.tick()
+    page.shared.end()
+    return page
+
+
+def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
+    train(tmp_path)
+    page = opened("training", tmp_path)
+    assert "σ² has settled" in page.which.state.object and page.which.go_on.label == "Go on"
+    assert all(page.charts.cards[name].chart.base for name in ("steps", "lengthscales"))
+    assert not page.which.nothing.visible
+
+
+def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(tmp_path):
+    sweep_noise(tmp_path)
+    card = opened("conditioning", tmp_path)._cards["sweep"]
+    assert card.chart.base and not card.empty.visible
+    assert len({(trace.label, trace.attrs["noise"]) for trace in card.drawn}) == 10
+
+
+def test_a_folder_with_a_run_is_left_as_it_is(folder):
+    before = RunsFolder(folder).names()
+    first_runs(RunsFolder(folder))
+    assert RunsFolder(folder).names() == before
+
+
+@pytest.mark.slow
+def test_of_the_first_runs_the_landing_page_shows_the_comparison_alone(tmp_path):
+    first_runs(RunsFolder(tmp_path))
+    compare = opened("compare", tmp_path)
+    assert {trace.attrs["n"] for trace in compare._traces.values()} == {1712} and len(compare._traces) > 8
+    inside = opened("inside", tmp_path)
+    assert inside.choice.run and inside._map.chart.base
+    sweep = opened("batch-size", tmp_path)._cards["sweep"]
+    assert {trace.attrs["block_size"] for trace in sweep.drawn} == {100, 400}

@@ -1,0 +1,50 @@
+"""The authors' own trainings, as far as they were published and are here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from apviz.experiments import published
+from apviz.experiments.published import AP, CG, SVGP
+
+needs_runs = pytest.mark.skipif(
+    not Path(os.environ.get("APVIZ_DATA", ""), "paper_runs.jsonl.gz").is_file(),
+    reason="APVIZ_DATA has no paper_runs.jsonl.gz",
+)
+
+
+def test_without_their_file_there_are_no_trainings_and_no_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("APVIZ_DATA", str(tmp_path))
+    monkeypatch.setenv("APVIZ_CACHE", str(tmp_path))
+    assert published.training_of("airquality", CG) == ()
+
+
+@pytest.mark.parametrize(("name", "method"), [("song", AP), ("china", AP), ("sgemm", SVGP)])
+def test_what_was_not_published_is_empty(name, method):
+    assert published.training_of(name, method) == ()
+
+
+@needs_runs
+@pytest.mark.parametrize(("name", "steps"), [("sgemm", 50), ("airquality", 50), ("3droad", 50), ("houseelectric", 100)])
+def test_a_published_training_has_the_papers_steps_of_at_least_eleven_epochs(name, steps):
+    for method in (AP, CG):
+        training = published.training_of(name, method)
+        assert len(training) == steps
+        assert min(len(step.residual_trace) for step in training) >= 11
+
+
+@needs_runs
+def test_air_quality_takes_cg_the_iterations_of_table_1():
+    """2965 ± 19 over seeds; section 5.2: over 120 in the last steps, 11 for alternating projection throughout."""
+    cg, ap = published.training_of("airquality", CG), published.training_of("airquality", AP)
+    assert abs(sum(len(step.residual_trace) for step in cg) - 2965) < 3 * 19
+    assert len(cg[-1].residual_trace) > 120
+    assert {len(step.residual_trace) for step in ap} == {11}
+
+
+@pytest.mark.parametrize(("name", "rows"), [("sgemm", 193280), ("airquality", 305734)])
+def test_trainings_were_on_four_fifths_of_all_rows(name, rows):
+    assert published.full_rows(name) == rows

@@ -1,0 +1,48 @@
+"""The authors' trainings as traces."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apviz import datasets, plots
+from apviz.experiments.published import AP, CG, published_trace, published_traces
+
+needs_runs = pytest.mark.skipif(
+    not Path(os.environ.get("APVIZ_DATA", ""), "paper_runs.jsonl.gz").is_file(),
+    reason="APVIZ_DATA has no paper_runs.jsonl.gz",
+)
+
+
+def test_without_their_file_there_is_no_trace_and_no_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("APVIZ_DATA", str(tmp_path))
+    monkeypatch.setenv("APVIZ_CACHE", str(tmp_path))
+    assert published_traces("airquality") == [] and published_trace("airquality", CG) is None
+
+
+def test_a_data_set_without_published_steps_has_none():
+    assert published_traces("china") == []
+
+
+@needs_runs
+def test_a_step_has_the_noise_its_solve_was_done_with_which_is_the_one_after_the_step_before():
+    steps = published_trace("airquality", AP)["step"]
+    runs = datasets.published_training("airquality", method="altproj", seed=0)
+    np.testing.assert_array_equal(steps["noise"].values[1:], [run.noise for run in runs[:-1]])
+    # raw parameters at zero, above GPyTorch's floor
+    assert steps["noise"].values[0] == pytest.approx(np.log(2) + 1e-4)
+    np.testing.assert_array_equal(steps["epochs"].values, [len(run.residual_trace) for run in runs])
+
+
+@needs_runs
+def test_both_methods_are_one_figure_in_the_colours_of_our_own():
+    traces = published_traces("airquality")
+    assert [trace.label for trace in traces] == ["AP gauss-southwell as published", "PCG as published"]
+    curves = [each for each in plots.training(traces).data if each.showlegend]
+    assert [curve.line.color for curve in curves] == [
+        plots.method_color("AP gauss-southwell"),
+        plots.method_color("PCG"),
+    ]
