@@ -9,7 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import block_axis, block_runs, finish, stacked
-from apviz.plots._style import ThemeName, add_color_bar, logarithm, theme_named
+from apviz.plots._color_scales import add_color_bar, logarithm
+from apviz.plots._style import ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

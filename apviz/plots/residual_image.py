@@ -8,10 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
+from apviz.plots._color_scales import NO_ROW, add_residual_color_bar, coded, picture
 from apviz.plots._labels import outcome, safe
 from apviz.plots._marks import BlockMarks, places
 from apviz.plots._player import drawable, play_buttons, require_snapshots, slider, step
-from apviz.plots._style import NO_ROW, Theme, ThemeName, add_residual_color_bar, coded, picture, theme_named
+from apviz.plots._style import Theme, ThemeName, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr

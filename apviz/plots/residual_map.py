@@ -9,19 +9,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.plots._axes import finish
+from apviz.plots._color_scales import NO_ROW, add_residual_color_bar, coded, marker_size, picture
 from apviz.plots._labels import outcome, safe
 from apviz.plots._marks import BlockMarks, PointMarks, places
 from apviz.plots._player import drawable, require_snapshots, step
-from apviz.plots._style import (
-    CAPTION_SIZE,
-    NO_ROW,
-    ThemeName,
-    add_residual_color_bar,
-    coded,
-    marker_size,
-    picture,
-    theme_named,
-)
+from apviz.plots._style import CAPTION_SIZE, ThemeName, theme_named
 from apviz.plots.residual_image import add_input_axes
 
 if TYPE_CHECKING:

@@ -18,28 +18,17 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
-import param
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.job_bar import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs_editing import Changes, DeletedRuns, Files
-from apviz.dashboard.pages.runs_viewing import Listing, OneRun, Opening, Together
+from apviz.dashboard.pages.runs_viewing import Listing, OneRun, Opening, RunsView, Together
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.tables import MOST_RUNS, FolderTable
 from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.tracing import Trace
-
-
-class RunsView(param.Parameterized):
-    """What is looked at."""
-
-    filter = param.String("", label="Filter: words of name, method, data set, ending, note")
-    x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
-    runs = param.List([], item_type=str, label="runs that are shown together")
-    selected = param.String("", label="the run that is looked at in detail")
-    differences = param.Boolean(True, label="Show only differences")
 
 
 def runs_panel(choice: RunsView, files: Files, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:

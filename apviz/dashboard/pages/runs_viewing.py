@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
+import param
 
 from apviz import plots
 from apviz.analysis.diagnosis import Diagnosis
@@ -27,13 +28,22 @@ from apviz.dashboard.components.job_bar import button
 from apviz.dashboard.components.server_owned import one_way
 from apviz.dashboard.components.text import plain, plain_table
 from apviz.dashboard.pages.base import HALF
-from apviz.dashboard.pages.runs import RunsView
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve, solves_of
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.tables import RunsTable
 from apviz.dashboard.store.trash import MOST_NOTE
 from apviz.plots._axes import without_buttons
 from apviz.tracing import Trace
+
+
+class RunsView(param.Parameterized):
+    """What is looked at."""
+
+    filter = param.String("", label="Filter: words of name, method, data set, ending, note")
+    x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
+    runs = param.List([], item_type=str, label="runs that are shown together")
+    selected = param.String("", label="the run that is looked at in detail")
+    differences = param.Boolean(True, label="Show only differences")
 
 
 class OneRun:

@@ -15,7 +15,7 @@ import torch
 from apviz import datasets
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.upload import without_folder
+from apviz.dashboard.settings.uploaded_file import without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS

@@ -15,7 +15,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import HAND, SystemChoice, Upload, spec_of
-from apviz.dashboard.settings.upload import check, receive
+from apviz.dashboard.settings.uploaded_file import check, receive
 
 SMALL = Limits(max_upload_mb=1)
 
