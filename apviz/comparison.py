@@ -67,7 +67,7 @@ def choose_hyperparameters(
         mean = float(data.train_y.mean())
         chosen = Hyperparameters("matern52", (1.0,), 1.0, 1.0, mean, "mean of the training targets")
         trial = replace(chosen, **changes)
-        KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), trial.noise, "tiled")
+        KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), noise=trial.noise, operator="tiled")
         if not {"lengthscale", "outputscale", "noise"} <= set(changes):
             chosen = _fit(data, trial.kernel, hooks)
     elif {"lengthscale", "outputscale", "noise"} <= set(changes):
@@ -83,7 +83,7 @@ def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:
     """A short training on the first rows, which are random ones: the rows of a `Dataset` are shuffled."""
     n, m = len(data.train_x), min(len(data.train_x), FIT_ROWS)
     log.info("fitting hyperparameters to %s of %s training rows, for the data set has none", f"{m:,}", f"{n:,}")
-    settings = TrainingSettings(kernel, Cholesky(), FIT_STEPS, FIT_STEP_SIZE)
+    settings = TrainingSettings(kernel=kernel, solver=Cholesky(), steps=FIT_STEPS, step_size=FIT_STEP_SIZE)
     training = Training(data.train_x[:m], data.train_y[:m], settings, dtype=torch.float64)
     fitted = training.run(hooks)
     return replace(fitted, provenance=f"fitted here: {training.steps_done} steps on {m:,} of {n:,} rows")
@@ -107,9 +107,16 @@ def build_system(
     probes = 2.0 * torch.randint(2, (n, rhs - 1), generator=generator) - 1.0
     b = torch.cat([(data.train_y - hyperparameters.mean)[:, None], probes.to(data.train_y)], dim=1)
     return KernelSystem(
-        data.train_x, b, hyperparameters.build_kernel(), hyperparameters.noise, operator, dtype, device,
-        dataset=data.card.name, seed=seed,
-    )  # fmt: skip
+        data.train_x,
+        b,
+        hyperparameters.build_kernel(),
+        noise=hyperparameters.noise,
+        operator=operator,
+        dtype=dtype,
+        device=device,
+        dataset=data.card.name,
+        seed=seed,
+    )
 
 
 def choose_solvers(
@@ -139,7 +146,9 @@ def choose_solvers(
     solvers: list[Solver] = []
     if "ap" in methods:
         solvers += [
-            AlternatingProjection(size, rule, partition, overlap, tol=tol, max_epochs=max_epochs)
+            AlternatingProjection(
+                block_size=size, rule=rule, partition=partition, overlap=overlap, tol=tol, max_epochs=max_epochs
+            )
             for size in block_sizes
             for partition in partitions
             for rule in rules
@@ -147,19 +156,31 @@ def choose_solvers(
     if "overlap" in methods:
         place = "principal-axis-tree"
         solvers.append(
-            AlternatingProjection("auto", "gauss-southwell", place, "auto", tol, max_epochs, history="auto", seed=seed)
+            AlternatingProjection(
+                block_size="auto",
+                rule="gauss-southwell",
+                partition=place,
+                overlap="auto",
+                tol=tol,
+                max_epochs=max_epochs,
+                history="auto",
+                seed=seed,
+            )
         )
     if "cg" in methods:
-        solvers.append(ConjugateGradient(tol=tol, max_iterations=max_epochs))
+        solvers.append(ConjugateGradient(tol=tol, max_epochs=max_epochs))
     if "pcg" in methods:
-        solvers += [ConjugateGradient(PivotedCholesky(rank), tol=tol, max_iterations=max_epochs) for rank in ranks]
+        solvers += [
+            ConjugateGradient(preconditioner=PivotedCholesky(rank=rank), tol=tol, max_epochs=max_epochs)
+            for rank in ranks
+        ]
     if "rpcg" in methods:
-        random = [RandomlyPivotedCholesky(rank, seed) for rank in ranks]
-        solvers += [ConjugateGradient(one, tol=tol, max_iterations=max_epochs) for one in random]
+        random = [RandomlyPivotedCholesky(rank=rank, seed=seed) for rank in ranks]
+        solvers += [ConjugateGradient(preconditioner=one, tol=tol, max_epochs=max_epochs) for one in random]
     if "schwarz" in methods:
-        solvers.append(ConjugateGradient(TwoLevelSchwarz(seed=seed), tol=tol, max_iterations=max_epochs))
+        solvers.append(ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), tol=tol, max_epochs=max_epochs))
     if "auto" in methods:
-        solvers.append(Automatic(tol, max_epochs, seed))
+        solvers.append(Automatic(tol=tol, max_epochs=max_epochs, seed=seed))
     if "cholesky" in methods:
         solvers.append(Cholesky(tol=tol))
     return solvers
@@ -201,7 +222,7 @@ def compare(
         One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
     """
     system.operator.prepare()
-    prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean)]
+    prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=mean)]
     for solver in solvers:
         with_pictures = pictures > 0 and pictured(solver)
         claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}")

@@ -92,7 +92,7 @@ class Partitioner(Protocol):
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sequential:
     """Rows in the order they come in: the paper's partition (section 5.1)."""
 
@@ -101,7 +101,7 @@ class Sequential:
         return _with_margins(order, inputs, block_size, overlap, compact=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shuffled:
     """Rows in a random order."""
 
@@ -112,7 +112,7 @@ class Shuffled:
         return _with_margins(order.to(inputs.device), inputs, block_size, overlap, compact=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KDTree:
     """Neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
 
@@ -121,7 +121,7 @@ class KDTree:
         return _with_margins(order, inputs, block_size, overlap)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrincipalAxisTree:
     """Neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
 

@@ -30,7 +30,7 @@ class Rule(Protocol):
 ShortBlock = Literal["alike", "end-of-epoch"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GaussSouthwell:
     """The block with the largest ‖R_I‖_F (paper, equation 9).
 
@@ -66,7 +66,7 @@ class GaussSouthwell:
         return select
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cyclic:
     """Block j mod m."""
 
@@ -77,7 +77,7 @@ class Cyclic:
         return lambda number, norms: number % len(sizes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Random:
     """A block drawn uniformly, independently each time."""
 
@@ -90,7 +90,7 @@ class Random:
         return lambda number, norms: int(torch.randint(len(sizes), (), generator=generator))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shuffled:
     """Every block once an epoch, in a new random order each epoch."""
 

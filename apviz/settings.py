@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
+from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any, TypeVar
+
+C = TypeVar("C")
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
@@ -48,3 +54,41 @@ def require_number(setting: str, value: object, low: float, accepted: str, *, st
 
 def require_tolerance(value: object) -> None:
     require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)
+
+
+def renamed(**names: str) -> Callable[[type[C]], type[C]]:
+    """A class decorator: settings by their former names still work, for one release, with a `FutureWarning`.
+
+    Args:
+        names: former name → name.
+    """
+
+    def decorate(kind: type[C]) -> type[C]:
+        made: Any = kind.__init__
+
+        @functools.wraps(made)
+        def init(self: C, *args: Any, **settings: Any) -> None:
+            for former in names.keys() & settings.keys():
+                require(names[former] not in settings, former, settings[former], f"left out beside {names[former]}")
+                _warn_renamed(former, names[former])
+                settings[names[former]] = settings.pop(former)
+            made(self, *args, **settings)
+
+        setattr(kind, "__init__", init)  # noqa: B010
+        for former, name in names.items():
+            setattr(kind, former, property(_reads(former, name)))
+        return kind
+
+    return decorate
+
+
+def _reads(former: str, name: str) -> Callable[[Any], Any]:
+    def value(self: Any) -> Any:
+        _warn_renamed(former, name)
+        return getattr(self, name)
+
+    return value
+
+
+def _warn_renamed(former: str, name: str) -> None:
+    warnings.warn(f"{former} is called {name}; the former name goes with the next release", FutureWarning, stacklevel=3)

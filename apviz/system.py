@@ -48,18 +48,20 @@ class KernelSystem:
         x: Any,
         b: Any,
         kernel: Kernel,
+        *,
         noise: float,
         operator: str | Operator = "auto",
         dtype: torch.dtype = torch.float32,
         device: str | torch.device = "auto",
-        *,
         dataset: str = "",
         seed: int | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be an apviz kernel such as apviz.Matern52(0.2), got {type(kernel).__name__}")
+            raise TypeError(
+                f"kernel must be an apviz kernel such as apviz.Matern52(lengthscale=0.2), got {type(kernel).__name__}"
+            )
         noise = float(noise)
         if not (math.isfinite(noise) and noise > 0):
             raise ValueError(

@@ -37,7 +37,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(0)
         x = 2 * torch.rand(N, d, generator=generator) - 1
         u = torch.randn(COLUMNS, RHS, generator=generator)
-        kernel = apviz.Matern52(0.3 * d**0.5)
+        kernel = apviz.Matern52(lengthscale=0.3 * d**0.5)
         in_place, compiled = TiledOperator(x, kernel, 0.1, compiled=False), TiledOperator(x, kernel, 0.1)
         compiled.prepare()
         operators = {"keops": KeOpsOperator(x, kernel, 0.1), "in-place tiles": in_place, "compiled": compiled}

@@ -162,9 +162,9 @@ def large_trace(url: str, runs: Path, browser: Any) -> float:
 def make_large(path: Path, updates: int = LARGE) -> None:
     """A trace of so many updates: the record of a real solve, with its epochs repeated."""
     data = apviz.datasets.load("china", n=2_000)
-    system = apviz.KernelSystem(data.train_x, data.train_y, apviz.Matern52(0.2), 0.1, dataset="china")
+    system = apviz.KernelSystem(data.train_x, data.train_y, apviz.Matern52(lengthscale=0.2), noise=0.1, dataset="china")
     recorder = apviz.Recorder()
-    apviz.solve(system, apviz.AlternatingProjection(100, tol=1e-12, max_epochs=50), [recorder])
+    apviz.solve(system, apviz.AlternatingProjection(block_size=100, tol=1e-12, max_epochs=50), [recorder])
     short, blocks = recorder.trace, len(recorder.trace["block"]["block"])
     epochs = updates // blocks
     record = Record(dict(short.attrs))

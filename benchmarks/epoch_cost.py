@@ -58,10 +58,10 @@ def main() -> None:
         generator = torch.Generator().manual_seed(0)
         x = 2 * torch.rand(n, d, generator=generator) - 1
         rhs = torch.randn(n, 16, generator=generator)
-        system = apviz.KernelSystem(x, rhs, apviz.Matern52(0.2 * d**0.5), 0.1, operator="tiled")
+        system = apviz.KernelSystem(x, rhs, apviz.Matern52(lengthscale=0.2 * d**0.5), noise=0.1, operator="tiled")
         system.operator.prepare()
-        projection = apviz.AlternatingProjection(b, tol=TOL, max_epochs=epochs)
-        gradient = apviz.ConjugateGradient(tol=TOL, max_iterations=epochs)
+        projection = apviz.AlternatingProjection(block_size=b, tol=TOL, max_epochs=epochs)
+        gradient = apviz.ConjugateGradient(tol=TOL, max_epochs=epochs)
         shares: list[float] = []
         times: dict[str, list[float]] = {"cg": [], "ap": [], "ap recorded": [], "ap recorded to disk": []}
         with tempfile.TemporaryDirectory() as folder:

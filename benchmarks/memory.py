@@ -17,10 +17,10 @@ from benchmarks.machine import keep
 
 ARRAYS, FIXED_MB = 8, 200
 CASES = (
-    (100_000, apviz.AlternatingProjection(1000, tol=1e-12, max_epochs=1)),
-    (60_000, apviz.AlternatingProjection(6000, tol=1e-12, max_epochs=1, check_every=1)),
-    (60_000, apviz.AlternatingProjection(500, partition="kd-tree", overlap=1.0, tol=1e-12, max_epochs=1)),
-    (100_000, apviz.ConjugateGradient(tol=1e-12, max_iterations=2)),
+    (100_000, apviz.AlternatingProjection(block_size=1000, tol=1e-12, max_epochs=1)),
+    (60_000, apviz.AlternatingProjection(block_size=6000, tol=1e-12, max_epochs=1, check_every=1)),
+    (60_000, apviz.AlternatingProjection(block_size=500, partition="kd-tree", overlap=1.0, tol=1e-12, max_epochs=1)),
+    (100_000, apviz.ConjugateGradient(tol=1e-12, max_epochs=2)),
 )
 
 
@@ -34,9 +34,11 @@ def measure(case: int) -> dict[str, object]:
     generator = torch.Generator().manual_seed(0)
     x = 2 * torch.rand(n, 13, generator=generator) - 1
     b = torch.randn(n, 16, generator=generator)
-    system = apviz.KernelSystem(x, b, apviz.Matern52(0.7), 0.1, operator="tiled")
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.7), noise=0.1, operator="tiled")
     system.operator.prepare()
-    apviz.solve(apviz.KernelSystem(x[:9], b[:9], apviz.Matern52(0.7), 0.1), apviz.Cholesky())  # loads LAPACK
+    apviz.solve(
+        apviz.KernelSystem(x[:9], b[:9], apviz.Matern52(lengthscale=0.7), noise=0.1), apviz.Cholesky()
+    )  # loads LAPACK
     recorder = apviz.Recorder()
     Path("/proc/self/clear_refs").write_text("5")
     before = memory_mb("VmRSS")

@@ -28,7 +28,9 @@ def residuals(
     system: apviz.KernelSystem, schedule: ShortBlock, block_size: int, recorder: apviz.Recorder
 ) -> list[float]:
     """The mean relative residual after each of the first epochs."""
-    solver = apviz.AlternatingProjection(block_size, GaussSouthwell(schedule), tol=1e-6, max_epochs=EPOCHS)
+    solver = apviz.AlternatingProjection(
+        block_size=block_size, rule=GaussSouthwell(short_block=schedule), tol=1e-6, max_epochs=EPOCHS
+    )
     apviz.solve(system, solver, [recorder])
     return list(recorder.trace.to_dataframe("epoch")["residual"].loc[1:])
 

@@ -20,10 +20,10 @@ def main() -> None:
         generator = torch.Generator().manual_seed(0)
         x = 2 * torch.rand(n, 13, generator=generator) - 1
         rhs = torch.randn(n, 16, generator=generator)
-        system = apviz.KernelSystem(x, rhs, apviz.Matern52(0.7), 0.1, operator="tiled")
+        system = apviz.KernelSystem(x, rhs, apviz.Matern52(lengthscale=0.7), noise=0.1, operator="tiled")
         system.operator.prepare()
         recorder = apviz.Recorder()
-        apviz.solve(system, apviz.AlternatingProjection(n // BLOCKS, tol=1e-12, max_epochs=4), [recorder])
+        apviz.solve(system, apviz.AlternatingProjection(block_size=n // BLOCKS, tol=1e-12, max_epochs=4), [recorder])
         seconds = recorder.trace["epoch"]["seconds"].values
         rows.append({"n": n, "seconds an epoch": round(statistics.median(seconds[1:] - seconds[:-1]), 3)})
     first, last = rows[0], rows[-1]

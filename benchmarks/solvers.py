@@ -65,17 +65,17 @@ def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[st
     place, most = "principal-axis-tree", 100_000
     b = paper_block_size(system.n)
     projection = apviz.AlternatingProjection(
-        "auto", partition=place, overlap="auto", history="auto", tol=tol, max_epochs=most
+        block_size="auto", partition=place, overlap="auto", history="auto", tol=tol, max_epochs=most
     )
     chosen, _ = resolve(projection, system.operator, system.b.shape[1])
     schwarz, _ = apviz.TwoLevelSchwarz().resolve(system.operator)
     solved = round(int(chosen.block_size) * (1 + float(chosen.overlap)))
 
     def gradient(preconditioner: Any = None) -> apviz.ConjugateGradient:
-        return apviz.ConjugateGradient(preconditioner, tol=tol, max_iterations=most)
+        return apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol, max_epochs=most)
 
     def disjoint(size: int, partition: str) -> apviz.AlternatingProjection:
-        return apviz.AlternatingProjection(size, partition=partition, tol=tol, max_epochs=most)
+        return apviz.AlternatingProjection(block_size=size, partition=partition, tol=tol, max_epochs=most)
 
     return {
         "AP, the paper's": lambda: disjoint(b, "sequential"),
@@ -84,9 +84,9 @@ def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[st
         "A: AP, overlapping": lambda: projection,
         "B: CG, two-level Schwarz": lambda: gradient(schwarz),
         "CG": lambda: gradient(),
-        "CG, pivoted Cholesky 100": lambda: gradient(apviz.PivotedCholesky(100)),
-        "CG, pivoted Cholesky 500": lambda: gradient(apviz.PivotedCholesky(500)),
-        "CG, randomly pivoted Cholesky": lambda: gradient(apviz.RandomlyPivotedCholesky(int(schwarz.coarse_rank))),
+        "CG, pivoted Cholesky 100": lambda: gradient(apviz.PivotedCholesky(rank=100)),
+        "CG, pivoted Cholesky 500": lambda: gradient(apviz.PivotedCholesky(rank=500)),
+        "CG, randomly pivoted Cholesky": lambda: gradient(apviz.RandomlyPivotedCholesky(rank=int(schwarz.coarse_rank))),
     }
 
 

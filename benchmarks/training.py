@@ -136,7 +136,7 @@ def solver_of(method: str, source: Source) -> apviz.solvers.Solver:
     tol, most, least = (TEST_TOL, MOST_EPOCHS, 0)
     if method == PAPER_LOOSE:
         tol, most, least = TRAINING_TOL, MAX_TRAINING, MIN_TRAINING
-    return apviz.AlternatingProjection(block_size(source), tol=tol, max_epochs=most, min_epochs=least)
+    return apviz.AlternatingProjection(block_size=block_size(source), tol=tol, max_epochs=most, min_epochs=least)
 
 
 class _Deadline(apviz.Hook):
@@ -164,9 +164,15 @@ def by_apviz(source: Source, method: str, steps: int, limit: float) -> tuple[Hyp
     data = source.data
     dtype = torch.float64 if method == REFERENCE else torch.float32
     settings = TrainingSettings(
-        KERNEL, solver_of(method, source), steps, STEP_SIZE, PROBES, NOISE_FLOOR, warm_start=method == WARM
+        kernel=KERNEL,
+        solver=solver_of(method, source),
+        steps=steps,
+        step_size=STEP_SIZE,
+        probes=PROBES,
+        noise_floor=NOISE_FLOOR,
+        warm_start=method == WARM,
     )
-    like = KernelSystem(data.train_x, data.train_y, KERNELS[KERNEL](), 1.0, dtype=dtype)
+    like = KernelSystem(data.train_x, data.train_y, KERNELS[KERNEL](), noise=1.0, dtype=dtype)
     like.operator.prepare(1 + PROBES)
     training = Training(data.train_x, data.train_y, settings, dtype=dtype, dataset=source.name)
     before = peak_kib(reset=True)

@@ -89,7 +89,7 @@ def test_log_likelihood_and_rmse_of_a_training_are_scipys():
 
     data = load("airquality", 200).data.with_test_rows(500)
     h = apviz.datasets.card("airquality").hyperparameters
-    system = apviz.KernelSystem(data.train_x, data.train_y, h.build_kernel(), h.noise, dtype=data.train_x.dtype)
+    system = apviz.KernelSystem(data.train_x, data.train_y, h.build_kernel(), noise=h.noise, dtype=data.train_x.dtype)
     k, y = dense(system), data.train_y.numpy() - h.mean
     likelihood, error = exact(data, h)
     assert likelihood == pytest.approx(multivariate_normal(cov=k).logpdf(y) / 200, rel=1e-9)

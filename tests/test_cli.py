@@ -114,7 +114,11 @@ def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path):
     apviz.Training(x, y, apviz.TrainingSettings(steps=1, solver=apviz.Cholesky()), path=tmp_path / "t.zarr").run()
     done = apviz_command("show", "t.zarr", folder=tmp_path)
     assert done.returncode == 2 and "t.zarr is of a training, not of one solve" in " ".join(done.stderr.split())
-    apviz.solve(apviz.KernelSystem(x, y, apviz.RBF(0.5), 0.1), apviz.Cholesky(), [apviz.Recorder(tmp_path / "a.zarr")])
+    apviz.solve(
+        apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1),
+        apviz.Cholesky(),
+        [apviz.Recorder(tmp_path / "a.zarr")],
+    )
     root = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
     root["attributes"]["noise"] = [None]
     (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(root))

@@ -16,7 +16,9 @@ EPS = {torch.float32: 6e-8, torch.float64: 1.1e-16}
 
 def operator(n, dtype=torch.float64, noise=0.1, x=None):
     x = np.random.default_rng(n).uniform(0, 1, (n, 2)) if x is None else x
-    system = apviz.KernelSystem(x, np.ones(n), apviz.Matern52(0.4), noise, "dense", dtype, "cpu")
+    system = apviz.KernelSystem(
+        x, np.ones(n), apviz.Matern52(lengthscale=0.4), noise=noise, operator="dense", dtype=dtype, device="cpu"
+    )
     return CountingOperator(system.operator)
 
 

@@ -40,7 +40,7 @@ def test_the_frobenius_norm_and_the_mean_norm_disagree_where_one_column_dominate
     # norms (3, 0) and (2, 2): Frobenius 3 > √8, mean 1.5 < 2
     norms = torch.tensor([[9.0, 0.0], [4.0, 4.0]])
     assert GaussSouthwell().begin([4, 4])(0, norms) == 0
-    assert GaussSouthwell("end-of-epoch").begin([4, 4])(0, norms) == 1
+    assert GaussSouthwell(short_block="end-of-epoch").begin([4, 4])(0, norms) == 1
 
 
 def test_cyclic_takes_the_blocks_in_turn():
@@ -100,7 +100,7 @@ def test_only_gauss_southwell_needs_the_norms():
 
 def test_rules_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them():
     assert rule_named("shuffled") == Shuffled()
-    mine = GaussSouthwell("end-of-epoch")
+    mine = GaussSouthwell(short_block="end-of-epoch")
     assert rule_named(mine) is mine and mine.name != GaussSouthwell().name
     with pytest.raises(
         ValueError, match=r"rule must be one of gauss-southwell, cyclic, random, shuffled.*, got 'greedy'"
@@ -110,4 +110,4 @@ def test_rules_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them
 
 def test_an_unknown_treatment_of_the_short_block_is_refused():
     with pytest.raises(ValueError, match="short_block must be 'alike' or 'end-of-epoch', got 'skip'"):
-        GaussSouthwell("skip")
+        GaussSouthwell(short_block="skip")

@@ -26,8 +26,8 @@ from apviz.spectrum import (
 
 def make(n=200, d=2, kernel=None, noise=0.1, dtype=torch.float32, seed=0, **settings):
     x = np.random.default_rng(seed).uniform(0, 1, (n, d))
-    kernel = kernel or Matern52(0.3)
-    return KernelSystem(x, np.ones(n), kernel, noise, dtype=dtype, device="cpu", operator="dense", **settings)
+    kernel = kernel or Matern52(lengthscale=0.3)
+    return KernelSystem(x, np.ones(n), kernel, noise=noise, dtype=dtype, device="cpu", operator="dense", **settings)
 
 
 def eigenvalues(system):
@@ -73,7 +73,7 @@ def test_without_blocks_kappa_prime_is_not_a_number():
 @pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
 @pytest.mark.parametrize("lengthscale", [1e-4, 0.05, 1.0, 1e4])
 def test_lanczos_bounds_hold_on_both_sides_in_float32(kind, lengthscale):
-    system = make(kernel=kind(lengthscale), n=150)
+    system = make(kernel=kind(lengthscale=lengthscale), n=150)
     found, expected = spectrum(system, method="lanczos", steps=8), eigenvalues(system)
     # the products are in float32: Ritz values and row sums err by n·eps·λmax at most, in fact by far less
     rounding = 10 * torch.finfo(torch.float32).eps * expected[-1]
@@ -99,7 +99,7 @@ def test_ritz_values_lie_inside_the_spectrum_spread_with_the_steps_and_reach_its
 
 
 def test_thirty_two_lanczos_steps_find_lambda_max_of_a_kernel_matrix():
-    k = make(kernel=Matern52(0.2), dtype=torch.float64).operator.matrix
+    k = make(kernel=Matern52(lengthscale=0.2), dtype=torch.float64).operator.matrix
     assert lanczos(lambda v: k @ v, len(k), 32)[0] == pytest.approx(scipy.linalg.eigvalsh(k.numpy())[-1], rel=1e-10)
 
 
@@ -122,7 +122,7 @@ def test_power_iteration_lies_below_lambda_max_of_a_block_and_its_bound_above(
         x[b // 2 :] = x[: b - b // 2].clone()
     if outlier:
         x[-1] = 50.0
-    k = kind(lengthscale, outputscale)(x)
+    k = kind(lengthscale=lengthscale, outputscale=outputscale)(x)
     k.diagonal().add_(noise)
     value, bound = largest_eigenvalue(k)
     exact = scipy.linalg.eigvalsh(k.double().numpy())[-1]
@@ -138,13 +138,15 @@ def test_an_entry_that_power_iteration_rounds_to_zero_leaves_the_bound_finite():
 
 
 def test_power_iteration_is_close_for_a_smooth_block():
-    k = make(kernel=RBF(0.5), dtype=torch.float64).operator.matrix
+    k = make(kernel=RBF(lengthscale=0.5), dtype=torch.float64).operator.matrix
     exact = scipy.linalg.eigvalsh(k.numpy())[-1]
     value, bound = largest_eigenvalue(k)
     assert value == pytest.approx(exact, rel=1e-6) and exact <= bound <= 1.01 * exact
 
 
-@pytest.mark.parametrize("kernel", [RBF(0.5), Matern52(0.3, 2.0)], ids=["rbf", "matern52"])
+@pytest.mark.parametrize(
+    "kernel", [RBF(lengthscale=0.5), Matern52(lengthscale=0.3, outputscale=2.0)], ids=["rbf", "matern52"]
+)
 def test_the_subsample_estimates_lambda_max_within_a_tenth_for_a_smooth_kernel(kernel):
     # λmax/n is a mean over pairs of points; 1,000 of 2,500 rows give it to about 1/√1000 = 3 %
     system = make(n=2500, kernel=kernel)
@@ -187,7 +189,7 @@ def test_pivoted_cholesky_gives_the_eigenvalues_of_its_own_p():
     system = make(dtype=torch.float64)
     factor = pivoted_cholesky(CountingOperator(system.operator), 20).numpy()
     p = factor @ factor.T + system.noise * np.eye(200)
-    _, found = all_eigenvalues(system, PivotedCholesky(20).build(CountingOperator(system.operator)))
+    _, found = all_eigenvalues(system, PivotedCholesky(rank=20).build(CountingOperator(system.operator)))
     np.testing.assert_allclose(found.numpy(), scipy.linalg.eigh(dense(system), p, eigvals_only=True)[::-1], rtol=1e-8)
     # K − P is positive semidefinite
     assert found.min() >= 1 - 1e-9
@@ -196,16 +198,24 @@ def test_pivoted_cholesky_gives_the_eigenvalues_of_its_own_p():
 @pytest.mark.parametrize(
     "settings",
     [
-        RandomlyPivotedCholesky(20),
-        TwoLevelSchwarz(40, 1.0, 20),
-        TwoLevelSchwarz(40, 1.0, 20, coarse="galerkin"),
-        TwoLevelSchwarz(40, 1.0, 0),
+        RandomlyPivotedCholesky(rank=20),
+        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20),
+        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20, coarse="galerkin"),
+        TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=0),
     ],
     ids=lambda settings: f"{type(settings).__name__} {settings.label}",
 )
 def test_a_preconditioner_in_float32_has_the_eigenvalues_it_has_in_float64(settings):
     single = make()
-    double = KernelSystem(single.x.double(), np.ones(200), single.kernel, single.noise, "dense", torch.float64, "cpu")
+    double = KernelSystem(
+        single.x.double(),
+        np.ones(200),
+        single.kernel,
+        noise=single.noise,
+        operator="dense",
+        dtype=torch.float64,
+        device="cpu",
+    )
     (_, rough), (_, exact) = (
         all_eigenvalues(system, settings.build(CountingOperator(system.operator))) for system in (single, double)
     )
@@ -220,7 +230,9 @@ def test_the_exact_inverse_as_a_preconditioner_puts_every_eigenvalue_at_one():
 
 
 def test_too_many_rows_for_all_eigenvalues_are_refused_before_any_work():
-    system = KernelSystem(np.linspace(0, 1, DENSE_ROWS + 1), np.ones(DENSE_ROWS + 1), RBF(0.1), 0.1, device="cpu")
+    system = KernelSystem(
+        np.linspace(0, 1, DENSE_ROWS + 1), np.ones(DENSE_ROWS + 1), RBF(lengthscale=0.1), noise=0.1, device="cpu"
+    )
     advice = (
         r"at most 4,000, got n = 4,001; take fewer rows \(apviz\.datasets\.load\(name, n=4000\)\), or leave them out"
     )

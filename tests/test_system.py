@@ -39,36 +39,42 @@ def with_value(tensor, value, *places):
         ({"noise": -1e-3}, "noise is .* finite and positive, got -0.001"),
         ({"noise": math.nan}, "noise is .* finite and positive, got nan"),
         ({"noise": math.inf}, "noise is .* finite and positive, got inf"),
-        ({"kernel": RBF((0.1, 0.2, 0.3))}, "3 lengthscales were given for inputs with 2 columns"),
+        ({"kernel": RBF(lengthscale=(0.1, 0.2, 0.3))}, "3 lengthscales were given for inputs with 2 columns"),
         ({"operator": "sparse"}, "operator must be auto, dense, tiled, keops, got 'sparse'"),
-        ({"operator": make_operator("dense", X[:5], RBF(0.3), 0.1)}, "the operator is of 5 points, x has 6"),
-        ({"operator": make_operator("dense", X, RBF(0.4), 0.1)}, "another kernel or noise"),
-        ({"operator": make_operator("dense", X.double(), RBF(0.3), 0.1)}, "the operator is in torch.float64"),
+        (
+            {"operator": make_operator("dense", X[:5], RBF(lengthscale=0.3), 0.1)},
+            "the operator is of 5 points, x has 6",
+        ),
+        ({"operator": make_operator("dense", X, RBF(lengthscale=0.4), 0.1)}, "another kernel or noise"),
+        (
+            {"operator": make_operator("dense", X.double(), RBF(lengthscale=0.3), 0.1)},
+            "the operator is in torch.float64",
+        ),
         ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64, got torch.float16"),
         ({"dtype": "float32"}, "dtype must be torch.float32 or torch.float64, got float32"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_input_is_refused_with_a_message_that_names_it(changes, message):
-    good = {"x": X, "b": B, "kernel": RBF(0.3), "noise": 0.1}
+    good = {"x": X, "b": B, "kernel": RBF(lengthscale=0.3), "noise": 0.1}
     with pytest.raises(ValueError, match=message):
         KernelSystem(**good | changes)
 
 
 def test_a_table_of_numbers_is_taken_as_its_array():
     x = pd.DataFrame(X.numpy(), columns=["east", "north"])
-    system = KernelSystem(x, pd.Series(B.numpy(), index=range(7, 13)), RBF(0.3), 0.1)
+    system = KernelSystem(x, pd.Series(B.numpy(), index=range(7, 13)), RBF(lengthscale=0.3), noise=0.1)
     assert torch.equal(system.x, X) and torch.equal(system.b[:, 0], B)
 
 
 def test_arrays_of_any_layout_are_taken_as_their_numbers():
     table = pd.DataFrame(X.double().numpy()).astype("Float64")
     for x in (X.numpy()[::-1][::-1], X.double().numpy().astype(">f8"), X.numpy().astype(np.longdouble), table):
-        torch.testing.assert_close(KernelSystem(x, B, RBF(0.3), 0.1).x, X)
+        torch.testing.assert_close(KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1).x, X)
     with pytest.raises(TypeError, match="x has masked values"):
-        KernelSystem(np.ma.masked_greater(X.numpy(), 0.5), B, RBF(0.3), 0.1)
+        KernelSystem(np.ma.masked_greater(X.numpy(), 0.5), B, RBF(lengthscale=0.3), noise=0.1)
     with pytest.raises(ValueError, match="noise = 1e.39 .* beyond what torch.float32 holds"):
-        KernelSystem(X, B, RBF(0.3), 1e39)
+        KernelSystem(X, B, RBF(lengthscale=0.3), noise=1e39)
 
 
 @pytest.mark.parametrize(
@@ -84,26 +90,26 @@ def test_arrays_of_any_layout_are_taken_as_their_numbers():
 )
 def test_what_is_not_dense_real_numbers_is_refused_and_named(changes, message):
     with pytest.raises(TypeError, match=message):
-        KernelSystem(**{"x": X, "b": B, "kernel": RBF(0.3), "noise": 0.1} | changes)
+        KernelSystem(**{"x": X, "b": B, "kernel": RBF(lengthscale=0.3), "noise": 0.1} | changes)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", RBF, lambda x, z: x @ z.T])
 def test_a_kernel_that_is_not_an_apviz_kernel_is_refused(kernel):
     with pytest.raises(TypeError, match="kernel must be an apviz kernel such as"):
-        KernelSystem(X, B, kernel, 0.1)
+        KernelSystem(X, B, kernel, noise=0.1)
 
 
 def test_an_operator_that_is_not_one_is_refused():
     with pytest.raises(TypeError, match="operator must be a name or an apviz operator, got NoneType"):
-        KernelSystem(X, B, RBF(0.3), 0.1, operator=None)
+        KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, operator=None)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
 def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu(device):
     with pytest.raises(ValueError, match=r"device 'cuda.*' was asked for, but torch sees no GPU; use device='cpu'"):
-        KernelSystem(X, B, RBF(0.3), 0.1, device=device)
-    assert KernelSystem(X, B, RBF(0.3), 0.1).device == torch.device("cpu")
+        KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, device=device)
+    assert KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1).device == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -111,34 +117,36 @@ def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu(device):
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_inputs_of_any_array_kind_are_converted_to_the_dtype_asked_for(convert, dtype):
-    system = KernelSystem(convert(X), convert(B), RBF(0.3), 0.1, dtype=dtype, device="cpu")
+    system = KernelSystem(convert(X), convert(B), RBF(lengthscale=0.3), noise=0.1, dtype=dtype, device="cpu")
     assert system.x.dtype == system.b.dtype == system.operator.x.dtype == dtype
     np.testing.assert_allclose(system.x, X, rtol=1e-6)
     assert (system.n, system.d) == (6, 2)
 
 
 def test_integers_are_numbers_too():
-    system = KernelSystem([[0, 1], [2, 3]], [1, -1], RBF(1.0), 1)
+    system = KernelSystem([[0, 1], [2, 3]], [1, -1], RBF(lengthscale=1.0), noise=1)
     assert system.x.tolist() == [[0, 1], [2, 3]] and system.b.tolist() == [[1], [-1]] and system.noise == 1.0
 
 
 def test_a_vector_of_targets_is_one_column_and_a_vector_of_inputs_one_input():
-    system = KernelSystem(torch.rand(5), torch.rand(5), RBF(0.3), 0.1)
+    system = KernelSystem(torch.rand(5), torch.rand(5), RBF(lengthscale=0.3), noise=0.1)
     assert system.x.shape == system.b.shape == (5, 1) and system.single_column
-    assert not KernelSystem(X, B[:, None], RBF(0.3), 0.1).single_column
+    assert not KernelSystem(X, B[:, None], RBF(lengthscale=0.3), noise=0.1).single_column
 
 
 def test_tensors_that_require_a_gradient_are_taken_as_numbers():
-    system = KernelSystem(X.clone().requires_grad_(), B.clone().requires_grad_(), Matern52(0.3), 0.1, operator="tiled")
+    system = KernelSystem(
+        X.clone().requires_grad_(), B.clone().requires_grad_(), Matern52(lengthscale=0.3), noise=0.1, operator="tiled"
+    )
     assert not system.operator.matmul(system.b).requires_grad
 
 
 def test_an_operator_of_the_same_points_is_kept():
-    operator = make_operator("tiled", X, RBF(0.3), 0.1)
-    assert KernelSystem(X, B, RBF(0.3), 0.1, operator=operator, device="cpu").operator is operator
+    operator = make_operator("tiled", X, RBF(lengthscale=0.3), 0.1)
+    assert KernelSystem(X, B, RBF(lengthscale=0.3), noise=0.1, operator=operator, device="cpu").operator is operator
 
 
 def test_the_repr_names_what_is_solved():
-    system = KernelSystem(X, B, Matern52(0.3), 0.1, dataset="toy", operator="dense", device="cpu")
+    system = KernelSystem(X, B, Matern52(lengthscale=0.3), noise=0.1, dataset="toy", operator="dense", device="cpu")
     for part in ("toy", "n=6", "d=2", "1 right-hand sides", "matern52", "noise=0.1", "dense", "float32", "cpu"):
         assert part in repr(system)

@@ -313,8 +313,7 @@ def _well_conditioned(trace: Trace, evidence: str, most: int) -> Diagnosis:
     """Of a run that took a while though κ is small."""
     done = int(trace["epoch"]["epoch"][-1])
     if not trace.converged and done < (goal := _forecast(trace, done, most)):
-        cap = next((name for name in ("max_epochs", "max_iterations") if name in _settings(trace)), None)
-        change: dict[str, Any] = {} if cap is None else {cap: goal}
+        change: dict[str, Any] = {"max_epochs": goal} if "max_epochs" in _settings(trace) else {}
         return Diagnosis(Limit.CAP, evidence, f"Let it take up to {goal:,} epochs, or iterations.", change)
     if trace.converged and _work(trace) <= most:
         return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
@@ -362,8 +361,8 @@ def _settings(trace: Trace) -> dict[str, Any]:
 
 def _forced(trace: Trace) -> int:
     """Epochs or iterations before which its settings do not let it end; 0 for none."""
-    forced = (_settings(trace).get(name) for name in ("min_epochs", "min_iterations"))
-    return max((number for number in forced if isinstance(number, int)), default=0)
+    forced = _settings(trace).get("min_epochs")
+    return forced if isinstance(forced, int) else 0
 
 
 def _is_overlapped(trace: Trace) -> bool:

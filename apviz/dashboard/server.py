@@ -46,7 +46,7 @@ def first_runs(folder: RunsFolder) -> None:
 def train(place: Path) -> None:
     """About two seconds: until σ² has settled."""
     data = datasets.load(DATA, n=SMALL_N)
-    solver = AlternatingProjection(SMALL_BLOCK, tol=1.0, min_epochs=11)
+    solver = AlternatingProjection(block_size=SMALL_BLOCK, tol=1.0, min_epochs=11)
     settings = TrainingSettings(solver=solver, steps=80, probes=4, spectrum=True)
     path = place / f"{DATA}-n{SMALL_N} training {solver.label}.zarr"
     Training(data.train_x, data.train_y, settings, path=path, dataset=DATA).run()

@@ -273,11 +273,11 @@ def train_and_test(
     A training that was cut goes on from the checkpoint beside its trace at `path`.
     """
     settings = TrainingSettings(
-        kernel, training_solver(method, source), steps_of(source.stands_in_for or source.name),
+        kernel=kernel, solver=training_solver(method, source), steps=steps_of(source.stands_in_for or source.name),
         noise_floor=noise_floor, seed=seed,
     )  # fmt: skip
     data = source.data
-    like = KernelSystem(data.train_x, data.train_y, KERNELS[kernel](), 1.0, device=options.device)
+    like = KernelSystem(data.train_x, data.train_y, KERNELS[kernel](), noise=1.0, device=options.device)
     like.operator.prepare(1 + settings.probes)  # compiling is not part of a training's time
     training = train(source, settings, options, path)
     found, steps = training.hyperparameters, training.trace["step"]

@@ -162,7 +162,12 @@ LEAST_BLOCK, LEAST_LANCZOS_RANK = 50, 50
 
 #: our own, in training too to the tolerance of predictions
 OURS: Final = AlternatingProjection(
-    "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=TEST_TOL, max_epochs=MAX_TRAINING
+    block_size="auto",
+    partition="principal-axis-tree",
+    overlap="auto",
+    history="auto",
+    tol=TEST_TOL,
+    max_epochs=MAX_TRAINING,
 )
 
 
@@ -171,8 +176,15 @@ def training_solver(method: str, source: Source) -> Solver:
     if method == OVERLAP:
         return OURS
     if method == CG:
-        return ConjugateGradient(PivotedCholesky(source.training_rank), TRAINING_TOL, MAX_TRAINING, MIN_TRAINING)
-    return AlternatingProjection(block_size(source), tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING)
+        return ConjugateGradient(
+            preconditioner=PivotedCholesky(rank=source.training_rank),
+            tol=TRAINING_TOL,
+            max_epochs=MAX_TRAINING,
+            min_epochs=MIN_TRAINING,
+        )
+    return AlternatingProjection(
+        block_size=block_size(source), tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
+    )
 
 
 def prediction_solver(method: str, source: Source) -> Solver:
@@ -181,8 +193,8 @@ def prediction_solver(method: str, source: Source) -> Solver:
         return OURS
     cap = MAX_TEST if source.n == source.full_n else REDUCED_MAX_TEST
     if method == CG:
-        return ConjugateGradient(PivotedCholesky(source.test_rank), TEST_TOL, cap)
-    return AlternatingProjection(block_size(source), tol=TEST_TOL, max_epochs=cap)
+        return ConjugateGradient(preconditioner=PivotedCholesky(rank=source.test_rank), tol=TEST_TOL, max_epochs=cap)
+    return AlternatingProjection(block_size=block_size(source), tol=TEST_TOL, max_epochs=cap)
 
 
 def block_size(source: Source) -> int:

@@ -91,11 +91,13 @@ def step_system(
         seed: of the probes: `TrainingSettings.seed_of` the step.
     """
     h, dtype = hyperparameters, dtype or x.dtype
-    targets = KernelSystem(x, y.double() - h.mean, h.build_kernel(), h.noise, operator, dtype, x.device)
+    targets = KernelSystem(
+        x, y.double() - h.mean, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device=x.device
+    )
     drawn, prepared = draw(solver, targets.operator, probes, seed)
     system = KernelSystem(
-        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, targets.noise, targets.operator,
-        targets.dtype, targets.device, dataset=dataset, seed=seed,
+        x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, noise=targets.noise, operator=targets.operator,
+        dtype=targets.dtype, device=targets.device, dataset=dataset, seed=seed,
     )  # fmt: skip
     return StepSystem(system, drawn, prepared)
 

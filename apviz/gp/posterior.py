@@ -174,9 +174,15 @@ class Posterior:
         self._may_tighten = variance_solver is None
         self.batch_size = batch_size
         self.system = KernelSystem(
-            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), hyperparameters.noise, operator,
-            dtype, device, dataset=dataset,
-        )  # fmt: skip
+            x,
+            y.double() - hyperparameters.mean,
+            hyperparameters.build_kernel(),
+            noise=hyperparameters.noise,
+            operator=operator,
+            dtype=dtype,
+            device=device,
+            dataset=dataset,
+        )
         spacing = torch.finfo(dtype).eps * abs(hyperparameters.mean)
         if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
             warnings.warn(
@@ -379,7 +385,9 @@ class Posterior:
         """W and C + R of the batch, (n, c) each, and how its solve ended."""
         s = self.system
         c = self._operator.cross_columns(chunk)
-        batch = KernelSystem(s.x, c, s.kernel, s.noise, s.operator, s.dtype, s.device, dataset=s.dataset)
+        batch = KernelSystem(
+            s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
+        )
         solution = solve(batch, self.variance_solver, hooks, prepared=prepared)
         solutions, w, r = [solution], solution.weights, c - self._operator.matmul(solution.weights)
         while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:

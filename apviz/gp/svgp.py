@@ -97,7 +97,7 @@ class SVGP:
         y = torch.as_tensor(y)
         if y.ndim != 1:
             raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
-        checked = KernelSystem(x, y, KERNELS[s.kernel](), 1.0, "tiled", dtype, device)
+        checked = KernelSystem(x, y, KERNELS[s.kernel](), noise=1.0, operator="tiled", dtype=dtype, device=device)
         # GPyTorch takes differences in the dtype of the inputs
         self._centre = centre_of(checked.operator.given)
         self._x, self._y = self._centred(checked.operator.given, dtype), checked.b[:, 0]

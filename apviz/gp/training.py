@@ -46,7 +46,7 @@ class TrainingError(RuntimeError):
     """A step could not be done; what was done before it is kept."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """How to train.
 
@@ -162,7 +162,9 @@ class Training:
         if y.ndim != 1:
             raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
         # checks the data before any work; a step's system takes x and the device from here
-        system = KernelSystem(x, y, KERNELS[s.kernel](), 1.0, "tiled", dtype, device, dataset=dataset)
+        system = KernelSystem(
+            x, y, KERNELS[s.kernel](), noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset
+        )
         self._x, self._y, self._n, self._d = system.x, system.b[:, 0], system.n, system.d
         # as they were given: they may be far from zero
         self._inputs, self._targets = system.operator.given, y.detach().to(self._x.device, torch.float64)

@@ -92,7 +92,9 @@ def alternating_projection(
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
     if solver is None:
         own = block_size != "auto" or settings
-        solver = AlternatingProjection(block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
+        solver = (
+            AlternatingProjection(block_size=block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
+        )
     models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
     with intercepted(ExactGP, "__call__", models.call), intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model):
         yield

@@ -193,8 +193,8 @@ class _Observed:
     def _attributes(self, matrix: Matrix) -> dict[str, Any]:
         settings = {
             "tol": self._tol,
-            "min_iterations": self._first_look,
-            "max_iterations": self._most,
+            "min_epochs": self._first_look,
+            "max_epochs": self._most,
             "preconditioned": self._preconditioner is not None,
             "probes": self.asked["n_tridiag"],
         }

@@ -97,7 +97,13 @@ def _attributes(n: int, engine: str, outputscale: float, noise: float) -> dict[s
 def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
     try:
         return KernelSystem(
-            x, x.new_ones(len(x)), kernel_parameters(kernel).kernel(), noise, "tiled", x.dtype, x.device
-        )  # fmt: skip
+            x,
+            x.new_ones(len(x)),
+            kernel_parameters(kernel).kernel(),
+            noise=noise,
+            operator="tiled",
+            dtype=x.dtype,
+            device=x.device,
+        )
     except (TypeError, ValueError):  # a kernel, or a dtype, that apviz does not have; nothing is solved here
         return None

@@ -108,7 +108,16 @@ class Solves:
             ValueError: an optimiser compares values that leave log det K out.
         """
         self.calls += 1
-        system = KernelSystem(x, residual, kernel, noise, self.operator, x.dtype, x.device, dataset=self.dataset)
+        system = KernelSystem(
+            x,
+            residual,
+            kernel,
+            noise=noise,
+            operator=self.operator,
+            dtype=x.dtype,
+            device=x.device,
+            dataset=self.dataset,
+        )
         comparing = _comparing()
         small = comparing is not None and system.n <= CHOLESKY_ROWS
         if self.log_determinant == "auto" and (small or self._factors_all_of(system)):
@@ -154,9 +163,16 @@ class Solves:
     ) -> Tensor:
         """K⁻¹[y − m, Z], (n, l+1)."""
         whole = KernelSystem(
-            system.x, torch.cat([system.b, z], dim=1), system.kernel, system.noise, system.operator, system.dtype,
-            system.device, dataset=self.dataset, seed=seed,
-        )  # fmt: skip
+            system.x,
+            torch.cat([system.b, z], dim=1),
+            system.kernel,
+            noise=system.noise,
+            operator=system.operator,
+            dtype=system.dtype,
+            device=system.device,
+            dataset=self.dataset,
+            seed=seed,
+        )
         solution = solve(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
         return solution.weights

@@ -40,7 +40,7 @@ class Kernel(ABC):
     name: ClassVar[str]
     distance_scale: ClassVar[float]
 
-    def __init__(self, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
+    def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         values = torch.as_tensor(lengthscale, dtype=torch.float64).flatten().tolist()
         if not values:
             raise ValueError("lengthscale must be one number or d of them, got none")
@@ -168,4 +168,4 @@ def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float) -> Ker
     """
     if name not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
-    return KERNELS[name](lengthscale, outputscale)
+    return KERNELS[name](lengthscale=lengthscale, outputscale=outputscale)

@@ -13,7 +13,7 @@ from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X) with the largest pivot first.
 

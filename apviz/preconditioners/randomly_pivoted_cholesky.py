@@ -17,7 +17,7 @@ PROPOSALS = 128
 IDLE_ROUNDS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RandomlyPivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
 

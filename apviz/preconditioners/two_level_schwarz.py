@@ -21,7 +21,7 @@ from apviz.solvers.choices import Auto, chosen, percent, resolve
 Coarse = Literal["low-rank", "galerkin"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TwoLevelSchwarz(Preconditioner):
     """Independent projections onto all blocks at once (M), and r vectors V for what no block can see.
 

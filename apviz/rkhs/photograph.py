@@ -77,9 +77,17 @@ def photograph(
     require(pixels in STRIDES, "pixels", pixels, f"one of {', '.join(map(str, STRIDES))}")
     data = load("china", n=train_size(pixels))
     x, b = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
-    system = KernelSystem(x, b, Matern52(lengthscale), noise, "dense", device="cpu", dataset="china")
+    system = KernelSystem(
+        x, b, Matern52(lengthscale=lengthscale), noise=noise, operator="dense", device="cpu", dataset="china"
+    )
     recorder = _ToTheEnd(rows=True, snapshots=_kept(max_epochs * -(-pixels // block_size)), weights=True)
-    solve(system, AlternatingProjection(block_size, rule, partition, overlap, tol, max_epochs), [recorder])
+    solve(
+        system,
+        AlternatingProjection(
+            block_size=block_size, rule=rule, partition=partition, overlap=overlap, tol=tol, max_epochs=max_epochs
+        ),
+        [recorder],
+    )
     trace = recorder.trace
     snapshot = trace["snapshot"]
     mean = trace["rows"]["target"].values - snapshot["residual"].values - noise * snapshot["weights"].values

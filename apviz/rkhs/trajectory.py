@@ -96,17 +96,25 @@ def walk(
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
     require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
     x, system_b = torch.as_tensor(span.x), torch.as_tensor(b)
-    system = KernelSystem(x, system_b, span.kernel, span.noise, "dense", torch.float64, "cpu", seed=seed)
+    system = KernelSystem(
+        x, system_b, span.kernel, noise=span.noise, operator="dense", dtype=torch.float64, device="cpu", seed=seed
+    )
     if block_size is not None:
         require_whole("block_size", block_size, 1, span.n)
     size = block_size or -(-span.n // blocks)
-    solver: Solver = ConjugateGradient(tol=TINY, max_iterations=steps)
+    solver: Solver = ConjugateGradient(tol=TINY, max_epochs=steps)
     if method == "ap":
         count = -(-span.n // size)
-        drawn: dict[str, str | SelectionRule] = {"random": Random(seed), "shuffled": Shuffled(seed)}
+        drawn: dict[str, str | SelectionRule] = {"random": Random(seed=seed), "shuffled": Shuffled(seed=seed)}
         solver = AlternatingProjection(
-            size, drawn.get(rule, rule), partition, overlap, tol=TINY, max_epochs=-(-steps // count), history=0
-        )  # fmt: skip
+            block_size=size,
+            rule=drawn.get(rule, rule),
+            partition=partition,
+            overlap=overlap,
+            tol=TINY,
+            max_epochs=-(-steps // count),
+            history=0,
+        )
     keeper = _Keeper(steps)
     solve(system, solver, [keeper])
     sets = _solved_sets(keeper.partition)

@@ -23,7 +23,7 @@ from apviz.solvers.steps import Alone, Coarse, History, Step
 from apviz.solvers.stopping import Limits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AlternatingProjection(Solver):
     """Projects the residual onto one block after another (paper, Algorithm 1).
 

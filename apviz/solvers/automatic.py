@@ -27,7 +27,7 @@ CHOLESKY_ROWS = 2_000
 FEW_LEFT = 400.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
     """The solver that suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
@@ -59,16 +59,20 @@ class Automatic(Solver):
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
         n = operator.n
         if n <= CHOLESKY_ROWS:
-            return Cholesky(self.tol), {"method": f"Cholesky: n = {n:,} is at most {CHOLESKY_ROWS:,}"}
+            return Cholesky(tol=self.tol), {"method": f"Cholesky: n = {n:,} is at most {CHOLESKY_ROWS:,}"}
         rank = coarse_rank(n)
         left = n * left_by_low_rank(operator, rank, self.seed) / operator.noise
         why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate)"
         solver: ConjugateGradient | AlternatingProjection
         if left < FEW_LEFT:
-            solver = ConjugateGradient(RandomlyPivotedCholesky(rank, self.seed), self.tol, self.max_epochs)
+            solver = ConjugateGradient(
+                preconditioner=RandomlyPivotedCholesky(rank=rank, seed=self.seed),
+                tol=self.tol,
+                max_epochs=self.max_epochs,
+            )
         else:
             solver = AlternatingProjection(
-                "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
+                block_size="auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
                 max_epochs=self.max_epochs, seed=self.seed,
             )  # fmt: skip
         resolved, reasons = solver.resolve(operator, columns)

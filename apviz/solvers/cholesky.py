@@ -19,7 +19,7 @@ from apviz.solvers.steps import column_inner
 from apviz.solvers.stopping import Limits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
     """K = LLᵀ, W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays. One update, set-up and all.
 

@@ -11,24 +11,25 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners.base import Preconditioner
-from apviz.settings import require_tolerance, require_whole
+from apviz.settings import renamed, require_tolerance, require_whole
 from apviz.solvers.interface import Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_squares
 from apviz.solvers.stopping import Limits
 
 
-@dataclass(frozen=True)
+@renamed(max_iterations="max_epochs", min_iterations="min_epochs")
+@dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
     """Conjugate gradients (Hestenes & Stiefel, 1952), one step length per right-hand side.
 
     Stops on the mean relative residual, as GPyTorch does (its minimum of 11 iterations, which the paper's
-    experiments use, is `min_iterations=11`).
+    experiments use, is `min_epochs=11`).
 
     Args:
         preconditioner: such as `apviz.PivotedCholesky(rank=500)`, or None.
         tol: stop when the mean relative residual, recomputed, is below this.
-        max_iterations, min_iterations: one iteration is one product with K, 1.0 work.
+        max_epochs, min_epochs: one iteration is one product with K, 1.0 work.
         check_every: iterations between recomputations of the residual; convergence is always checked. A check
             replaces the residual, and restarts the recursion, only if the recursion claimed convergence wrongly.
 
@@ -38,16 +39,16 @@ class ConjugateGradient(Solver):
 
     preconditioner: Preconditioner | None = None
     tol: float = 1e-2
-    max_iterations: int = 1000
-    min_iterations: int = 0
+    max_epochs: int = 1000
+    min_epochs: int = 0
     check_every: int = 50
 
     name: ClassVar[str] = "ConjugateGradient"
 
     def __post_init__(self) -> None:
         require_tolerance(self.tol)
-        require_whole("max_iterations", self.max_iterations, 1)
-        require_whole("min_iterations", self.min_iterations, 0, self.max_iterations)
+        require_whole("max_epochs", self.max_epochs, 1)
+        require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
         require_whole("check_every", self.check_every, 1)
 
     @property
@@ -95,7 +96,7 @@ class _Iteration:
 
     def iterate(self) -> StopReason:
         s, run, w, r = self.settings, self.run, self.w, self.r
-        run.start(self, Limits(s.tol, s.min_iterations, s.max_iterations, s.check_every))
+        run.start(self, Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every))
         rz = p = r  # set at once by the restart
         while True:
             z = self.precondition(r)

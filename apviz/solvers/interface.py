@@ -201,7 +201,7 @@ class Cost:
 
 
 # settings that say when to end, of which a set-up knows nothing
-_LIMITS = ("tol", "max_epochs", "min_epochs", "max_iterations", "min_iterations", "check_every")
+_LIMITS = ("tol", "max_epochs", "min_epochs", "check_every")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -98,6 +98,7 @@ class StopHook(Hook):
 
     def __init__(
         self,
+        *,
         max_seconds: float = math.inf,
         max_work: float = math.inf,
         when: Callable[[Epoch], str | None] | None = None,
@@ -149,7 +150,7 @@ class PredictionHook(Hook):
         ValueError: shapes that do not match.
     """
 
-    def __init__(self, test_x: Tensor, test_y: Tensor, mean: float = 0.0, every: int = 1) -> None:
+    def __init__(self, test_x: Tensor, test_y: Tensor, *, mean: float = 0.0, every: int = 1) -> None:
         if test_x.ndim != 2 or test_y.shape != test_x.shape[:1]:
             raise ValueError(
                 f"test_x must be (m, d) and test_y (m,), got {tuple(test_x.shape)} and {tuple(test_y.shape)}"

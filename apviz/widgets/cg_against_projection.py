@@ -109,7 +109,7 @@ class CGAgainstProjection(Lesson):
             x, b = situation("even", n)
             if self.value("data") == _PROBE:
                 b = np.random.default_rng(0).standard_normal(n)
-            span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
+            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
             self._cg = (system, eigen_path(walk(span, b, method="cg", steps=min(WORK, n))))
         cg = self._cg[1]
         if self._ap is None or self._ap[0] != (system, blocks):

@@ -84,7 +84,7 @@ class Kappas(Lesson):
         key = tuple(self.value(name) for name in ("data", "lengthscale", "noise"))
         if getattr(self, "_spanned", (None,))[0] != key:
             x, _ = _data(self.value("data"))
-            span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
+            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
             growth = {partition: largest_by_size(span, SIZES, partition) for partition in PARTITIONS}
             self._spanned: tuple[Any, Span, dict[str, Floats]] = (key, span, growth)
         return self._spanned[1]

@@ -82,7 +82,7 @@ class ProjectionPlayer(Lesson):
         b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(n)
         key = (n, *(self.value(name) for name in ("block_size", "rule", "overlap", "lengthscale", "noise")))
         if getattr(self, "_walked", (None,))[0] != key:
-            span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
+            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
             size = min(n, self.value("block_size"))
             found = walk(span, b, block_size=size, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS)
             self._walked = (key, found)

@@ -101,7 +101,7 @@ class WhichBlock(Lesson):
         key = tuple(self.value(name) for name in ("data", "block_size", "lengthscale", "noise", "seed"))
         if getattr(self, "_raced", (None,))[0] != key:
             x, b = situation(self.value("data"), POINTS)
-            span = Span(x, Matern52(self.value("lengthscale")), self.value("noise"))
+            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
             found = race(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
             self._raced = (key, found)
         return self._raced[1]

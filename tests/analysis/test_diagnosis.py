@@ -21,7 +21,7 @@ def system(noise=0.1, lengthscale=0.3, kernel=apviz.Matern52, dtype=torch.float6
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (n, d))
     y = np.sin(5 * x[:, :1]) + 0.3 * rng.standard_normal((n, columns))
-    return apviz.KernelSystem(x, y, kernel(lengthscale), noise, dtype=dtype, device="cpu")
+    return apviz.KernelSystem(x, y, kernel(lengthscale=lengthscale), noise=noise, dtype=dtype, device="cpu")
 
 
 def recorded(problem, solver, *hooks):
@@ -64,13 +64,13 @@ def test_a_run_that_converged_quickly_is_left_alone():
 
 
 def test_a_run_that_was_stopped_says_where_it_ended():
-    solver = apviz.AlternatingProjection(20, tol=1e-8)
+    solver = apviz.AlternatingProjection(block_size=20, tol=1e-8)
     found = diagnose(recorded(system(), solver, apviz.StopHook(max_work=2)))
     assert found.limit is Limit.INTERRUPTED and "the work limit of 2 was reached" in found.evidence
 
 
 def test_a_solve_that_stagnates_in_float32_should_be_done_in_float64():
-    single = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(N, tol=1e-8))
+    single = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(block_size=N, tol=1e-8))
     assert single.outcome in ("stagnated", "diverged")
     found = diagnose(single)
     assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"} and "drifted" in found.evidence
@@ -82,10 +82,10 @@ def test_a_tolerance_that_the_predictions_do_not_need_is_loosened_to_where_the_e
     test_x = torch.tensor(rng.uniform(-1, 1, (200, 2)))
     test_y = torch.sin(5 * test_x[:, 0])
     hook = apviz.PredictionHook(test_x, test_y)
-    trace = recorded(problem, apviz.AlternatingProjection(50, tol=1e-7), hook)
+    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), hook)
     found = diagnose(trace)
     assert found.limit is Limit.TOLERANCE
-    looser = apviz.solve(problem, apviz.AlternatingProjection(50, **found.change))
+    looser = apviz.solve(problem, apviz.AlternatingProjection(block_size=50, **found.change))
     predicted = problem.kernel(test_x, problem.x) @ looser.weights[:, 0]
     rmse = float((predicted - test_y).square().mean().sqrt())
     assert rmse == pytest.approx(float(trace["epoch"]["test_rmse"][-1]), rel=0.05)
@@ -97,7 +97,7 @@ def test_noise_far_below_the_outputscale_is_named():
 
 
 def test_blocks_that_undo_each_others_work_get_neighbours_and_a_margin():
-    problem, slow = system(0.03, 0.2, columns=2), apviz.AlternatingProjection(60, tol=1e-3, max_epochs=100)
+    problem, slow = system(0.03, 0.2, columns=2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100)
     before = recorded(problem, slow)
     found = diagnose(before)
     assert found.limit is Limit.BLOCKS and "an epoch keeps" in found.evidence
@@ -124,7 +124,9 @@ def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(leng
     values, vectors = np.linalg.eigh(matrix)
     # the more of b lies along small eigenvalues, the further is its residual behind its error in the K-norm
     b = vectors @ (values**-power * np.random.default_rng(1).standard_normal(N))
-    problem = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, dtype=torch.float64, device="cpu")
+    problem = apviz.KernelSystem(
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, dtype=torch.float64, device="cpu"
+    )
     trace = recorded(problem, apviz.ConjugateGradient(tol=tol))
     found = diagnose(trace)
     assert found.limit is Limit.CONDITIONING and trace.converged
@@ -138,7 +140,7 @@ def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(leng
 
 
 def test_overlapping_blocks_that_are_slow_get_a_coarse_space():
-    slow = apviz.AlternatingProjection(10, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
+    slow = apviz.AlternatingProjection(block_size=10, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
     found = diagnose(recorded(system(0.01, 1.0), slow))
     assert found.limit is Limit.CONDITIONING and found.change == {"coarse_rank": "auto"}
 
@@ -146,7 +148,7 @@ def test_overlapping_blocks_that_are_slow_get_a_coarse_space():
 def test_every_change_is_a_setting_that_exists():
     fields = {field.name for field in dataclasses.fields(apviz.AlternatingProjection)} | {"dtype", "noise", "solver"}
     for trace in (
-        recorded(system(0.01), apviz.AlternatingProjection(20, tol=1e-4, max_epochs=60)),
+        recorded(system(0.01), apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60)),
         recorded(system(0.01), apviz.ConjugateGradient(tol=1e-3)),
         recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3)),
     ):
@@ -155,7 +157,7 @@ def test_every_change_is_a_setting_that_exists():
 
 def test_the_end_of_a_run_that_was_cut_off_is_no_measure_of_its_tolerance():
     problem, beside = system(1e-2, 1.5), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(200, tol=1e-2, max_epochs=300), predicting(*beside))
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=200, tol=1e-2, max_epochs=300), predicting(*beside))
     assert cut.outcome == "max_epochs"
     # by its own end it has all the signs of a tolerance that is too tight
     first, work = cut.sufficient_epoch(), cut["epoch"]["work"].values
@@ -169,20 +171,20 @@ def test_the_end_of_a_run_that_was_cut_off_is_no_measure_of_its_tolerance():
 
 def test_a_run_that_was_cut_off_is_measured_by_one_that_converged_on_the_same_system():
     problem, beside = system(), points_beside()
-    cut = recorded(problem, apviz.AlternatingProjection(10, tol=1e-12, max_epochs=150), predicting(*beside))
+    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*beside))
     exact = recorded(problem, apviz.Cholesky(), predicting(*beside))
     elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*beside))
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
     assert found.limit is Limit.TOLERANCE and "the best of the runs that converged on this system" in found.evidence
-    looser = recorded(problem, apviz.AlternatingProjection(10, **found.change), predicting(*beside))
+    looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*beside))
     assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
 
 
 def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good():
     """Residuals may rise: what counts is the lowest up to the epoch from which on the predictions are good."""
     problem = system()
-    trace = recorded(problem, apviz.AlternatingProjection(50, tol=1e-7), predicting(*points_beside()))
+    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*points_beside()))
     residual, rmse = trace["epoch"]["residual"].values, trace["epoch"]["test_rmse"].values
     epochs = len(residual)
     assert epochs > 12
@@ -201,7 +203,7 @@ def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good
 def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothing():
     # so short a lengthscale that no row knows of another
     problem, (x, y) = system(lengthscale=1e-4), points_beside()
-    for solver in (apviz.ConjugateGradient(tol=1e-6), apviz.AlternatingProjection(50, tol=1e-6)):
+    for solver in (apviz.ConjugateGradient(tol=1e-6), apviz.AlternatingProjection(block_size=50, tol=1e-6)):
         trace = recorded(problem, solver, predicting(x, y))
         assert trace["epoch"]["test_rmse"].values == pytest.approx(np.sqrt(np.mean(y**2)), rel=0.02)
         found = diagnose(trace)
@@ -211,13 +213,15 @@ def test_a_model_that_predicts_no_better_than_the_mean_is_said_to_predict_nothin
 
 def test_a_run_that_was_cut_off_near_zero_is_not_said_to_predict_nothing():
     problem = system(1e-3, 0.5)
-    trace = recorded(problem, apviz.AlternatingProjection(2, tol=1e-5, max_epochs=1), predicting(*points_beside()))
+    trace = recorded(
+        problem, apviz.AlternatingProjection(block_size=2, tol=1e-5, max_epochs=1), predicting(*points_beside())
+    )
     trace.tree["epoch"] = trace["epoch"].assign(test_rmse=("epoch", [0.7, 0.7]), residual=("epoch", [1.0, 0.97]))
     assert diagnose(trace).limit is not Limit.MODEL
 
 
 def test_rounding_is_not_blamed_for_a_residual_that_float64_does_not_lower():
-    slow = apviz.AlternatingProjection(20, tol=1e-7, max_epochs=100, check_every=10)
+    slow = apviz.AlternatingProjection(block_size=20, tol=1e-7, max_epochs=100, check_every=10)
     single, double = (recorded(system(1e-3, 0.5, dtype=dtype), slow) for dtype in (torch.float32, torch.float64))
     ends = [float(trace["epoch"]["residual"][-1]) for trace in (single, double)]
     assert single.outcome == double.outcome == "max_epochs" and ends[0] == pytest.approx(ends[1], rel=0.05)
@@ -238,8 +242,8 @@ def test_cg_that_converges_in_thirty_iterations_where_kappa_is_small_is_not_ill_
 def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():
     problem = system(0.1, 0.08)
     for solver in (
-        apviz.ConjugateGradient(tol=1e-3, max_iterations=10),
-        apviz.AlternatingProjection(100, partition="kd-tree", tol=1e-4, max_epochs=6),
+        apviz.ConjugateGradient(tol=1e-3, max_epochs=10),
+        apviz.AlternatingProjection(block_size=100, partition="kd-tree", tol=1e-4, max_epochs=6),
     ):
         found = diagnose(recorded(problem, solver))
         assert found.limit is Limit.CAP
@@ -248,7 +252,7 @@ def test_a_cap_that_came_first_is_raised_to_where_the_solve_converges():
 
 
 def test_an_epoch_that_keeps_all_of_the_residual_is_not_said_to_keep_a_hundred_percent():
-    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(60, tol=1e-3, max_epochs=8))
+    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=8))
     for factor, words in ((0.999, "takes less than 0.5% off the residual"), (1.001, "does not lower the residual")):
         residual = 0.5 * factor ** np.arange(trace["epoch"].sizes["epoch"])
         trace.tree["epoch"] = trace["epoch"].assign(residual=("epoch", residual))
@@ -272,7 +276,7 @@ def test_a_run_without_noise_is_proposed_some():
 
 def test_a_slow_run_hears_of_one_that_was_far_quicker_on_the_same_system():
     problem = system(0.03, 0.2, columns=2)
-    slow = recorded(problem, apviz.AlternatingProjection(60, tol=1e-3, max_epochs=100))
+    slow = recorded(problem, apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100))
     quick = recorded(problem, apviz.Cholesky(tol=1e-3))
     work = float(quick["epoch"]["work"][-1])
     assert f"Cholesky converged on the same system after {work:.3g} work" in diagnose(slow, [slow, quick]).evidence
@@ -282,9 +286,11 @@ def test_a_slow_run_hears_of_one_that_was_far_quicker_on_the_same_system():
 
 def test_rows_that_come_again_are_named_where_the_trace_has_the_rows():
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (40, 2)), (10, 1))
-    problem = apviz.KernelSystem(x, np.sin(5 * x[:, :1]), apviz.Matern52(0.3), 1e-4, dtype=torch.float64, device="cpu")
+    problem = apviz.KernelSystem(
+        x, np.sin(5 * x[:, :1]), apviz.Matern52(lengthscale=0.3), noise=1e-4, dtype=torch.float64, device="cpu"
+    )
     recorder = apviz.Recorder(rows=True)
-    apviz.solve(problem, apviz.AlternatingProjection(20, tol=1e-6, max_epochs=30), [recorder])
+    apviz.solve(problem, apviz.AlternatingProjection(block_size=20, tol=1e-6, max_epochs=30), [recorder])
     assert "Only 40 of the 400 training rows are distinct" in diagnose(recorder.trace).evidence
 
 

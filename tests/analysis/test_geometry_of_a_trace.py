@@ -11,9 +11,11 @@ import apviz
 
 def solved(x, solver=None, lengthscale=0.3, **recording):
     y = torch.sin(5 * x.sum(1))
-    system = apviz.KernelSystem(x, y, apviz.Matern32(lengthscale, 0.7), 0.05, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(
+        x, y, apviz.Matern32(lengthscale=lengthscale, outputscale=0.7), noise=0.05, dtype=torch.float64, device="cpu"
+    )
     recorder = apviz.Recorder(**{"rows": True, "snapshots": range(4), "weights": True} | recording)
-    apviz.solve(system, solver or apviz.AlternatingProjection(20, "cyclic", max_epochs=1), [recorder])
+    apviz.solve(system, solver or apviz.AlternatingProjection(block_size=20, rule="cyclic", max_epochs=1), [recorder])
     return recorder.trace
 
 

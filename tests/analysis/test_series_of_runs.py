@@ -21,7 +21,7 @@ def runs():
 
     def run(solver, noise=0.05, dtype=torch.float32):
         recorder = apviz.Recorder()
-        system = apviz.KernelSystem(x, y, apviz.Matern52(0.3), noise, operator="dense", dtype=dtype)
+        system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.3), noise=noise, operator="dense", dtype=dtype)
         apviz.solve(system, solver, hooks=[recorder])
         return recorder.trace
 
@@ -89,11 +89,13 @@ def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standar
         y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
         y = (y - y.mean()) / y.std(ddof=1) if standardised else y
         recorder = apviz.Recorder()
-        system = apviz.KernelSystem(x, y, apviz.Matern52(0.3), noise, dtype=dtype, device="cpu", dataset=name)
+        system = apviz.KernelSystem(
+            x, y, apviz.Matern52(lengthscale=0.3), noise=noise, dtype=dtype, device="cpu", dataset=name
+        )
         apviz.solve(system, solver, hooks=[recorder])
         return recorder.trace
 
-    one = run(0, apviz.AlternatingProjection(100, tol=0.1))
+    one = run(0, apviz.AlternatingProjection(block_size=100, tol=0.1))
     cg = apviz.ConjugateGradient(tol=0.1)
     assert not same_system(one, run(1, cg)) and not same_system(run(1, cg), one)
     assert not same_system(one, run(0, cg, noise=0.2)) and not same_system(one, run(0, cg, "named"))

@@ -63,14 +63,14 @@ def test_noise_that_turns_has_not_settled():
 
 
 def test_solves_that_did_not_converge_come_first_and_get_overlapping_blocks(data):
-    trace = trained(data, steps=3, solver=ConjugateGradient(tol=1e-9, max_iterations=2))
+    trace = trained(data, steps=3, solver=ConjugateGradient(tol=1e-9, max_epochs=2))
     found = diagnose_training(trace)
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "overlap"}
     assert "The solves of 3 of 3 steps did not converge, the first at step 1" in found.evidence
 
 
 def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
-    solver = AlternatingProjection(10, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=1)
+    solver = AlternatingProjection(block_size=10, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=1)
     found = diagnose_training(trained(data, steps=2, solver=solver))
     assert found.limit is Limit.CONDITIONING and not found.change
 
@@ -78,8 +78,10 @@ def test_overlapping_blocks_that_did_not_converge_are_not_proposed_again(data):
 @pytest.mark.parametrize(
     "solver",
     [
-        AlternatingProjection(10, overlap=0, tol=1e-9, max_epochs=1),
-        ConjugateGradient(TwoLevelSchwarz(20, overlap=0.5, coarse_rank=5), tol=1e-9, max_iterations=1),
+        AlternatingProjection(block_size=10, overlap=0, tol=1e-9, max_epochs=1),
+        ConjugateGradient(
+            preconditioner=TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=5), tol=1e-9, max_epochs=1
+        ),
     ],
 )
 def test_what_does_not_project_on_overlapping_blocks_gets_them(data, solver):
@@ -117,8 +119,8 @@ def test_noise_that_rises_from_its_floor_does_not_lie_on_it(data):
 def test_a_training_whose_solve_diverged_says_so_and_not_that_it_should_go_on():
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.uniform(-1, 1, (200, 1)))
-    solver = AlternatingProjection(20, partition="sequential", tol=1e-3, max_epochs=30)
-    settings = TrainingSettings("rbf", solver, steps=60, step_size=1.0, noise_floor=0.0, probes=2)
+    solver = AlternatingProjection(block_size=20, partition="sequential", tol=1e-3, max_epochs=30)
+    settings = TrainingSettings(kernel="rbf", solver=solver, steps=60, step_size=1.0, noise_floor=0.0, probes=2)
     training = Training(x, torch.sin(3 * x[:, 0]), settings, dtype=torch.float32)
     with pytest.raises(TrainingError, match="training step") as failure, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -134,7 +136,7 @@ def test_how_a_training_ended_before_is_forgotten_when_it_goes_on(data, tmp_path
         def on_start(self, run):
             run.request_stop("enough")
 
-    settings = TrainingSettings(solver=AlternatingProjection(20, tol=1.0), steps=4)
+    settings = TrainingSettings(solver=AlternatingProjection(block_size=20, tol=1.0), steps=4)
     path = tmp_path / "t.zarr"
     Training(*data, dataclasses.replace(settings, steps=2), path=path).run()
     training = Training(*data, settings, path=path)
@@ -157,13 +159,13 @@ def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):
         def on_start(self, run):
             self.run = run
 
-    trace = trained(data, [Stop()], steps=20, solver=AlternatingProjection(20, tol=1.0))
+    trace = trained(data, [Stop()], steps=20, solver=AlternatingProjection(block_size=20, tol=1.0))
     found = diagnose_training(trace)
     assert not trace.finished and found.limit is Limit.INTERRUPTED and found.change == {"steps": 20}
 
 
 def test_a_training_recorded_without_a_word_on_its_blocks_is_diagnosed_too(data):
-    trace = trained(data, steps=2, solver=ConjugateGradient(tol=1e-9, max_iterations=2))
+    trace = trained(data, steps=2, solver=ConjugateGradient(tol=1e-9, max_epochs=2))
     del trace.tree.attrs["overlaps"]
     assert diagnose_training(trace).limit is Limit.CONDITIONING
 
@@ -171,7 +173,9 @@ def test_a_training_recorded_without_a_word_on_its_blocks_is_diagnosed_too(data)
 def test_steps_whose_solves_leave_most_of_the_residual_are_taken_with_gradients_that_may_be_far_off(data):
     settings = {"steps": 4, "noise_floor": 1e-4, "probes": 4}
     initial = Hyperparameters("matern52", (1.0,), 1.0, 1e-3, 0.0)
-    loose = Training(*data, TrainingSettings(solver=AlternatingProjection(20, tol=1.0), **settings), initial=initial)
+    loose = Training(
+        *data, TrainingSettings(solver=AlternatingProjection(block_size=20, tol=1.0), **settings), initial=initial
+    )
     exact = Training(*data, TrainingSettings(solver=Cholesky(), **settings), initial=initial)
     for training in (loose, exact):
         training.run()

@@ -116,7 +116,7 @@ def runs_made(folder: Path) -> list[str]:
 
 def test_the_dashboard_of_the_image_begins_with_what_every_new_one_begins_with(tmp_path):
     recorder = apviz.Recorder(tmp_path / "runs/one.zarr")
-    system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(0.5), 0.1)
+    system = apviz.KernelSystem(torch.rand(20, 1), torch.rand(20, 1), apviz.Matern52(lengthscale=0.5), noise=0.1)
     apviz.solve(system, apviz.ConjugateGradient(), [recorder])
     assert runs_made(tmp_path) == ["one.zarr"]
     assert "first_runs(" in in_post_build() and '"runs"' in (BINDER / "jupyter_server_config.py").read_text("utf-8")

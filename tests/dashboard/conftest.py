@@ -15,11 +15,13 @@ def recorded_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
-    system = apviz.KernelSystem(x, y[:, None], apviz.Matern52(0.5), 0.1, operator="dense", dataset="made", seed=0)
+    system = apviz.KernelSystem(
+        x, y[:, None], apviz.Matern52(lengthscale=0.5), noise=0.1, operator="dense", dataset="made", seed=0
+    )
     for name, solver in {
         "cg": apviz.ConjugateGradient(),
-        "ap": apviz.AlternatingProjection(20),
-        "cut": apviz.AlternatingProjection(10, tol=1e-9, max_epochs=2),
+        "ap": apviz.AlternatingProjection(block_size=20),
+        "cut": apviz.AlternatingProjection(block_size=10, tol=1e-9, max_epochs=2),
     }.items():
         apviz.solve(system, solver, hooks=[apviz.Recorder(folder / f"{name}.zarr")])
     settings = apviz.TrainingSettings(solver=apviz.ConjugateGradient(), steps=2, probes=2)

@@ -11,7 +11,7 @@ from apviz.dashboard.store.trainings import Trainings
 
 LIMITS = Limits()
 SPEC = SystemSpec("china", 200)
-SOLVER = apviz.AlternatingProjection(50, tol=1.0, min_epochs=3)
+SOLVER = apviz.AlternatingProjection(block_size=50, tol=1.0, min_epochs=3)
 SETTINGS = apviz.TrainingSettings(solver=SOLVER, steps=3, probes=2)
 
 

@@ -25,9 +25,9 @@ def whole(reduced):
 
 def test_a_step_of_training_is_solved_to_one_in_eleven_to_a_thousand_epochs(whole):
     cg, ap = training_solver("CG", whole), training_solver("AP", whole)
-    assert (cg.tol, cg.min_iterations, cg.max_iterations) == (1.0, 11, 1000)
+    assert (cg.tol, cg.min_epochs, cg.max_epochs) == (1.0, 11, 1000)
     assert (ap.tol, ap.min_epochs, ap.max_epochs) == (1.0, 11, 1000)
-    assert cg.preconditioner == apviz.PivotedCholesky(300)
+    assert cg.preconditioner == apviz.PivotedCholesky(rank=300)
     assert (ap.block_size, ap.rule, ap.partition, ap.overlap, ap.history) == (
         1000,
         "gauss-southwell",
@@ -39,13 +39,13 @@ def test_a_step_of_training_is_solved_to_one_in_eleven_to_a_thousand_epochs(whol
 
 def test_a_predictive_mean_is_solved_to_a_hundredth_in_at_most_4000(whole):
     cg, ap = prediction_solver("CG", whole), prediction_solver("AP", whole)
-    assert (cg.tol, cg.min_iterations, cg.max_iterations) == (0.01, 0, 4000)
+    assert (cg.tol, cg.min_epochs, cg.max_epochs) == (0.01, 0, 4000)
     assert (ap.tol, ap.min_epochs, ap.max_epochs) == (0.01, 0, 4000)
-    assert cg.preconditioner == apviz.PivotedCholesky(500)
+    assert cg.preconditioner == apviz.PivotedCholesky(rank=500)
 
 
 def test_at_a_reduced_n_solves_end_sooner_and_blocks_stay_large_enough_for_their_overhead(reduced):
-    assert prediction_solver("AP", reduced).max_epochs == prediction_solver("CG", reduced).max_iterations == 1000
+    assert prediction_solver("AP", reduced).max_epochs == prediction_solver("CG", reduced).max_epochs == 1000
     assert block_size(reduced) == 50
     assert lanczos_rank(reduced) == 50
 

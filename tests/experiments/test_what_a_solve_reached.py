@@ -24,12 +24,12 @@ class Watch(apviz.Hook):
 
 def measured(tmp_path, solver, levels=LEVELS):
     x = torch.rand(120, 2, generator=torch.Generator().manual_seed(0))
-    system = apviz.KernelSystem(x, torch.sin(9 * x[:, 0]), apviz.Matern32(0.3), 0.05, device="cpu")
+    system = apviz.KernelSystem(x, torch.sin(9 * x[:, 0]), apviz.Matern32(lengthscale=0.3), noise=0.05, device="cpu")
     watch = Watch()
     return solved(system, solver, tmp_path / "a.zarr", Options(hooks=[watch]), levels), watch
 
 
-@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(30), apviz.ConjugateGradient()])
+@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(block_size=30), apviz.ConjugateGradient()])
 def test_a_level_is_reached_at_the_end_of_the_first_epoch_below_it(tmp_path, solver):
     row, watch = measured(tmp_path, solver)
     for level in LEVELS:
@@ -42,7 +42,7 @@ def test_a_level_is_reached_at_the_end_of_the_first_epoch_below_it(tmp_path, sol
 
 
 def test_a_level_that_was_not_reached_is_none_and_the_table_says_how_far_the_solve_went(tmp_path):
-    row, watch = measured(tmp_path, apviz.ConjugateGradient(tol=1e-6, max_iterations=4), (1e-5,))
+    row, watch = measured(tmp_path, apviz.ConjugateGradient(tol=1e-6, max_epochs=4), (1e-5,))
     assert row["reached"] == {"1e-05": None}
     assert when([row], 1e-5, "epochs") == "> 4"
     assert when([row], 1e-5, "work") == f"> {watch.works[-1]:.1f}"

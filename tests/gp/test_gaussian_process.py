@@ -23,7 +23,7 @@ import apviz
 from apviz.solvers import Prepared, Solver, StopReason
 from apviz.solvers.stopping import Limits
 
-EXACT = {"solver": apviz.Cholesky(1e-6), "dtype": "float64", "device": "cpu"}
+EXACT = {"solver": apviz.Cholesky(tol=1e-6), "dtype": "float64", "device": "cpu"}
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
 
 
@@ -105,7 +105,7 @@ def test_without_scaling_everything_is_in_its_own_units():
     x, y = x / 1000, y / 1e5
     h = apviz.Hyperparameters("matern52", (0.01, 2.0), 0.5, 0.01, 2.5)
     gp = apviz.GaussianProcess(hyperparameters=h, scale=False, **EXACT).fit(x, y)
-    k = apviz.Matern52(h.lengthscale, h.outputscale)(torch.tensor(x)).numpy()
+    k = apviz.Matern52(lengthscale=h.lengthscale, outputscale=h.outputscale)(torch.tensor(x)).numpy()
     weights = np.linalg.solve(k + h.noise * np.eye(len(x)), y - h.mean)
     np.testing.assert_allclose(gp.predict(x), k @ weights + h.mean, rtol=1e-8)
 
@@ -231,7 +231,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(t
 
 def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about():
     x, y = data()
-    gp = apviz.GaussianProcess(**{**EXACT, "solver": apviz.AlternatingProjection(30, tol=1e-6)}, steps=5)
+    gp = apviz.GaussianProcess(**{**EXACT, "solver": apviz.AlternatingProjection(block_size=30, tol=1e-6)}, steps=5)
     with pytest.warns(UserWarning, match="stopped by a hook after 2 of 5 steps"):
         gp.fit(x, y, hooks=[StopAt(3)])
     two_steps = clone(gp).set_params(steps=2).fit(x, y)
@@ -239,7 +239,7 @@ def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about
 
 
 def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_looks_converged():
-    solver = apviz.AlternatingProjection(10, tol=1e-9, max_epochs=1)
+    solver = apviz.AlternatingProjection(block_size=10, tol=1e-9, max_epochs=1)
     with pytest.warns(UserWarning, match=r"the mean's solve is not converged, residual \d.*e.\d+ after 1 epochs"):
         gp = fitted(solver=solver)
     assert not gp.solution_.converged and gp.solution_.residual > 1e-9
@@ -358,7 +358,7 @@ def test_rows_and_targets_that_float32_cannot_tell_apart_are_counted():
 def test_an_input_of_which_one_cell_leaves_no_room_for_the_others_is_warned_about(dtype):
     x, y = data()
     x[0, 0] = 1e200
-    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(1e-3), dtype=dtype, device="cpu")
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, solver=apviz.Cholesky(tol=1e-3), dtype=dtype, device="cpu")
     sentence = rf"of 90 different values of {{}}, from -\d.* to 1e\+200, 2 are left in {dtype} .* is row 1 with 1e\+200"
     with pytest.warns(UserWarning, match=sentence.format(r"x\[:, 0\]")) as said:
         gp.fit(x, y)

@@ -43,12 +43,12 @@ def dense_gradient(kind, lengthscale, x, y):
 
 
 def estimated(kind, lengthscale, x, y, z, dual, compiled=False):
-    operator = make_operator("tiled", x, kind(lengthscale, SCALE), NOISE)
+    operator = make_operator("tiled", x, kind(lengthscale=lengthscale, outputscale=SCALE), NOISE)
     if compiled:
         operator.prepare()
     else:
         operator.fix_engine(0.0, 1)
-    k = kind(lengthscale, SCALE)(x) + NOISE * torch.eye(len(x), dtype=torch.float64)
+    k = kind(lengthscale=lengthscale, outputscale=SCALE)(x) + NOISE * torch.eye(len(x), dtype=torch.float64)
     weights = torch.linalg.solve(k, torch.cat([(y - MEAN)[:, None], z], dim=1))
     counting = CountingOperator(operator)
     g = marginal_likelihood_gradient(counting, weights, dual)
@@ -73,7 +73,7 @@ def test_the_exact_gradient_holds_over_many_tiles():
     """More rows than one tile, one group of rows or one vector of columns holds, and not a multiple of any."""
     x, _ = data(1100)
     w = torch.randn(1100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    k = apviz.Matern52(LENGTHSCALE, SCALE)
+    k = apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE)
     results = []
     for compiled in (True, False):
         operator = make_operator("tiled", x, k, NOISE)
@@ -93,18 +93,20 @@ def test_the_exact_gradient_holds_over_many_tiles():
 @pytest.mark.parametrize(
     "solver",
     [
-        apviz.AlternatingProjection(20),
+        apviz.AlternatingProjection(block_size=20),
         apviz.ConjugateGradient(),
-        apviz.ConjugateGradient(apviz.PivotedCholesky(10)),
-        apviz.ConjugateGradient(apviz.RandomlyPivotedCholesky(10)),
-        apviz.ConjugateGradient(apviz.TwoLevelSchwarz(20, 0.5, 10)),
+        apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10)),
+        apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=10)),
+        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=10)),
     ],
     ids=lambda s: s.label,
 )
 def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
     """The mean of 40 estimates of 100 probes each is within four of its standard errors."""
     x, y = data()
-    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    operator = CountingOperator(
+        make_operator("dense", x, apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
+    )
     estimates = []
     for seed in range(40):
         probes, _ = draw(solver, operator, 100, seed)
@@ -118,7 +120,9 @@ def test_the_estimate_is_unbiased_with_the_probes_of_every_solver(solver):
 @pytest.mark.parametrize("name", ["dense", "tiled"])
 def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
     x, _ = data()
-    operator = CountingOperator(make_operator(name, x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE))
+    operator = CountingOperator(
+        make_operator(name, x, apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
+    )
     a, b = (torch.randn(len(x), 3, dtype=x.dtype, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
     found, expected = operator.weighted_derivatives(a @ b.T), operator.bilinear_derivatives(a, b)
     for each, other in zip(found, expected, strict=True):
@@ -131,8 +135,8 @@ def test_derivatives_weighted_by_a_matrix_are_those_of_its_factors(name):
 def test_probes_of_a_low_rank_preconditioner_have_its_covariance():
     """E[zzᵀ] = P, dual = P⁻¹z, and the solve gets the P they were drawn with, whose entries are counted once."""
     x, _ = data()
-    operator = make_operator("dense", x, apviz.Matern52(LENGTHSCALE, SCALE), NOISE)
-    asked = apviz.ConjugateGradient(apviz.PivotedCholesky(10))
+    operator = make_operator("dense", x, apviz.Matern52(lengthscale=LENGTHSCALE, outputscale=SCALE), NOISE)
+    asked = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10))
     probes, prepared = draw(asked, operator, 40_000, seed=0)
     assert prepared.solver == asked
     built = prepared.preconditioner
@@ -152,6 +156,6 @@ def test_rademacher_probes_are_plus_and_minus_one_and_the_same_for_the_same_seed
 
 def test_a_gradient_without_probes_is_refused():
     x, y = data()
-    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(1.0), NOISE))
+    operator = CountingOperator(make_operator("dense", x, apviz.Matern52(lengthscale=1.0), NOISE))
     with pytest.raises(ValueError, match=r"dual \(n, l\) with l ≥ 1, got \(60, 1\) and \(60, 0\)"):
         marginal_likelihood_gradient(operator, y[:, None], y[:, None][:, :0])

@@ -47,8 +47,10 @@ def posterior(x, kernel="matern32", lengthscale=0.4, outputscale=1.3, noise=0.1,
 
 
 def inverse(x, dtype=torch.float64, noise=0.1, **values):
-    kernel = apviz.Matern32(values.get("lengthscale", 0.4), values.get("outputscale", 1.3))
-    operator = apviz.KernelSystem(x, np.ones(len(x)), kernel, noise, "dense", dtype, "cpu").operator
+    kernel = apviz.Matern32(lengthscale=values.get("lengthscale", 0.4), outputscale=values.get("outputscale", 1.3))
+    operator = apviz.KernelSystem(
+        x, np.ones(len(x)), kernel, noise=noise, operator="dense", dtype=dtype, device="cpu"
+    ).operator
     return LanczosInverse(CountingOperator(operator))
 
 

@@ -17,8 +17,8 @@ from apviz.gp.probes import rademacher
 
 def operator(n=120, lengthscale=0.3, noise=1e-2, dtype=torch.float64):
     x = np.random.default_rng(0).uniform(size=(n, 2))
-    kernel = apviz.Matern52(lengthscale, 1.3)
-    return x, apviz.KernelSystem(x, np.ones(n), kernel, noise, dtype=dtype).operator
+    kernel = apviz.Matern52(lengthscale=lengthscale, outputscale=1.3)
+    return x, apviz.KernelSystem(x, np.ones(n), kernel, noise=noise, dtype=dtype).operator
 
 
 def dense(x, lengthscale, noise):
@@ -60,7 +60,9 @@ def test_with_probes_that_make_it_exact_it_is_the_log_determinant_and_its_deriva
 
 def test_a_krylov_space_that_is_complete_early_ends_it():
     # far apart, K = (outputscale + σ²) I: one step spans it
-    system = apviz.KernelSystem(1e3 * np.arange(30.0), np.ones(30), apviz.RBF(1.0, 2.0), 0.5, dtype=torch.float64)
+    system = apviz.KernelSystem(
+        1e3 * np.arange(30.0), np.ones(30), apviz.RBF(lengthscale=1.0, outputscale=2.0), noise=0.5, dtype=torch.float64
+    )
     found = lanczos_log_determinant(system.operator, rademacher(30, 4, 0, system.x).z)
     np.testing.assert_allclose(found.value, 30 * math.log(2.5), rtol=1e-12)
     np.testing.assert_allclose((found.left * found.right).sum(), 30 / 2.5, rtol=1e-12)

@@ -26,7 +26,7 @@ CORRELATIONS = {
     "rbf": lambda r: np.exp(-(r**2) / 2),
 }
 PRECISE = apviz.ConjugateGradient(tol=1e-10)
-OVERLAP = apviz.AlternatingProjection(60, partition="principal-axis-tree", overlap=1.0, tol=1e-8)
+OVERLAP = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=1.0, tol=1e-8)
 
 
 def problem(n=120, m=40, d=2, kernel="matern32", lengthscale=0.5, outputscale=1.5, noise=0.1, mean=0.7, seed=0):
@@ -98,9 +98,9 @@ def test_mean_and_variance_by_solves_are_gpytorchs_to_a_millionth(kernel, solver
     "solver",
     [
         None,
-        apviz.AlternatingProjection(40),
-        apviz.ConjugateGradient(apviz.PivotedCholesky(20)),
-        apviz.ConjugateGradient(apviz.TwoLevelSchwarz(40, 1.0, 20)),
+        apviz.AlternatingProjection(block_size=40),
+        apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20)),
+        apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20)),
         apviz.Cholesky(),
     ],
     ids=["auto", "paper", "pcg", "schwarz", "cholesky"],
@@ -133,7 +133,7 @@ def test_a_solve_stopped_early_makes_the_variance_too_large_by_no_more_than_it_s
     seed, kernel, lengthscale, noise, epochs, b, dtype
 ):
     p = problem(n=60, m=10, kernel=kernel, lengthscale=lengthscale, noise=noise, seed=seed)
-    crude = apviz.AlternatingProjection(b, tol=1e-9, max_epochs=epochs)
+    crude = apviz.AlternatingProjection(block_size=b, tol=1e-9, max_epochs=epochs)
     found = posterior(p, variance_solver=crude, weights=p.weights, dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -147,9 +147,9 @@ def test_a_solve_stopped_early_makes_the_variance_too_large_by_no_more_than_it_s
 
 def test_the_error_of_the_variance_is_the_residual_in_the_norm_of_the_inverse():
     p = problem()
-    crude = apviz.ConjugateGradient(tol=1e-9, max_iterations=4)
+    crude = apviz.ConjugateGradient(tol=1e-9, max_epochs=4)
     found = posterior(p, variance_solver=crude)
-    solution = apviz.solve(apviz.KernelSystem(p.x, p.c, p.h.build_kernel(), 0.1, dtype=torch.float64), crude)
+    solution = apviz.solve(apviz.KernelSystem(p.x, p.c, p.h.build_kernel(), noise=0.1, dtype=torch.float64), crude)
     r = p.c - p.k @ solution.weights.numpy()
     with pytest.warns(UserWarning, match="not converged"):
         variance = found.variance(p.z).numpy()
@@ -159,7 +159,7 @@ def test_the_error_of_the_variance_is_the_residual_in_the_norm_of_the_inverse():
 
 def test_solves_that_did_not_converge_warn_once_and_are_listed():
     p = problem(m=30)
-    found = posterior(p, variance_solver=apviz.ConjugateGradient(max_iterations=1), batch_size=10)
+    found = posterior(p, variance_solver=apviz.ConjugateGradient(max_epochs=1), batch_size=10)
     with pytest.warns(UserWarning) as caught:
         found.variance(p.z)
     message = str(caught[0].message)
@@ -171,7 +171,9 @@ def test_solves_that_did_not_converge_warn_once_and_are_listed():
 
 
 SMALL_NOISE = {"n": 100, "m": 100, "kernel": "rbf", "noise": 1e-4}
-LOOSE = apviz.AlternatingProjection(20, partition="principal-axis-tree", overlap=0.5, history="auto", tol=1e-4)
+LOOSE = apviz.AlternatingProjection(
+    block_size=20, partition="principal-axis-tree", overlap=0.5, history="auto", tol=1e-4
+)
 
 
 def test_variances_that_may_be_much_too_large_are_solved_on_for():
@@ -231,7 +233,7 @@ def test_the_covariance_is_the_exact_one_with_the_variance_on_its_diagonal(dtype
 
 def test_a_covariance_that_is_stopped_early_is_above_the_exact_one():
     p = problem()
-    crude = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_iterations=4))
+    crude = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_epochs=4))
     with pytest.warns(UserWarning, match="not converged"):
         covariance = crude.covariance(p.z).numpy()
     prior = p.h.outputscale * CORRELATIONS["matern32"](cdist(p.z, p.z) / 0.5)
@@ -248,7 +250,7 @@ def test_a_hook_may_stop_a_solve_for_variances_which_then_warns():
 
 def test_a_mean_that_is_not_converged_warns():
     with pytest.warns(UserWarning, match="the mean's solve is not converged, residual .* max_epochs"):
-        found = posterior(problem(), apviz.ConjugateGradient(max_iterations=1))
+        found = posterior(problem(), apviz.ConjugateGradient(max_epochs=1))
     assert found.solution.stop_reason is apviz.StopReason.MAX_EPOCHS
 
 
@@ -309,7 +311,7 @@ def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     monkeypatch.setattr(module, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
     narrow = found._batch()
     assert 90 <= narrow <= 110
-    assert posterior(p, variance_solver=apviz.AlternatingProjection(40, history=20))._batch() == narrow // 2
+    assert posterior(p, variance_solver=apviz.AlternatingProjection(block_size=40, history=20))._batch() == narrow // 2
     monkeypatch.setattr(module, "free_memory", lambda device: 0)
     assert found._batch() == 1
 

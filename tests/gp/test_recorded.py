@@ -13,9 +13,11 @@ from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_repr
 
 SOLVERS = [
-    apviz.AlternatingProjection(20, tol=1e-3, min_epochs=3),
-    apviz.AlternatingProjection(20, GaussSouthwell(short_block="end-of-epoch"), "kd-tree", 0.5),
-    apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-3),
+    apviz.AlternatingProjection(block_size=20, tol=1e-3, min_epochs=3),
+    apviz.AlternatingProjection(
+        block_size=20, rule=GaussSouthwell(short_block="end-of-epoch"), partition="kd-tree", overlap=0.5
+    ),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
     apviz.ConjugateGradient(),
     apviz.Automatic(tol=0.05),
     apviz.Cholesky(),

@@ -39,13 +39,27 @@ def predictions(gp):
     "settings",
     [
         {},
-        {"dtype": "float64", "solver": apviz.Cholesky(1e-5), "variance": "lanczos", "rank": 12, "scale": False},
+        {"dtype": "float64", "solver": apviz.Cholesky(tol=1e-5), "variance": "lanczos", "rank": 12, "scale": False},
         {"hyperparameters": None, "steps": np.int64(2), "ard": False, "kernel": "rbf", "random_state": 5},
-        {"solver": apviz.AlternatingProjection(10, rules.Random(3), partitions.Shuffled(4), tol=1e-4)},
-        {"solver": apviz.AlternatingProjection("auto", partition="kd-tree", overlap=0.5, history=np.int64(3))},
         {
-            "solver": apviz.ConjugateGradient(apviz.TwoLevelSchwarz(10, 0.5, 3, partitions.KDTree())),
-            "training_solver": apviz.ConjugateGradient(apviz.RandomlyPivotedCholesky(7, 2), min_iterations=11),
+            "solver": apviz.AlternatingProjection(
+                block_size=10, rule=rules.Random(seed=3), partition=partitions.Shuffled(4), tol=1e-4
+            )
+        },
+        {
+            "solver": apviz.AlternatingProjection(
+                block_size="auto", partition="kd-tree", overlap=0.5, history=np.int64(3)
+            )
+        },
+        {
+            "solver": apviz.ConjugateGradient(
+                preconditioner=apviz.TwoLevelSchwarz(
+                    block_size=10, overlap=0.5, coarse_rank=3, partition=partitions.KDTree()
+                )
+            ),
+            "training_solver": apviz.ConjugateGradient(
+                preconditioner=apviz.RandomlyPivotedCholesky(rank=7, seed=2), min_epochs=11
+            ),
             "operator": "tiled",
         },
     ],
@@ -76,7 +90,7 @@ def test_a_model_without_feature_names_comes_back_without_them(tmp_path):
 
 def test_a_solve_that_did_not_converge_does_not_look_converged_after_loading(tmp_path):
     with pytest.warns(UserWarning, match="not converged"):
-        fitted(solver=apviz.AlternatingProjection(5, tol=1e-9, max_epochs=1)).save(tmp_path / "gp.npz")
+        fitted(solver=apviz.AlternatingProjection(block_size=5, tol=1e-9, max_epochs=1)).save(tmp_path / "gp.npz")
     solution = apviz.GaussianProcess.load(tmp_path / "gp.npz").solution_
     assert not solution.converged and solution.residual > 1e-9
 
@@ -99,7 +113,7 @@ def test_a_solver_of_ones_own_cannot_be_saved_and_what_was_there_stays(path):
         fitted(solver=Own()).save(path)
     with pytest.raises(ValueError, match="partition = <function .* cannot be saved; those that can are Sequential"):
         partition = partitions.Sequential().__call__
-        fitted(solver=apviz.AlternatingProjection(10, partition=lambda *a: partition(*a))).save(path)
+        fitted(solver=apviz.AlternatingProjection(block_size=10, partition=lambda *a: partition(*a))).save(path)
     assert path.read_bytes() == before
 
 

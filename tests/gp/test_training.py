@@ -70,8 +70,8 @@ def test_many_probes_train_what_gpytorch_trains_with_a_cholesky_factor():
 @pytest.mark.parametrize(
     "solver",
     [
-        apviz.AlternatingProjection(30, tol=1e-8),
-        apviz.AlternatingProjection(20, partition="kd-tree", overlap=1.0, tol=1e-8),
+        apviz.AlternatingProjection(block_size=30, tol=1e-8),
+        apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=1.0, tol=1e-8),
         apviz.ConjugateGradient(tol=1e-8),
     ],
     ids=lambda s: s.label,
@@ -108,7 +108,9 @@ def test_without_ard_one_lengthscale_is_trained():
 
 
 def test_the_trace_tells_every_step(tmp_path):
-    trained = training(tmp_path / "t.zarr", solver=apviz.AlternatingProjection(30, tol=0.1), spectrum=True, steps=7)
+    trained = training(
+        tmp_path / "t.zarr", solver=apviz.AlternatingProjection(block_size=30, tol=0.1), spectrum=True, steps=7
+    )
     final = trained.run()
     trace = apviz.open_trace(tmp_path / "t.zarr")
     steps = trace["step"]
@@ -136,7 +138,7 @@ def test_kappa_of_a_step_is_the_condition_number_of_its_matrix():
 
 def test_recorders_get_the_solve_of_every_step():
     recorder = apviz.Recorder()
-    training(solver=apviz.AlternatingProjection(30, tol=0.1), steps=3).run([recorder])
+    training(solver=apviz.AlternatingProjection(block_size=30, tol=0.1), steps=3).run([recorder])
     assert [t.attrs["noise"] for t in recorder.traces] == sorted([t.attrs["noise"] for t in recorder.traces])[::-1]
     assert len(recorder.traces) == 3 and recorder.trace.attrs["right_hand_sides"] == 16
 
@@ -221,7 +223,7 @@ class StopAtStep(apviz.Hook):
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["a stop", "Ctrl-C"])
 def test_what_was_done_before_a_stop_or_ctrl_c_is_kept_and_the_training_can_be_run_again(tmp_path, error):
-    solver = apviz.AlternatingProjection(20, tol=1e-4)
+    solver = apviz.AlternatingProjection(block_size=20, tol=1e-4)
     cut = training(tmp_path / "t.zarr", solver=solver)
     if error:
         with pytest.raises(KeyboardInterrupt):
@@ -234,7 +236,7 @@ def test_what_was_done_before_a_stop_or_ctrl_c_is_kept_and_the_training_can_be_r
 
 
 def test_a_solve_that_does_not_converge_is_used_warned_about_once_and_marked():
-    solver = apviz.AlternatingProjection(5, tol=1e-12, max_epochs=1)
+    solver = apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=1)
     trained = training(solver=solver, steps=3)
     with pytest.warns(UserWarning, match=r"training step 1: max_epochs: .* not converged \(residual .*e-"):
         trained.run()
@@ -274,7 +276,7 @@ def test_a_full_disk_is_warned_about_once_and_nothing_is_lost(tmp_path, monkeypa
 
 def test_a_warm_start_keeps_the_probes_and_needs_fewer_epochs():
     recorder = apviz.Recorder()
-    settings = {"solver": apviz.AlternatingProjection(20, tol=1e-3), "steps": 8, "step_size": 0.01}
+    settings = {"solver": apviz.AlternatingProjection(block_size=20, tol=1e-3), "steps": 8, "step_size": 0.01}
     warm, cold = training(warm_start=True, **settings), training(**settings)
     warm.run([recorder])
     cold.run()
@@ -334,7 +336,7 @@ def test_bad_data_is_refused_before_any_work():
 def test_progress_tells_the_noise_the_solve_and_the_time_left_and_what_did_not_converge():
     text = io.StringIO()
     progress = apviz.TrainingProgress(Console(file=text, width=200), every=2)
-    solver = apviz.AlternatingProjection(5, tol=1e-12, max_epochs=1)
+    solver = apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=1)
     with pytest.warns(UserWarning, match="not converged"):
         training(solver=solver, steps=3).run([progress])
     lines = text.getvalue().splitlines()
@@ -388,7 +390,7 @@ def test_what_has_come_to_the_place_of_a_trace_is_not_resumed_over(tmp_path):
     assert contents(path) == before
     path.rename(tmp_path / "mine")
     x, y = data()
-    system = apviz.KernelSystem(x, y, apviz.RBF(0.5), 0.1, device="cpu")
+    system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1, device="cpu")
     apviz.solve(system, CHOLESKY, [apviz.Recorder(path)])
     before = contents(path)
     with pytest.raises(FileExistsError, match="not the trace of the training"):

@@ -141,7 +141,7 @@ def test_gpytorchs_rule_decides_and_a_claim_that_does_not_hold_is_not_converged(
     train, mean, _ = recorder.traces
     # with probes for the log determinant the tolerance counts after 20 steps of Lanczos, else after 11 iterations
     assert (train.attrs["epochs"], mean.attrs["epochs"]) == (21, 11) or train.attrs["epochs"] > 21
-    assert json.loads(mean.attrs["solver_settings"])["min_iterations"] == 11
+    assert json.loads(mean.attrs["solver_settings"])["min_epochs"] == 11
     assert "converged: by GPyTorch's rule" in mean.attrs["stop_message"]
     results(recorder, dtype=torch.float32, tol=1e-5)
     drifted = [t for t in recorder.traces if t.outcome == "stagnated"]

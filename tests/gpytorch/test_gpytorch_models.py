@@ -207,7 +207,7 @@ def test_hyperparameters_are_those_of_the_model_and_solve_to_its_prediction():
     h = apviz.gpytorch.hyperparameters(e.model)
     assert (h.kernel, h.provenance) == ("matern32", "GPyTorch ExactGP")
     np.testing.assert_allclose([*h.lengthscale, h.outputscale, h.noise, h.mean], [0.3, 0.7, 1.4, 0.05, 0.2], rtol=1e-6)
-    system = apviz.KernelSystem(e.x, e.y - h.mean, h.build_kernel(), h.noise, dtype=torch.float64)
+    system = apviz.KernelSystem(e.x, e.y - h.mean, h.build_kernel(), noise=h.noise, dtype=torch.float64)
     weights = apviz.solve(system, apviz.Cholesky()).weights
     with exactly():
         theirs = e.predict().mean

@@ -167,7 +167,9 @@ def test_after_importing_botorch_record_cg_says_why_it_records_nothing(botorch):
     assert recorder.traces
 
 
-@pytest.mark.parametrize("solver", [apviz.Cholesky(), apviz.AlternatingProjection(20)], ids=["Cholesky", "AP"])
+@pytest.mark.parametrize(
+    "solver", [apviz.Cholesky(), apviz.AlternatingProjection(block_size=20)], ids=["Cholesky", "AP"]
+)
 def test_an_optimiser_that_compares_values_is_refused_one_without_the_log_determinant(solver):
     import scipy.optimize
 

@@ -251,7 +251,7 @@ def test_another_solver_trains_too_with_probes_of_its_preconditioner():
     e = example(80, 1, kernels.ScaleKernel(kernels.MaternKernel(2.5)))
     with exactly():
         theirs = e.gradients()
-    solver = apviz.ConjugateGradient(apviz.PivotedCholesky(30), tol=1e-8)
+    solver = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=30), tol=1e-8)
     with apviz.gpytorch.alternating_projection(solver=solver, probes=200):
         ours = e.gradients()
     close(ours, theirs, atol=2e-3)

@@ -39,7 +39,7 @@ def test_kernel_equals_gpytorchs(kind, lengthscale):
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(40, 3, generator=generator, dtype=torch.float64)
     z = torch.rand(15, 3, generator=generator, dtype=torch.float64)
-    kernel = kind(lengthscale, outputscale=1.7)
+    kernel = kind(lengthscale=lengthscale, outputscale=1.7)
     theirs = gpytorch_kernel(kernel, 3)
     # GPyTorch takes the product form of the distance, which leaves about √eps of it between equal points
     torch.testing.assert_close(kernel(x, z), theirs(x, z).to_dense().detach(), rtol=1e-9, atol=1e-9)
@@ -57,7 +57,7 @@ def test_kernel_equals_the_textbook_formula(kind, n, m, d, ard, dtype, outputsca
     x = torch.tensor(rng.uniform(-1, 1, (n, d)), dtype=dtype)
     z = torch.tensor(rng.uniform(-1, 1, (m, d)), dtype=dtype)
     lengthscale = rng.uniform(0.05, 3.0, d if ard else 1)
-    kernel = kind(lengthscale.tolist(), outputscale)
+    kernel = kind(lengthscale=lengthscale.tolist(), outputscale=outputscale)
     expected = outputscale * CORRELATIONS[kernel.name](
         cdist(x.double().numpy() / lengthscale, z.double().numpy() / lengthscale)
     )
@@ -78,7 +78,7 @@ def test_points_from_touching_to_a_billion_lengthscales_apart_stay_finite_and_de
 @EVERY_KERNEL
 def test_correlation_is_one_at_distance_zero_for_duplicate_points(kind):
     x = torch.rand(1, 5, generator=torch.Generator().manual_seed(1)).repeat(4, 1)
-    assert torch.equal(kind(0.01, outputscale=2.5)(x), torch.full((4, 4), 2.5))
+    assert torch.equal(kind(lengthscale=0.01, outputscale=2.5)(x), torch.full((4, 4), 2.5))
 
 
 @EVERY_KERNEL
@@ -93,39 +93,39 @@ def test_calling_a_kernel_leaves_its_inputs_as_they_were(kind):
     "given_as", [(0.2, 0.5), [0.2, 0.5], torch.tensor([0.2, 0.5], dtype=torch.float64), np.array([0.2, 0.5])]
 )
 def test_lengthscales_are_kept_as_numbers_however_they_are_given(given_as):
-    assert Matern32(given_as) == Matern32((0.2, 0.5))
-    assert Matern32(given_as).lengthscale == (0.2, 0.5)
+    assert Matern32(lengthscale=given_as) == Matern32(lengthscale=(0.2, 0.5))
+    assert Matern32(lengthscale=given_as).lengthscale == (0.2, 0.5)
 
 
 def test_one_lengthscale_in_a_sequence_serves_any_number_of_inputs():
-    assert RBF([0.3]) == RBF(0.3)
-    assert RBF(torch.tensor([[0.5]])).lengthscale == 0.5
+    assert RBF(lengthscale=[0.3]) == RBF(lengthscale=0.3)
+    assert RBF(lengthscale=torch.tensor([[0.5]])).lengthscale == 0.5
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, (0.1, 0.0), (0.1, math.nan)])
 def test_a_lengthscale_that_is_not_finite_and_positive_is_refused(bad):
     worst = bad[1] if isinstance(bad, tuple) else bad
     with pytest.raises(ValueError, match=f"lengthscale must be finite and positive, got {worst!r}"):
-        Matern52(bad)
+        Matern52(lengthscale=bad)
 
 
 def test_an_empty_lengthscale_is_refused():
     with pytest.raises(ValueError, match="lengthscale"):
-        Matern52([])
+        Matern52(lengthscale=[])
 
 
 @pytest.mark.parametrize("bad", [0.0, -2.0, math.nan, math.inf])
 def test_an_outputscale_that_is_not_finite_and_positive_is_refused(bad):
     with pytest.raises(ValueError, match=f"outputscale must be finite and positive, got {bad!r}"):
-        Matern12(0.1, bad)
+        Matern12(lengthscale=0.1, outputscale=bad)
 
 
 def test_a_wrong_number_of_lengthscales_is_named_with_the_number_of_inputs():
     with pytest.raises(ValueError, match="3 lengthscales were given for inputs with 2 columns"):
-        RBF((0.1, 0.2, 0.3))(torch.zeros(4, 2))
+        RBF(lengthscale=(0.1, 0.2, 0.3))(torch.zeros(4, 2))
 
 
 def test_kernels_are_found_by_name_and_an_unknown_name_lists_them():
-    assert kernel_named("matern32", 0.2, 1.5) == Matern32(0.2, 1.5)
+    assert kernel_named("matern32", 0.2, 1.5) == Matern32(lengthscale=0.2, outputscale=1.5)
     with pytest.raises(ValueError, match="one of matern12, matern32, matern52, rbf, got 'periodic'"):
         kernel_named("periodic", 0.2, 1.0)

@@ -202,8 +202,10 @@ def test_the_smallest_eigenvalue_in_kappa_prime_is_that_of_the_whole_and_not_of_
     blocks = [K[i : i + 20, i : i + 20] for i in (0, 20, 40)]
     largest = max(np.linalg.eigvalsh(block)[-1] for block in blocks)
     recorder = apviz.Recorder(spectrum="exact")
-    system = apviz.KernelSystem(x, np.sin(9 * x[:, 0]), apviz.Matern12(0.3), 1e-3, dtype=torch.float64)
-    apviz.solve(system, apviz.AlternatingProjection(20, max_epochs=500), hooks=[recorder])
+    system = apviz.KernelSystem(
+        x, np.sin(9 * x[:, 0]), apviz.Matern12(lengthscale=0.3), noise=1e-3, dtype=torch.float64
+    )
+    apviz.solve(system, apviz.AlternatingProjection(block_size=20, max_epochs=500), hooks=[recorder])
     recorded = float(recorder.trace["spectrum"]["kappa_prime"])
     # λ′max comes from a few steps of power iteration, which may miss some per cent of it
     assert recorded == pytest.approx(largest / np.linalg.eigvalsh(K)[0], rel=0.03)
@@ -245,9 +247,9 @@ def test_batched_cg_takes_the_best_of_each_columns_own_krylov_space_and_not_of_a
     draws = np.random.default_rng(0)
     x, B = np.sort(draws.uniform(size=50))[:, None], draws.standard_normal((50, 3))
     K = matern52(x, 0.15) + 0.05 * np.eye(50)
-    system = apviz.KernelSystem(x, B, apviz.Matern52(0.15), 0.05, dtype=torch.float64)
+    system = apviz.KernelSystem(x, B, apviz.Matern52(lengthscale=0.15), noise=0.05, dtype=torch.float64)
     for t in (1, 3, 5):
-        W = apviz.solve(system, apviz.ConjugateGradient(tol=1e-12, max_iterations=t)).weights.numpy()
+        W = apviz.solve(system, apviz.ConjugateGradient(tol=1e-12, max_epochs=t)).weights.numpy()
         powers = [np.linalg.matrix_power(K, power) @ B for power in range(t)]
         for column in range(3):
             b, goal = B[:, column], np.linalg.solve(K, B[:, column])

@@ -96,7 +96,9 @@ def test_products_with_k_see_the_same_positive_definite_matrix(road, engine):
 def test_inputs_beyond_three_do_not_bring_cancellation_back(road, engine):
     x, kernel, noise = road
     x = torch.cat([x[:1500], torch.linspace(-1, 1, 1500)[:, None].expand(-1, 3)], dim=1)
-    operator = make(engine, x, Matern52((*kernel.lengthscale, 2.0, 3.0, 4.0), kernel.outputscale), noise)
+    operator = make(
+        engine, x, Matern52(lengthscale=(*kernel.lengthscale, 2.0, 3.0, 4.0), outputscale=kernel.outputscale), noise
+    )
     assert all_eigenvalues_exceed(-0.01 * noise, operator.columns(slice(0, 1500)).double().numpy())
 
 
@@ -115,6 +117,6 @@ def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with
 def test_a_long_sum_of_the_compiled_engine_rounds_like_a_short_one():
     """All points are one, so K is all ones and Ku a sum; 256 terms one after another err by 21 eps."""
     n, u = 4096, torch.full((4096, 1), 0.7)
-    operator = make("compiled", torch.zeros(n, 2), Matern52(1.0), noise=1e-12)
+    operator = make("compiled", torch.zeros(n, 2), Matern52(lengthscale=1.0), noise=1e-12)
     exact = n * float(u[0].double())
     assert abs(operator.matmul(u).double() - exact).max() < 8 * EPS * exact

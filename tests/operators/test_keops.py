@@ -18,7 +18,9 @@ def system():
         x = torch.rand(45, 3, generator=generator)
         x[30:] = x[:15]  # duplicates: KeOps takes sqrt(0)
         b = torch.rand(45, 2, generator=generator)
-        return KernelSystem(x, b, kind((0.3, 0.5, 2.0), 1.4), 0.1, operator="keops", device="cpu")
+        return KernelSystem(
+            x, b, kind(lengthscale=(0.3, 0.5, 2.0), outputscale=1.4), noise=0.1, operator="keops", device="cpu"
+        )
 
     return make
 

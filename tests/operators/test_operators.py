@@ -183,7 +183,7 @@ def test_a_block_is_symmetric_and_choleskys(make_problem, engine, kind):
 def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
     # gaps that float32 holds exactly, so that only exp(−r) can err
     gaps = torch.arange(0, 80, 1 / 64)[:, None]
-    entries = ENGINES[engine](gaps, Matern12(1.0), NOISE).columns(slice(0, 1))[:, 0]
+    entries = ENGINES[engine](gaps, Matern12(lengthscale=1.0), NOISE).columns(slice(0, 1))[:, 0]
     expected = np.exp(-gaps[:, 0].double().numpy())
     np.testing.assert_allclose(entries[1:], expected[1:], rtol=2 * torch.finfo(torch.float32).eps)
 
@@ -192,7 +192,7 @@ def test_small_entries_keep_their_relative_accuracy_in_float32(engine):
 @pytest.mark.parametrize("d", [3, 7])
 def test_arguments_need_not_be_contiguous(make_problem, engine, d):
     wide = torch.rand(30, 2 * d, generator=torch.Generator().manual_seed(0))
-    kernel = Matern52(0.6, 1.3)
+    kernel = Matern52(lengthscale=0.6, outputscale=1.3)
     strided = ENGINES[engine](wide[:, ::2], kernel, NOISE)
     plain = ENGINES[engine](wide[:, ::2].clone(memory_format=torch.contiguous_format), kernel, NOISE)
     v = torch.rand(4, 30, generator=torch.Generator().manual_seed(1)).T
@@ -247,22 +247,24 @@ def test_arguments_of_another_dtype_or_shape_are_refused_rather_than_read_out_of
 
 @pytest.mark.parametrize(("n", "name"), [(4_000, "dense"), (4_001, "tiled")])
 def test_auto_stores_k_up_to_4000_points_and_says_which_engine_it_took(n, name):
-    operator = KernelSystem(torch.linspace(0, 1, n), torch.ones(n), Matern52(0.2), 0.1, device="cpu").operator
+    operator = KernelSystem(
+        torch.linspace(0, 1, n), torch.ones(n), Matern52(lengthscale=0.2), noise=0.1, device="cpu"
+    ).operator
     assert operator.name == name
     assert operator.engine.startswith({"dense": "stored matrix", "tiled": "in-place torch tiles"}[name])
 
 
 def test_the_tiled_engine_changes_in_prepare_only_and_names_itself():
     x = torch.rand(10, 6, generator=torch.Generator().manual_seed(0))
-    operator = TiledOperator(x, Matern52(1.0), 0.1)
+    operator = TiledOperator(x, Matern52(lengthscale=1.0), 0.1)
     assert operator.engine == "in-place torch tiles, matrix-product distances"
     operator.matmul(torch.ones(10, 1))
     assert operator.engine.startswith("in-place")
-    assert _compiled(x, Matern52(1.0), 0.1).engine == "compiled C++ tiles, direct differences"
+    assert _compiled(x, Matern52(lengthscale=1.0), 0.1).engine == "compiled C++ tiles, direct differences"
 
 
 def test_a_settled_operator_stays_with_its_engine():
-    operator = TiledOperator(torch.rand(10, 2), Matern52(1.0), 0.1, compiled=False)
+    operator = TiledOperator(torch.rand(10, 2), Matern52(lengthscale=1.0), 0.1, compiled=False)
     for change in (lambda: operator.fix_engine(1e12, 1), operator.prepare):
         change()
         assert operator.engine.startswith("in-place")
@@ -275,7 +277,7 @@ def test_a_settled_operator_stays_with_its_engine():
 )
 def test_direct_differences_are_taken_where_the_product_form_would_cost_accuracy(kind, d, lengthscale, direct):
     x = torch.rand(50, d, generator=torch.Generator().manual_seed(0))
-    engine = TiledOperator(x, KERNELS[kind](lengthscale), 0.1, compiled=False).engine
+    engine = TiledOperator(x, KERNELS[kind](lengthscale=lengthscale), 0.1, compiled=False).engine
     assert engine.endswith("direct differences" if direct else "matrix-product distances")
 
 
@@ -288,7 +290,7 @@ def test_an_unknown_operator_name_lists_the_known_ones():
 def test_inputs_a_billion_lengthscales_across_are_refused_before_their_squares_overflow(engine):
     x = torch.tensor([[0.0], [1.0], [2.0]])
     with pytest.raises(ValueError, match=r"the inputs span .* lengthscales, more than 1e"):
-        ENGINES[engine](x, Matern52(1e-10), NOISE)
+        ENGINES[engine](x, Matern52(lengthscale=1e-10), NOISE)
 
 
 @EVERY_ENGINE
@@ -319,7 +321,7 @@ def test_squared_norms_are_the_sums_of_squares_between_the_starts(engine, sizes,
     starts = (0, *np.cumsum(sizes).tolist())
     r = np.random.default_rng(seed).standard_normal((starts[-1], columns))
     given_r = torch.tensor(r.T).contiguous().T if transposed else torch.tensor(r)
-    operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64), Matern52(1.0), NOISE)
+    operator = ENGINES[engine](torch.zeros(2, 1, dtype=torch.float64), Matern52(lengthscale=1.0), NOISE)
     norms = operator.squared_norms(given_r, starts, torch.empty_like(given_r))
     np.testing.assert_allclose(norms, np.add.reduceat(r**2, starts[:-1], axis=0), rtol=1e-12)
 
@@ -345,7 +347,7 @@ def test_subtracting_a_combination_takes_the_images_times_the_steps_of_each_colu
     terms = images.double().numpy(), steps.double().numpy()
     expected = r.double().numpy() - np.einsum("qnp,qp->np", *terms)
     allowed = (q + 2) * torch.finfo(dtype).eps * (r.abs().numpy() + np.einsum("qnp,qp->np", *map(np.abs, terms)))
-    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(1.0), NOISE)
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(lengthscale=1.0), NOISE)
     kept, given_r = (images.clone(), steps.clone()), r
     operator.subtract_combination_(r, images, steps)
     assert r is given_r and (np.abs(r.double().numpy() - expected) <= allowed).all()
@@ -368,7 +370,7 @@ def test_gathered_products_are_those_of_the_updates_with_their_rows_of_a_right_h
     if transposed:
         a = a.T.contiguous().T
     terms = updates.double().numpy(), a.double().numpy()[rows]
-    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(1.0), NOISE)
+    operator = ENGINES[engine](torch.zeros(n, 1, dtype=dtype), Matern52(lengthscale=1.0), NOISE)
     products = operator.gathered_products(updates, torch.tensor(rows), a)
     assert products.dtype == torch.float64
     allowed = 18 * torch.finfo(dtype).eps * np.einsum("qkp,qkp->qp", *map(np.abs, terms))

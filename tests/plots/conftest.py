@@ -83,11 +83,11 @@ def trainings():
         return training.trace
 
     return {
-        "ap": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3)),
-        "cg": train(apviz.ConjugateGradient(apviz.PivotedCholesky(20), tol=1e-3)),
-        "one": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3), ard=False),
-        "kappa": train(apviz.AlternatingProjection(50, tol=1.0, min_epochs=3), spectrum=True),
-        "cut": train(apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2), [Stop()]),
+        "ap": train(apviz.AlternatingProjection(block_size=50, tol=1.0, min_epochs=3)),
+        "cg": train(apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-3)),
+        "one": train(apviz.AlternatingProjection(block_size=50, tol=1.0, min_epochs=3), ard=False),
+        "kappa": train(apviz.AlternatingProjection(block_size=50, tol=1.0, min_epochs=3), spectrum=True),
+        "cut": train(apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2), [Stop()]),
     }
 
 

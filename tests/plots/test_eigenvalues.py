@@ -15,15 +15,19 @@ from apviz.plots._style import THEMES
 N = 120
 SOLVERS = {
     "cg": apviz.ConjugateGradient(),
-    "pcg": apviz.ConjugateGradient(apviz.PivotedCholesky(10)),
-    "schwarz": apviz.ConjugateGradient(apviz.TwoLevelSchwarz(30, 0.5, 10)),
-    "ap": apviz.AlternatingProjection(30),
+    "pcg": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10)),
+    "schwarz": apviz.ConjugateGradient(
+        preconditioner=apviz.TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10)
+    ),
+    "ap": apviz.AlternatingProjection(block_size=30),
 }
 
 
 def solved(solver, noise=0.05, **recording):
     x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    system = apviz.KernelSystem(x, torch.sin(9 * x[:, 0]), apviz.Matern52(0.3), noise, dtype=torch.float64)
+    system = apviz.KernelSystem(
+        x, torch.sin(9 * x[:, 0]), apviz.Matern52(lengthscale=0.3), noise=noise, dtype=torch.float64
+    )
     recorder = apviz.Recorder(**{"eigenvalues": True, **recording})
     apviz.solve(system, solver, [recorder])
     return recorder.trace

@@ -20,7 +20,7 @@ FIGURES = {plots.residual_map: plots.ResidualMap, plots.fitted_function: plots.F
 
 def solved(x, solver, targets=1, **recording):
     b = torch.stack([torch.sin(4 * x.sum(1) + k) for k in range(targets)], 1)
-    system = apviz.KernelSystem(x, b, apviz.Matern52(0.3), 0.05, dataset="waves", device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, dataset="waves", device="cpu")
     recorder = apviz.Recorder(**{"rows": True, "snapshots": range(6), "weights": x.shape[1] == 1} | recording)
     apviz.solve(system, solver, [recorder])
     return recorder.trace
@@ -32,14 +32,14 @@ def inputs(n, d):
 
 @pytest.fixture(scope="module")
 def traces():
-    blocks = apviz.AlternatingProjection(30, "cyclic", "kd-tree", 0.5, max_epochs=2)
+    blocks = apviz.AlternatingProjection(block_size=30, rule="cyclic", partition="kd-tree", overlap=0.5, max_epochs=2)
     side = torch.linspace(-1, 1, 14)
     return {
         "line": solved(inputs(150, 1), blocks),
         "plane": solved(inputs(200, 2), blocks, targets=2),
         "many": solved(inputs(200, 5), blocks),
         "grid": solved(torch.cartesian_prod(side, side), blocks),
-        "cg": solved(inputs(120, 1), apviz.ConjugateGradient(max_iterations=6)),
+        "cg": solved(inputs(120, 1), apviz.ConjugateGradient(max_epochs=6)),
     }
 
 
@@ -124,13 +124,17 @@ def test_blocks_that_lie_together_are_outlined_and_what_they_solve_on_beside_is_
 
 
 def test_without_a_margin_nothing_is_shaded():
-    trace = solved(inputs(200, 2), apviz.AlternatingProjection(40, "cyclic", "kd-tree", max_epochs=1))
+    trace = solved(
+        inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="kd-tree", max_epochs=1)
+    )
     figure = plots.residual_map(trace, 2)
     assert np.isnan(figure.data[0].x).all() and "margin" not in figure.layout.title.text
 
 
 def test_blocks_that_lie_everywhere_are_ringed_not_outlined(traces):
-    trace = solved(inputs(200, 2), apviz.AlternatingProjection(40, "cyclic", "shuffled", max_epochs=1))
+    trace = solved(
+        inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="shuffled", max_epochs=1)
+    )
     assert "rings: block" in plots.residual_map(trace, 2).layout.title.text
     assert "rings: block · grey halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
 

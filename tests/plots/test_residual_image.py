@@ -16,11 +16,11 @@ from apviz.plots._style import THEMES
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MODULE = sys.modules[plots.residual_image.__module__]
-KD_TREE = apviz.AlternatingProjection(90, partition="kd-tree", overlap=0.5, max_epochs=2)
+KD_TREE = apviz.AlternatingProjection(block_size=90, partition="kd-tree", overlap=0.5, max_epochs=2)
 
 
 def solved(x, y, solver=KD_TREE, dataset="", **recording):
-    system = apviz.KernelSystem(x, y, apviz.Matern52(0.2), 0.05, dataset=dataset, device="cpu")
+    system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.2), noise=0.05, dataset=dataset, device="cpu")
     recorder = apviz.Recorder(**{"rows": True, "snapshots": range(8), **recording})
     apviz.solve(system, solver, hooks=[recorder])
     return recorder.trace
@@ -40,7 +40,7 @@ def picture(china):
 
 @pytest.fixture(scope="module")
 def scattered(china):
-    return solved(china.train_x, china.train_y, apviz.AlternatingProjection(90, overlap=0.5, max_epochs=1))
+    return solved(china.train_x, china.train_y, apviz.AlternatingProjection(block_size=90, overlap=0.5, max_epochs=1))
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
     row, column = torch.meshgrid(torch.arange(107.0), torch.arange(160.0), indexing="ij")
     x = torch.stack([row.ravel() / 53 - 1, column.ravel() / 80 - 1], 1)
     x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:13_696]]
-    solver = apviz.AlternatingProjection(100, partition="kd-tree", overlap=1.0, max_epochs=1, tol=1e-9)
+    solver = apviz.AlternatingProjection(block_size=100, partition="kd-tree", overlap=1.0, max_epochs=1, tol=1e-9)
     trace = solved(x, torch.sin(5 * x).sum(1), solver, snapshots=range(60))
     figure = plots.residual_image(trace)
     assert len(figure.frames) == 60 and len(figure.data[0].z) == 13_696
@@ -191,7 +191,9 @@ def test_missing_pixels_leave_no_holes_in_the_outline():
     side = torch.arange(24.0)
     x = torch.cartesian_prod(side, side)
     kept = torch.rand(576, generator=torch.Generator().manual_seed(1)) > 0.2
-    trace = solved(x[kept], torch.ones(int(kept.sum())), apviz.AlternatingProjection(116, partition="kd-tree"))
+    trace = solved(
+        x[kept], torch.ones(int(kept.sum())), apviz.AlternatingProjection(block_size=116, partition="kd-tree")
+    )
     for frame in plots.residual_image(trace).frames[1:]:
         # a block is about 12 × 12 cells
         assert 40 <= sides(frame.data[2].x, frame.data[2].y) <= 80
@@ -214,7 +216,7 @@ def test_before_any_update_no_block_is_marked(picture, scattered, points):
 
 
 def test_a_solver_without_blocks_is_a_picture_without_marks(china):
-    trace = solved(china.train_x, china.train_y, apviz.ConjugateGradient(max_iterations=4))
+    trace = solved(china.train_x, china.train_y, apviz.ConjugateGradient(max_epochs=4))
     figure = plots.residual_image(trace)
     assert [len(frame.data) for frame in figure.frames] == [1] * 5
     assert "block" not in figure.data[0].hovertemplate + figure.layout.title.text
@@ -287,7 +289,7 @@ def test_updates_whose_numbers_are_not_in_the_trace_yet_wait_for_the_next_drawin
                 seen.append(plots.residual_image(recorder.trace))
 
     recorder = apviz.Recorder(rows=True, snapshots=range(5))
-    system = apviz.KernelSystem(china.train_x, china.train_y, apviz.Matern52(0.2), 0.05, device="cpu")
+    system = apviz.KernelSystem(china.train_x, china.train_y, apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
     apviz.solve(system, KD_TREE, [recorder, Look()])
     assert [frame.name for frame in seen[0].frames] == ["0"]
 

@@ -122,6 +122,6 @@ def test_a_data_set_name_is_text_and_not_markup(runs, edited):
 
 
 def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_the_overlap_is_chosen():
-    label = apviz.AlternatingProjection("auto", partition="principal-axis-tree", overlap="auto").label
+    label = apviz.AlternatingProjection(block_size="auto", partition="principal-axis-tree", overlap="auto").label
     assert plots.method_color(label) == plots.method_color(label.replace("+auto", "+50%")) != plots.method_color("CG")
     assert plots.method_color(label) != plots.method_color("AP gauss-southwell b=100")

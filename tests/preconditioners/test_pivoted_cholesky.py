@@ -14,7 +14,15 @@ from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 
 def make(n=120, d=3, kernel=None, noise=0.05, dtype=torch.float64, seed=0, operator="dense"):
     x = np.random.default_rng(seed).uniform(-1, 1, (n, d))
-    system = KernelSystem(x, np.ones(n), kernel or Matern52(0.5, 1.3), noise, operator, dtype, device="cpu")
+    system = KernelSystem(
+        x,
+        np.ones(n),
+        kernel or Matern52(lengthscale=0.5, outputscale=1.3),
+        noise=noise,
+        operator=operator,
+        dtype=dtype,
+        device="cpu",
+    )
     return CountingOperator(system.operator)
 
 
@@ -26,7 +34,7 @@ def noise_free(operator):
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @pytest.mark.parametrize("rank", [1, 7, 30])
 def test_the_low_rank_product_is_that_of_linear_operators_pivoted_cholesky(kind, operator, rank):
-    counting = make(kernel=kind((0.5, 0.8, 1.1), 1.3), operator=operator)
+    counting = make(kernel=kind(lengthscale=(0.5, 0.8, 1.1), outputscale=1.3), operator=operator)
     ours = pivoted_cholesky(counting, rank)
     theirs = linear_operator.functions.pivoted_cholesky(noise_free(counting), rank, error_tol=0.0)
     assert ours.shape == (120, rank)
@@ -34,7 +42,7 @@ def test_the_low_rank_product_is_that_of_linear_operators_pivoted_cholesky(kind,
 
 
 def test_full_rank_pivoted_cholesky_reconstructs_the_kernel_matrix():
-    counting = make(n=40, kernel=Matern12(0.5))
+    counting = make(n=40, kernel=Matern12(lengthscale=0.5))
     factor = pivoted_cholesky(counting, 500)
     assert factor.shape == (40, 40)
     torch.testing.assert_close(factor @ factor.T, noise_free(counting), rtol=1e-10, atol=1e-10)
@@ -53,7 +61,11 @@ def test_what_the_factor_leaves_is_positive_semidefinite_and_shrinks_with_the_ra
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_rank_deficient_kernel_stops_the_factor_early(dtype):
     x = torch.rand(8, 2, generator=torch.Generator().manual_seed(0)).repeat(10, 1)
-    counting = CountingOperator(KernelSystem(x, x[:, 0], Matern12(0.3), 0.1, "dense", dtype, device="cpu").operator)
+    counting = CountingOperator(
+        KernelSystem(
+            x, x[:, 0], Matern12(lengthscale=0.3), noise=0.1, operator="dense", dtype=dtype, device="cpu"
+        ).operator
+    )
     factor = pivoted_cholesky(counting, 50)
     assert factor.shape == (80, 8)  # eight distinct points
     torch.testing.assert_close(factor @ factor.T, noise_free(counting).to(dtype), rtol=0, atol=1e-5)
@@ -61,27 +73,31 @@ def test_a_rank_deficient_kernel_stops_the_factor_early(dtype):
 
 
 @pytest.mark.parametrize("rank", [1, 10, 120, 500])
-@pytest.mark.parametrize("kernel", [RBF(1.0, 2.0), Matern52(0.5), Matern12(0.1)], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel",
+    [RBF(lengthscale=1.0, outputscale=2.0), Matern52(lengthscale=0.5), Matern12(lengthscale=0.1)],
+    ids=lambda kernel: kernel.name,
+)
 def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(kernel, rank):
     counting = make(kernel=kernel)
     low_rank = pivoted_cholesky(counting, rank).numpy()
     r = np.random.default_rng(1).standard_normal((120, 3))
     expected = np.linalg.solve(low_rank @ low_rank.T + 0.05 * np.eye(120), r)
-    applied = PivotedCholesky(rank).build(counting)(torch.tensor(r))
+    applied = PivotedCholesky(rank=rank).build(counting)(torch.tensor(r))
     np.testing.assert_allclose(applied, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_applying_the_preconditioner_leaves_the_residual_as_it_was():
     r = torch.ones(120, 2, dtype=torch.float64)
-    PivotedCholesky(5).build(make())(r)
+    PivotedCholesky(rank=5).build(make())(r)
     assert torch.equal(r, torch.ones(120, 2, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
 def test_in_float32_the_preconditioner_stays_positive_definite_along_the_leading_eigenvectors(noise):
     # λmax/σ² reaches 1e7 here: Woodbury's difference would leave nothing but rounding
-    counting = make(n=1500, kernel=RBF(1.0), noise=noise, dtype=torch.float32)
-    apply = PivotedCholesky(100).build(counting)
+    counting = make(n=1500, kernel=RBF(lengthscale=1.0), noise=noise, dtype=torch.float32)
+    apply = PivotedCholesky(rank=100).build(counting)
     k = noise_free(counting).numpy()
     eigenvalues, vectors = scipy.linalg.eigh(k, subset_by_index=[1492, 1499])
     v = torch.tensor(vectors, dtype=torch.float32)
@@ -93,20 +109,20 @@ def test_in_float32_the_preconditioner_stays_positive_definite_along_the_leading
 
 
 def test_a_preconditioned_kernel_matrix_is_better_conditioned():
-    counting = make(kernel=RBF(1.0), noise=1e-3)
+    counting = make(kernel=RBF(lengthscale=1.0), noise=1e-3)
     k = noise_free(counting).numpy() + 1e-3 * np.eye(120)
-    apply = PivotedCholesky(60).build(counting)
+    apply = PivotedCholesky(rank=60).build(counting)
     values = np.linalg.eigvals(apply(torch.tensor(k)).numpy()).real
     assert values.max() / values.min() < 0.05 * np.linalg.cond(k)
 
 
 def test_building_costs_rank_over_n_of_work():
     counting = make(n=80)
-    PivotedCholesky(20).build(counting)
+    PivotedCholesky(rank=20).build(counting)
     assert counting.entries == 80 * 20 and counting.work == 20 / 80
 
 
 @pytest.mark.parametrize("rank", [0, -3])
 def test_a_rank_below_one_is_refused(rank):
     with pytest.raises(ValueError, match=rf"rank must be .*at least 1, got {rank}"):
-        PivotedCholesky(rank)
+        PivotedCholesky(rank=rank)

@@ -20,7 +20,9 @@ class Patient(CountingOperator):
 
 def make(x, kernel, noise=0.05, dtype=torch.float64, operator="dense"):
     x = np.asarray(x, dtype=np.float64)
-    return Patient(KernelSystem(x, np.ones(len(x)), kernel, noise, operator, dtype, device="cpu").operator)
+    return Patient(
+        KernelSystem(x, np.ones(len(x)), kernel, noise=noise, operator=operator, dtype=dtype, device="cpu").operator
+    )
 
 
 def uniform(n, d=2, seed=0):
@@ -48,10 +50,14 @@ def nystrom(k, pivots):
 
 @settings(deadline=None, max_examples=30)
 @given(
-    n=st.integers(2, 80), rank=st.integers(1, 90), seed=st.integers(0, 99),
-    kernel=st.sampled_from([Matern12(0.5, 1.3), Matern52(0.5), RBF(0.3, 2.0)]),
+    n=st.integers(2, 80),
+    rank=st.integers(1, 90),
+    seed=st.integers(0, 99),
+    kernel=st.sampled_from(
+        [Matern12(lengthscale=0.5, outputscale=1.3), Matern52(lengthscale=0.5), RBF(lengthscale=0.3, outputscale=2.0)]
+    ),
     operator=st.sampled_from(["dense", "tiled"]),
-)  # fmt: skip
+)
 def test_what_the_factor_leaves_is_positive_semidefinite(n, rank, seed, kernel, operator):
     counting = make(uniform(n, seed=seed), kernel, operator=operator)
     factor = factor_of(counting, rank, seed)
@@ -62,7 +68,7 @@ def test_what_the_factor_leaves_is_positive_semidefinite(n, rank, seed, kernel, 
 
 @pytest.mark.parametrize("rank", [1, 10, 100, PROPOSALS + 40])
 def test_the_factor_is_nystroms_approximation_at_its_pivots_whose_columns_are_exact(rank):
-    counting = make(uniform(250), Matern12(0.5, 1.3))
+    counting = make(uniform(250), Matern12(lengthscale=0.5, outputscale=1.3))
     k, factor = noise_free(counting), factor_of(counting, rank)
     pivots = pivots_of(factor, 1.3)
     assert factor.shape == (250, rank) and len(set(pivots)) == rank
@@ -74,7 +80,7 @@ def test_the_factor_is_nystroms_approximation_at_its_pivots_whose_columns_are_ex
 
 @pytest.mark.parametrize("rank", [40, 41, 500])
 def test_full_rank_reconstructs_the_kernel_matrix(rank):
-    counting = make(uniform(40), Matern12(0.5, 0.7))
+    counting = make(uniform(40), Matern12(lengthscale=0.5, outputscale=0.7))
     factor = factor_of(counting, rank)
     assert factor.shape == (40, 40)
     np.testing.assert_allclose(factor @ factor.T, noise_free(counting), rtol=0, atol=1e-12)
@@ -84,13 +90,22 @@ def test_full_rank_reconstructs_the_kernel_matrix(rank):
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 @pytest.mark.parametrize("seed", range(5))
 def test_duplicate_rows_stop_the_factor_at_the_number_of_distinct_ones(dtype, operator, seed):
-    counting = make(np.tile(uniform(8), (10, 1)), Matern12(0.3), dtype=dtype, operator=operator)
+    counting = make(np.tile(uniform(8), (10, 1)), Matern12(lengthscale=0.3), dtype=dtype, operator=operator)
     factor = factor_of(counting, 50, seed)
     assert factor.shape == (80, 8)
     np.testing.assert_allclose(factor @ factor.T, noise_free(counting), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kernel", [RBF(2.0), RBF(2.0, 0.1), RBF(1.0, 1e4), Matern52(3.0, 0.07)], ids=str)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF(lengthscale=2.0),
+        RBF(lengthscale=2.0, outputscale=0.1),
+        RBF(lengthscale=1.0, outputscale=1e4),
+        Matern52(lengthscale=3.0, outputscale=0.07),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("noise", [1e-4, 1.0, 100.0])
 def test_in_float32_a_smooth_kernel_stops_at_rounding_whatever_the_noise(kernel, noise):
     # λmax/n of the kernel is near the outputscale: what is left at the end is rounding of numbers of that size
@@ -107,7 +122,7 @@ def test_in_float32_a_smooth_kernel_stops_at_rounding_whatever_the_noise(kernel,
 @pytest.mark.parametrize("seed", [3, 6, 76, 97])
 @pytest.mark.parametrize(("outputscale", "noise"), [(0.07, 0.58), (1.3, 20.0)])
 def test_in_float32_the_draw_ends_where_the_noise_is_some_ten_times_the_outputscale(outputscale, noise, seed):
-    counting = make(uniform(60, seed=seed), RBF(2.0, outputscale), noise, torch.float32)
+    counting = make(uniform(60, seed=seed), RBF(lengthscale=2.0, outputscale=outputscale), noise, torch.float32)
     factor = factor_of(counting, 60, seed)
     # what is left is rounding: the kernel has no more than some thirty eigenvalues above it
     assert (noise_free(counting).diagonal() - (factor**2).sum(1)).max() < 1e-4 * outputscale
@@ -115,7 +130,7 @@ def test_in_float32_the_draw_ends_where_the_noise_is_some_ten_times_the_outputsc
 
 
 def test_the_seed_alone_decides_the_factor():
-    counting = make(uniform(60), Matern52(0.5))
+    counting = make(uniform(60), Matern52(lengthscale=0.5))
     torch.manual_seed(1)
     state = torch.get_rng_state()
     first = randomly_pivoted_cholesky(counting, 10, 3)
@@ -126,7 +141,7 @@ def test_the_seed_alone_decides_the_factor():
 
 
 def test_another_seed_draws_other_pivots():
-    counting = make(uniform(500), Matern52(0.5))
+    counting = make(uniform(500), Matern52(lengthscale=0.5))
     drawn = {tuple(pivots_of(factor_of(counting, 5, seed), 1.0)) for seed in range(20)}
     assert len(drawn) == 20
 
@@ -161,7 +176,7 @@ def chi_square(counts, law, draws):
 def test_proposing_and_rejecting_draws_pivots_by_the_sequential_law(length):
     # close pairs, so that most second proposals are rejected and the law is far from uniform
     x = np.array([0.0, 0.05, 0.1, 1.0, 1.3, 3.0])[:, None]
-    counting, draws = make(x, RBF(0.5, 2.0)), 3000
+    counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 3000
     counts = {}
     for seed in range(draws):
         pivots = tuple(pivots_of(factor_of(Patient(counting.uncounted), length, seed), 2.0))
@@ -178,7 +193,7 @@ def test_proposing_and_rejecting_draws_pivots_by_the_sequential_law(length):
 
 def test_the_expected_trace_error_keeps_the_bound_of_chen_epperly_tropp_and_webber():
     # theorem 5.1: E tr(K − LLᵀ) ≤ (1 + ε) tr(K − ⟦K⟧_r) for k ≥ r/ε + r log(1/(εη)), η the best relative error
-    counting = make(uniform(200), RBF(0.7))
+    counting = make(uniform(200), RBF(lengthscale=0.7))
     k = noise_free(counting)
     eigenvalues = np.linalg.eigvalsh(k)[::-1]
     for r in (3, 6, 10):
@@ -194,7 +209,7 @@ def test_on_clustered_data_random_pivots_find_the_small_clusters_that_uniform_on
     centres = np.arange(10) * 10.0
     labels = np.concatenate([np.zeros(230, dtype=int), np.repeat(np.arange(1, 10), 3)])
     x = centres[labels][:, None] + 0.05 * rng.standard_normal((257, 1))
-    counting = make(x, RBF(1.0))
+    counting = make(x, RBF(lengthscale=1.0))
     k = noise_free(counting)
     ours = [257 - (factor_of(counting, 15, seed) ** 2).sum() for seed in range(20)]
     theirs = [257 - np.trace(nystrom(k, rng.permutation(257)[:15])) for _ in range(20)]
@@ -203,7 +218,7 @@ def test_on_clustered_data_random_pivots_find_the_small_clusters_that_uniform_on
 
 @pytest.mark.parametrize("rank", [1, 30, 200])
 def test_columns_of_the_pivots_and_blocks_of_the_proposals_are_the_entries_that_count(rank):
-    counting, asked = make(uniform(400), Matern12(0.3)), []
+    counting, asked = make(uniform(400), Matern12(lengthscale=0.3)), []
     for name, cost in (("block", lambda rows: len(rows) ** 2), ("columns", lambda rows: 400 * len(rows))):
         call = getattr(counting.uncounted, name)
 
@@ -219,28 +234,32 @@ def test_columns_of_the_pivots_and_blocks_of_the_proposals_are_the_entries_that_
 
 
 def test_building_costs_about_rank_over_n_of_work():
-    counting = make(uniform(3000), Matern12(0.1), dtype=torch.float32, operator="tiled")
-    RandomlyPivotedCholesky(100).build(counting)
+    counting = make(uniform(3000), Matern12(lengthscale=0.1), dtype=torch.float32, operator="tiled")
+    RandomlyPivotedCholesky(rank=100).build(counting)
     assert 100 / 3000 < counting.work < 1.1 * 100 / 3000
 
 
 @pytest.mark.parametrize("rank", [1, 10, 120, 500])
-@pytest.mark.parametrize("kernel", [RBF(1.0, 2.0), Matern52(0.5), Matern12(0.1)], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel",
+    [RBF(lengthscale=1.0, outputscale=2.0), Matern52(lengthscale=0.5), Matern12(lengthscale=0.1)],
+    ids=lambda kernel: kernel.name,
+)
 def test_applying_the_preconditioner_solves_with_the_low_rank_plus_noise_matrix(kernel, rank):
     counting = make(uniform(120, 3), kernel)
     factor = factor_of(counting, rank, 5)
     r = np.random.default_rng(1).standard_normal((120, 3))
     expected = np.linalg.solve(factor @ factor.T + 0.05 * np.eye(120), r)
-    applied = RandomlyPivotedCholesky(rank, seed=5).build(counting)(torch.tensor(r))
+    applied = RandomlyPivotedCholesky(rank=rank, seed=5).build(counting)(torch.tensor(r))
     np.testing.assert_allclose(applied, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("rank", [0, -3, 2.5, True])
 def test_a_rank_that_is_not_a_whole_number_above_zero_is_refused(rank):
     with pytest.raises(ValueError, match=rf"rank must be a whole number, at least 1, got {rank}"):
-        RandomlyPivotedCholesky(rank)
+        RandomlyPivotedCholesky(rank=rank)
 
 
 def test_a_negative_seed_is_refused():
     with pytest.raises(ValueError, match="seed must be a whole number, at least 0, got -1"):
-        RandomlyPivotedCholesky(10, seed=-1)
+        RandomlyPivotedCholesky(rank=10, seed=-1)

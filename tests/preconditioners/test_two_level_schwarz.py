@@ -18,14 +18,16 @@ from apviz.operators import CountingOperator
 from apviz.partitions import KDTree, PrincipalAxisTree, Sequential, partitioner_named
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
-KERNEL, NOISE = Matern52(0.5, 1.3), 0.05
+KERNEL, NOISE = Matern52(lengthscale=0.5, outputscale=1.3), 0.05
 EVERY_COARSE = pytest.mark.parametrize("coarse", ["low-rank", "galerkin"])
 
 
 def system(n=150, d=3, kernel=KERNEL, noise=NOISE, dtype=torch.float64, seed=0, operator="dense", x=None):
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (n, d)) if x is None else x
-    return KernelSystem(x, rng.standard_normal((len(x), 2)), kernel, noise, operator, dtype, device="cpu")
+    return KernelSystem(
+        x, rng.standard_normal((len(x), 2)), kernel, noise=noise, operator=operator, dtype=dtype, device="cpu"
+    )
 
 
 def make(**settings):
@@ -60,7 +62,7 @@ def applied(operator, settings, dtype=torch.float64):
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 def test_without_a_coarse_space_it_is_the_weighted_sum_of_the_blocks_inverses(partition, block_size, overlap, operator):
     counting = make(operator=operator)
-    settings = TwoLevelSchwarz(block_size, overlap, 0, partition)
+    settings = TwoLevelSchwarz(block_size=block_size, overlap=overlap, coarse_rank=0, partition=partition)
     expected = schwarz(held_rows(counting, settings), matrix(counting))
     np.testing.assert_allclose(applied(counting, settings), expected, atol=1e-9 * np.abs(expected).max())
 
@@ -72,7 +74,9 @@ def test_low_rank_is_the_inverse_of_the_blocks_of_what_the_factor_leaves_plus_th
     block_size, overlap, rank, seed
 ):
     counting = make()
-    settings = TwoLevelSchwarz(block_size, overlap, rank, KDTree(), "low-rank", seed)
+    settings = TwoLevelSchwarz(
+        block_size=block_size, overlap=overlap, coarse_rank=rank, partition=KDTree(), coarse="low-rank", seed=seed
+    )
     factor = randomly_pivoted_cholesky(counting, rank, seed).numpy()
     m = schwarz(held_rows(counting, settings), matrix(counting) - factor @ factor.T)
     expected = np.linalg.inv(np.linalg.inv(m) + factor @ factor.T)
@@ -84,7 +88,9 @@ def test_low_rank_is_the_inverse_of_the_blocks_of_what_the_factor_leaves_plus_th
 @pytest.mark.parametrize("seed", [0, 3])
 def test_galerkin_is_the_blocks_inverses_balanced_by_the_span_of_the_factor(block_size, overlap, rank, seed):
     counting = make()
-    settings = TwoLevelSchwarz(block_size, overlap, rank, KDTree(), "galerkin", seed)
+    settings = TwoLevelSchwarz(
+        block_size=block_size, overlap=overlap, coarse_rank=rank, partition=KDTree(), coarse="galerkin", seed=seed
+    )
     k, v = matrix(counting), np.linalg.qr(randomly_pivoted_cholesky(counting, rank, seed).numpy())[0]
     q = v @ np.linalg.solve(v.T @ k @ v, v.T)
     identity = np.eye(150)
@@ -97,7 +103,7 @@ def test_galerkin_is_the_blocks_inverses_balanced_by_the_span_of_the_factor(bloc
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_symmetric_and_positive_definite(coarse, rank, dtype):
     counting = make(n=200, dtype=dtype)
-    p = applied(counting, TwoLevelSchwarz(30, 0.7, rank, coarse=coarse), dtype)
+    p = applied(counting, TwoLevelSchwarz(block_size=30, overlap=0.7, coarse_rank=rank, coarse=coarse), dtype)
     np.testing.assert_allclose(p, p.T, atol=50 * torch.finfo(dtype).eps * np.abs(p).max())
     assert np.linalg.eigvalsh((p + p.T) / 2)[0] > 0
 
@@ -111,10 +117,10 @@ def test_in_float32_it_stays_definite_where_the_largest_eigenvalue_is_1e7_times_
 ):
     x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
     noise = outputscale * 3e-5
-    counting = make(x=x, kernel=RBF(1.0, outputscale), noise=noise, dtype=torch.float32)
+    counting = make(x=x, kernel=RBF(lengthscale=1.0, outputscale=outputscale), noise=noise, dtype=torch.float32)
     eigenvalues, vectors = np.linalg.eigh(matrix(counting))
     assert eigenvalues[-1] > 0.9e7 * noise
-    apply = TwoLevelSchwarz(block_size, 1.0, rank, coarse=coarse).build(counting)
+    apply = TwoLevelSchwarz(block_size=block_size, overlap=1.0, coarse_rank=rank, coarse=coarse).build(counting)
     p = apply(torch.eye(500)).double().numpy()
     assert np.abs(p - p.T).max() < 1e-4 * np.abs(p).max()
     # nothing above 1/σ², nothing below 0 beyond rounding of it
@@ -133,9 +139,17 @@ def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is
     coarse, noise, seed
 ):
     x = np.random.default_rng(seed).uniform(-1, 1, (500, 2))
-    problem = KernelSystem(x, np.sin(3 * x).sum(1), RBF(1.0, 1000.0), noise, "dense", torch.float32, device="cpu")
-    preconditioner = TwoLevelSchwarz(150, 1.0, 100, coarse=coarse)
-    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-2, max_iterations=100))
+    problem = KernelSystem(
+        x,
+        np.sin(3 * x).sum(1),
+        RBF(lengthscale=1.0, outputscale=1000.0),
+        noise=noise,
+        operator="dense",
+        dtype=torch.float32,
+        device="cpu",
+    )
+    preconditioner = TwoLevelSchwarz(block_size=150, overlap=1.0, coarse_rank=100, coarse=coarse)
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-2, max_epochs=100))
     assert solution.stop_reason is StopReason.CONVERGED
 
 
@@ -143,17 +157,17 @@ def test_in_float32_conjugate_gradients_converge_where_the_largest_eigenvalue_is
 @pytest.mark.parametrize("rank", [0, 1, 20, 500])
 @pytest.mark.parametrize("block_size", [80, 10**6])
 def test_one_block_that_holds_everything_is_exact_and_takes_one_iteration(coarse, rank, block_size):
-    problem = system(n=80, kernel=Matern12(0.5, 1.3))
-    settings = TwoLevelSchwarz(block_size, 1.0, rank, coarse=coarse)
+    problem = system(n=80, kernel=Matern12(lengthscale=0.5, outputscale=1.3))
+    settings = TwoLevelSchwarz(block_size=block_size, overlap=1.0, coarse_rank=rank, coarse=coarse)
     operator = CountingOperator(problem.operator)
     np.testing.assert_allclose(applied(operator, settings) @ matrix(operator), np.eye(80), atol=1e-9)
-    solution = apviz.solve(problem, ConjugateGradient(settings, tol=1e-8, max_iterations=10))
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner=settings, tol=1e-8, max_epochs=10))
     assert solution.epochs == 1
 
 
 def test_blocks_that_all_solve_on_everything_are_exact_too():
     counting = make(n=60)
-    p = applied(counting, TwoLevelSchwarz(20, 1000.0, 0))
+    p = applied(counting, TwoLevelSchwarz(block_size=20, overlap=1000.0, coarse_rank=0))
     np.testing.assert_allclose(p @ matrix(counting), np.eye(60), atol=1e-9)
 
 
@@ -162,29 +176,31 @@ def test_blocks_that_all_solve_on_everything_are_exact_too():
 def test_permuting_the_rows_permutes_the_result(partition, overlap):
     x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
     order = np.random.default_rng(1).permutation(160)
-    settings = TwoLevelSchwarz(20, overlap, 0, partition)
+    settings = TwoLevelSchwarz(block_size=20, overlap=overlap, coarse_rank=0, partition=partition)
     plain, permuted = applied(make(x=x), settings), applied(make(x=x[order]), settings)
     np.testing.assert_allclose(permuted, plain[np.ix_(order, order)], atol=1e-10 * np.abs(plain).max())
 
 
 def test_rescaling_inputs_with_the_lengthscale_changes_nothing():
     x = np.random.default_rng(0).uniform(-1, 1, (160, 2))
-    settings = TwoLevelSchwarz(20, 0.5, 10)
-    plain = applied(make(x=x, kernel=Matern52((0.5, 0.1))), settings)
-    scaled = applied(make(x=x * [4.0, 16.0], kernel=Matern52((2.0, 1.6))), settings)
+    settings = TwoLevelSchwarz(block_size=20, overlap=0.5, coarse_rank=10)
+    plain = applied(make(x=x, kernel=Matern52(lengthscale=(0.5, 0.1))), settings)
+    scaled = applied(make(x=x * [4.0, 16.0], kernel=Matern52(lengthscale=(2.0, 1.6))), settings)
     np.testing.assert_allclose(scaled, plain, atol=1e-9 * np.abs(plain).max())
 
 
 def test_the_seed_alone_decides_the_coarse_space():
     counting = make()
-    first, again, other = (applied(counting, TwoLevelSchwarz(30, 0.5, 10, seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        applied(counting, TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10, seed=seed)) for seed in (1, 1, 2)
+    )
     assert np.array_equal(first, again) and not np.allclose(first, other, rtol=1e-3)
 
 
 @EVERY_COARSE
 def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_columns(coarse):
     counting = make()
-    apply = TwoLevelSchwarz(30, 0.5, 10, coarse=coarse).build(counting)
+    apply = TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=10, coarse=coarse).build(counting)
     r = torch.tensor(np.random.default_rng(0).standard_normal((150, 5)))
     kept = r.clone()
     together = apply(r)
@@ -198,7 +214,7 @@ def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_colum
 @EVERY_COARSE
 def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(block_size, overlap, rank, coarse):
     counting, alone = make(), make()
-    settings = TwoLevelSchwarz(block_size, overlap, rank, coarse=coarse)
+    settings = TwoLevelSchwarz(block_size=block_size, overlap=overlap, coarse_rank=rank, coarse=coarse)
     expected = sum(len(held) ** 2 for held in held_rows(counting, settings))
     if rank:
         randomly_pivoted_cholesky(alone, rank, 0)
@@ -211,20 +227,24 @@ def test_the_blocks_the_factor_and_one_product_for_galerkin_are_counted_as_work(
 
 
 PRECONDITIONERS = {
-    "none": None, "pivoted": PivotedCholesky(20), "randomly pivoted": RandomlyPivotedCholesky(20),
-    "one level": TwoLevelSchwarz(30, 0.5, 0), "low rank": TwoLevelSchwarz(30, 0.5, 20),
-    "galerkin": TwoLevelSchwarz(30, 0.5, 20, coarse="galerkin"),
-    "k-d tree": TwoLevelSchwarz(30, 0.5, 20, "kd-tree"),
-    "principal axes": TwoLevelSchwarz(30, 1.0, 20, "principal-axis-tree"),
-    "rank above n": TwoLevelSchwarz(30, 1.0, 1000), "blocks of one row": TwoLevelSchwarz(1, 0.0, 20),
-}  # fmt: skip
+    "none": None,
+    "pivoted": PivotedCholesky(rank=20),
+    "randomly pivoted": RandomlyPivotedCholesky(rank=20),
+    "one level": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=0),
+    "low rank": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20),
+    "galerkin": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20, coarse="galerkin"),
+    "k-d tree": TwoLevelSchwarz(block_size=30, overlap=0.5, coarse_rank=20, partition="kd-tree"),
+    "principal axes": TwoLevelSchwarz(block_size=30, overlap=1.0, coarse_rank=20, partition="principal-axis-tree"),
+    "rank above n": TwoLevelSchwarz(block_size=30, overlap=1.0, coarse_rank=1000),
+    "blocks of one row": TwoLevelSchwarz(block_size=1, overlap=0.0, coarse_rank=20),
+}
 
 
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS.values(), ids=PRECONDITIONERS.keys())
 @pytest.mark.parametrize("operator", ["dense", "tiled"])
 def test_conjugate_gradients_find_the_answer_of_a_direct_solve(preconditioner, operator):
     problem = system(operator=operator)
-    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-10, max_iterations=500))
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-10, max_epochs=500))
     k = matrix(CountingOperator(problem.operator))
     assert solution.stop_reason is StopReason.CONVERGED
     np.testing.assert_allclose(solution.weights, np.linalg.solve(k, problem.b.numpy()), rtol=0, atol=1e-6)
@@ -234,8 +254,8 @@ def test_conjugate_gradients_find_the_answer_of_a_direct_solve(preconditioner, o
 def test_duplicate_rows_are_no_obstacle(coarse):
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (15, 2)), (8, 1))
     problem = system(x=x)
-    preconditioner = TwoLevelSchwarz(25, 0.5, 40, coarse=coarse)
-    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=1e-10, max_iterations=100))
+    preconditioner = TwoLevelSchwarz(block_size=25, overlap=0.5, coarse_rank=40, coarse=coarse)
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=1e-10, max_epochs=100))
     expected = np.linalg.solve(matrix(CountingOperator(problem.operator)), problem.b.numpy())
     np.testing.assert_allclose(solution.weights, expected, rtol=0, atol=1e-6)
 
@@ -245,12 +265,12 @@ def photograph():
     """2,000 pixels of a photograph with the hyperparameters on its card."""
     data = apviz.datasets.load("china", seed=0, n=2000)
     fitted = data.card.hyperparameters
-    kernel = Matern52(fitted.lengthscale, fitted.outputscale)
-    return KernelSystem(data.train_x, data.train_y - fitted.mean, kernel, fitted.noise, device="cpu")
+    kernel = Matern52(lengthscale=fitted.lengthscale, outputscale=fitted.outputscale)
+    return KernelSystem(data.train_x, data.train_y - fitted.mean, kernel, noise=fitted.noise, device="cpu")
 
 
 def iterations(problem, preconditioner, tol=1e-3):
-    solution = apviz.solve(problem, ConjugateGradient(preconditioner, tol=tol, max_iterations=500))
+    solution = apviz.solve(problem, ConjugateGradient(preconditioner=preconditioner, tol=tol, max_epochs=500))
     assert solution.stop_reason is StopReason.CONVERGED
     return solution.epochs
 
@@ -259,15 +279,19 @@ def iterations(problem, preconditioner, tol=1e-3):
 def test_on_a_photograph_it_needs_less_than_half_the_iterations_of_pivoted_cholesky_of_the_same_rank(
     photograph, coarse
 ):
-    assert 2 * iterations(photograph, TwoLevelSchwarz(50, 1.0, 50, coarse=coarse)) < iterations(
-        photograph, PivotedCholesky(50)
-    )
+    assert 2 * iterations(
+        photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=50, coarse=coarse)
+    ) < iterations(photograph, PivotedCholesky(rank=50))
 
 
 def test_on_a_photograph_both_levels_and_overlap_pay(photograph):
-    both = iterations(photograph, TwoLevelSchwarz(50, 1.0, 50))
-    assert both < iterations(photograph, TwoLevelSchwarz(50, 0.0, 50))
-    assert both < iterations(photograph, TwoLevelSchwarz(50, 1.0, 0)) < iterations(photograph, None)
+    both = iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=50))
+    assert both < iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=0.0, coarse_rank=50))
+    assert (
+        both
+        < iterations(photograph, TwoLevelSchwarz(block_size=50, overlap=1.0, coarse_rank=0))
+        < iterations(photograph, None)
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def pictures(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pictures")
     data = apviz.datasets.load("china", n=600, seed=0)
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, device="cpu")
-    blocks = apviz.AlternatingProjection(90, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=2)
-    gradients = apviz.ConjugateGradient(apviz.PivotedCholesky(50))
+    blocks = apviz.AlternatingProjection(block_size=90, partition="kd-tree", overlap=0.5, tol=1e-9, max_epochs=2)
+    gradients = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50))
     apviz.solve(system, blocks, [apviz.Recorder(folder / "ap.zarr", rows=True, snapshots=range(8))])
     apviz.solve(system, gradients, [apviz.Recorder(folder / "pcg.zarr", eigenvalues=True)])
     return write_report(find_traces(folder), folder / "report.html")
@@ -117,7 +117,7 @@ def test_a_run_without_a_finite_residual_has_no_picture_and_does_not_spoil_the_p
 def test_runs_of_two_systems_are_in_two_sections(tmp_path):
     for n in (20, 30):
         x = torch.linspace(0, 1, n)
-        system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(0.2), 0.1, dataset=f"sine{n}")
+        system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(lengthscale=0.2), noise=0.1, dataset=f"sine{n}")
         list(comparison.compare(system, [apviz.Cholesky()], tmp_path))
     text = write_report(find_traces(tmp_path), tmp_path / "report.html").read_text("utf-8")
     assert "sine20: n = 20, d = 1" in text and "sine30: n = 30, d = 1" in text
@@ -127,7 +127,7 @@ def test_the_condition_number_is_marked_where_it_is_an_estimate(tmp_path):
     for how, sign in (("subsample", "≈ "), ("exact", "")):
         recorder = apviz.Recorder(spectrum=how)
         x = torch.rand(80, 2, generator=torch.Generator().manual_seed(0))
-        system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), 0.1)
+        system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=0.1)
         apviz.solve(system, apviz.ConjugateGradient(), [recorder])
         value = recorder.trace["spectrum"]["kappa"]
         text = unescape(write_report([recorder.trace], tmp_path / "report.html").read_text("utf-8"))
@@ -137,7 +137,9 @@ def test_the_condition_number_is_marked_where_it_is_an_estimate(tmp_path):
 def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):
     x = torch.linspace(0, 1, 20)
     # `<!--<script>` would keep the next `</script>` from ending the element it is in
-    system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(0.2), 0.1, dataset="<!--<script></script><b id=x>")
+    system = apviz.KernelSystem(
+        x, torch.sin(9 * x), apviz.RBF(lengthscale=0.2), noise=0.1, dataset="<!--<script></script><b id=x>"
+    )
     list(comparison.compare(system, [apviz.Cholesky()], tmp_path))
     report = write_report(find_traces(tmp_path), tmp_path / "report.html")
     text = report.read_text("utf-8")

@@ -18,7 +18,11 @@ def plane(n: int = 60, noise: float = 0.05) -> tuple[Span, np.ndarray, np.ndarra
     x = draws.uniform(-1, 1, (n, 2))
     r = np.sqrt(5) * np.sqrt(((x[:, None] - x[None]) ** 2).sum(2)) / 0.3
     k = (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n)
-    return Span(x, apviz.Matern52(0.3), noise), k, np.sin(4 * x[:, 0]) * x[:, 1] + 0.1 * draws.standard_normal(n)
+    return (
+        Span(x, apviz.Matern52(lengthscale=0.3), noise),
+        k,
+        np.sin(4 * x[:, 0]) * x[:, 1] + 0.1 * draws.standard_normal(n),
+    )
 
 
 @pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
@@ -57,7 +61,7 @@ def test_eigenvalues_of_a_block_interlace_with_those_of_k():
 
 def test_blocks_that_do_not_touch_have_a_coupling_of_one():
     x = np.concatenate([np.linspace(0, 1, 6), np.linspace(1000, 1001, 6)])
-    found = block_spectrum(Span(x, apviz.RBF(0.3), 0.1), [range(6), range(6, 12)])
+    found = block_spectrum(Span(x, apviz.RBF(lengthscale=0.3), 0.1), [range(6), range(6, 12)])
     assert found.coupling == pytest.approx(1, abs=1e-12)
 
 

@@ -25,7 +25,7 @@ def dense() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def paths():
     x, _, b = dense()
-    span = Span(x, apviz.Matern52(LENGTHSCALE), NOISE)
+    span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
     ap = walk(span, b, block_size=5, steps=60)
     return eigen_path(walk(span, b, method="cg", steps=15)), eigen_path(ap)
 
@@ -82,13 +82,13 @@ def test_the_iterates_of_cg_are_scipys(paths):
 @pytest.mark.parametrize("epochs", [1, 4])
 def test_work_is_what_the_solver_counts(overlap, epochs):
     x, _, b = dense()
-    span = Span(x, apviz.Matern52(LENGTHSCALE), NOISE)
+    span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
     path = eigen_path(walk(span, b, block_size=5, overlap=overlap, steps=epochs * 5))
-    system = apviz.KernelSystem(x, b, span.kernel, NOISE, "dense", torch.float64, "cpu")
-    solver = apviz.AlternatingProjection(5, overlap=overlap, tol=1e-15, max_epochs=epochs)
+    system = apviz.KernelSystem(x, b, span.kernel, noise=NOISE, operator="dense", dtype=torch.float64, device="cpu")
+    solver = apviz.AlternatingProjection(block_size=5, overlap=overlap, tol=1e-15, max_epochs=epochs)
     assert path.work[-1] == pytest.approx(apviz.solve(system, solver).work, rel=1e-12)
     cg = eigen_path(walk(span, b, method="cg", steps=epochs))
-    gradient = apviz.ConjugateGradient(tol=1e-15, max_iterations=epochs)
+    gradient = apviz.ConjugateGradient(tol=1e-15, max_epochs=epochs)
     assert cg.work[-1] == apviz.solve(system, gradient).work == epochs
 
 
@@ -118,7 +118,7 @@ def test_no_error_is_above_its_bound(paths):
 
 def test_theory_has_no_bound_for_every_step_of_other_rules():
     x, _, b = dense()
-    span = Span(x, apviz.Matern52(LENGTHSCALE), NOISE)
+    span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
     for rule in ("cyclic", "random", "shuffled"):
         assert np.isnan(eigen_path(walk(span, b, block_size=5, rule=rule, steps=5)).bound()).all()
 

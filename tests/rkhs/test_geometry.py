@@ -15,7 +15,7 @@ from apviz.rkhs import Span, contraction, error_by_eigenvector, friedrichs_angle
 def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3) -> tuple[Span, np.ndarray]:
     draws = np.random.default_rng(seed)
     x = np.sort(draws.uniform(0, 1, n))
-    return Span(x, apviz.Matern52(lengthscale), noise), np.sin(6 * x) + 0.1 * draws.standard_normal(n)
+    return Span(x, apviz.Matern52(lengthscale=lengthscale), noise), np.sin(6 * x) + 0.1 * draws.standard_normal(n)
 
 
 def matern52(x: np.ndarray, z: np.ndarray, lengthscale: float = 0.3) -> np.ndarray:
@@ -141,9 +141,9 @@ def test_the_shares_of_the_eigenvectors_add_up_to_the_error_and_to_the_residual(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Span(np.zeros((0, 1)), apviz.Matern52(0.3), 0.1), "n up to 500"),
-        (lambda: Span([0.0, np.nan], apviz.Matern52(0.3), 0.1), "x"),
-        (lambda: Span([0.0, 1.0], apviz.Matern52(0.3), 0.0), "noise must be a positive number"),
+        (lambda: Span(np.zeros((0, 1)), apviz.Matern52(lengthscale=0.3), 0.1), "n up to 500"),
+        (lambda: Span([0.0, np.nan], apviz.Matern52(lengthscale=0.3), 0.1), "x"),
+        (lambda: Span([0.0, 1.0], apviz.Matern52(lengthscale=0.3), 0.0), "noise must be a positive number"),
         (lambda: walk(*points(5), blocks=6), "blocks must be a whole number from 1 to 5"),
         (lambda: walk(points(5)[0], np.zeros(4)), r"b must be \(5,\)"),
     ],

@@ -10,7 +10,7 @@ from apviz.rkhs import Span, walk, walk_on
 
 
 def three(noise: float = 0.05) -> tuple[Span, np.ndarray]:
-    return Span([0.1, 0.4, 0.8], apviz.Matern52(0.5), noise), np.array([1.0, -0.3, 0.6])
+    return Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise), np.array([1.0, -0.3, 0.6])
 
 
 def test_each_update_solves_its_block_and_touches_no_other_weight():

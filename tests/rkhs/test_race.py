@@ -17,7 +17,7 @@ def run(request: pytest.FixtureRequest) -> tuple[Race, np.ndarray, np.ndarray]:
     x, b = situation(request.param, 24)
     r = np.sqrt(5) * np.abs(x[:, None] - x[None]) / 0.1
     k = (1 + r + r**2 / 3) * np.exp(-r) + 0.05 * np.eye(24)
-    return race(Span(x, apviz.Matern52(0.1), 0.05), b, block_size=4, steps=STEPS, seed=3), k, b
+    return race(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=STEPS, seed=3), k, b
 
 
 def energy(k: np.ndarray, b: np.ndarray, w: np.ndarray) -> float:
@@ -100,7 +100,7 @@ def test_the_norm_in_h_of_no_rule_rises_and_the_standing_sorts_by_it(run):
 
 def test_the_largest_residual_norm_is_not_always_the_most_energy():
     x, b = situation("crowded", 36)
-    found = race(Span(x, apviz.Matern52(0.1), 0.1), b, block_size=6, steps=STEPS)
+    found = race(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=6, steps=STEPS)
     assert found.surpassed()
     for number in range(STEPS):
         choices = found.choices("gauss-southwell", number)
@@ -110,7 +110,9 @@ def test_the_largest_residual_norm_is_not_always_the_most_energy():
 
 def test_another_seed_draws_other_blocks_for_random_and_shuffled_alone():
     x, b = situation("even", 24)
-    first, second = (race(Span(x, apviz.Matern52(0.1), 0.05), b, block_size=4, steps=12, seed=seed) for seed in (0, 1))
+    first, second = (
+        race(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=12, seed=seed) for seed in (0, 1)
+    )
     for rule in RULES:
         same = [one.block for one in first.walks[rule].steps] == [two.block for two in second.walks[rule].steps]
         assert same == (rule in ("gauss-southwell", "cyclic"))
@@ -118,7 +120,7 @@ def test_another_seed_draws_other_blocks_for_random_and_shuffled_alone():
 
 def test_a_race_of_one_block_ends_when_it_is_at_the_goal():
     x, b = situation("even", 12)
-    found = race(Span(x, apviz.Matern52(0.1), 0.5), b, block_size=12, steps=20)
+    found = race(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=12, steps=20)
     assert 0 <= found.steps < 20 and found.choices("random", found.steps).taken["random"] == 0
 
 
@@ -142,7 +144,7 @@ def test_blocks_larger_than_the_system_get_a_message():
     x, b = situation("even", 12)
     for size in (0, 13):
         with pytest.raises(ValueError, match=f"block_size must be a whole number, at least 1, at most 12, got {size}"):
-            race(Span(x, apviz.Matern52(0.1), 0.5), b, block_size=size, steps=2)
+            race(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=size, steps=2)
 
 
 @pytest.mark.parametrize("name", ["even", "one bump", "crowded", "photograph"])

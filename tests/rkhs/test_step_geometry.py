@@ -16,7 +16,9 @@ SETS = [[(0, 1), (2,)], [(0,), (1,), (2,)], [(0, 1), (1, 2)]]
 
 def seen(seed: int, sets, number: int, rule="cyclic"):
     draws = np.random.default_rng(seed)
-    span = Span(np.sort(draws.uniform(0, 1, 3)), apviz.Matern32(draws.uniform(0.1, 1)), 10 ** draws.uniform(-2, 0))
+    span = Span(
+        np.sort(draws.uniform(0, 1, 3)), apviz.Matern32(lengthscale=draws.uniform(0.1, 1)), 10 ** draws.uniform(-2, 0)
+    )
     found = walk_on(span, draws.standard_normal(3), sets, rule=rule, steps=8)
     return step_geometry(found, min(number, len(found.steps) - 1))
 
@@ -60,7 +62,7 @@ def test_before_the_first_update_nothing_is_projected():
 
 
 def test_a_residual_of_nothing_but_rounding_has_no_angle():
-    span = Span([0.0, 10.0, 20.0], apviz.RBF(0.1), 0.1)
+    span = Span([0.0, 10.0, 20.0], apviz.RBF(lengthscale=0.1), 0.1)
     found = walk_on(span, np.ones(3), SETS[0], rule="cyclic", steps=4)
     assert np.isnan(step_geometry(found, 2).angle_after)
 

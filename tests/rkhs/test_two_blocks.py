@@ -20,7 +20,7 @@ from apviz.rkhs import (
 
 def system(points=5, distance=0.1, shared=0, lengthscale=0.3, noise=0.05):
     blocks = two_blocks(points, distance, shared)
-    return Span(blocks.x, apviz.Matern52(lengthscale), noise), blocks
+    return Span(blocks.x, apviz.Matern52(lengthscale=lengthscale), noise), blocks
 
 
 def projector(span, rows):

@@ -102,7 +102,7 @@ def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(rule, overlap
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
     p = problem(x=x, n=60, noise=1e-8, kernel="RBF", dtype=torch.float32)
     with pytest.warns(UserWarning, match="needed jitter"):
-        seen = watched(p, apviz.AlternatingProjection(20, rule, overlap=overlap, max_epochs=2))
+        seen = watched(p, apviz.AlternatingProjection(block_size=20, rule=rule, overlap=overlap, max_epochs=2))
     assert seen.run.factors.jitter.max() > 0
     for update, before, after in zip(seen.updates, seen.W, seen.W[1:], strict=False):
         # K as float32 rounds it, but summed in float64
@@ -124,7 +124,7 @@ def test_the_error_in_the_k_norm_never_rises(system, solver):
 def test_the_euclidean_residual_may_rise():
     # solving row 1 exactly moves the residual of its two neighbours from 0 to more than it removes
     p = problem(x=np.array([[0.0], [0.01], [0.02]]), b=np.array([0.0, 1.0, 0.0]), noise=0.01, kernel="RBF")
-    seen = watched(p, apviz.AlternatingProjection(1, tol=NEVER, max_epochs=1))
+    seen = watched(p, apviz.AlternatingProjection(block_size=1, tol=NEVER, max_epochs=1))
     assert np.linalg.norm(seen.R[1]) > 1.3 * np.linalg.norm(seen.R[0])
     assert p.squared_error(seen.W[1]) < p.squared_error(seen.W[0])
 
@@ -191,7 +191,7 @@ def block_gauss_seidel(K, B, block_size, epochs):
 @given(system=systems, block_size=st.integers(1, 40))
 def test_cyclic_updates_are_those_of_block_gauss_seidel(system, block_size):
     p = problem(**system)
-    seen = watched(p, apviz.AlternatingProjection(block_size, "cyclic", tol=NEVER, max_epochs=3))
+    seen = watched(p, apviz.AlternatingProjection(block_size=block_size, rule="cyclic", tol=NEVER, max_epochs=3))
     expected = block_gauss_seidel(p.K, p.B, block_size, 3)
     for w, textbook in zip(seen.W[1:], expected, strict=False):
         np.testing.assert_allclose(w, textbook, atol=1e-9 * (1 + np.abs(textbook).max()))
@@ -203,7 +203,7 @@ def test_gauss_southwell_projects_onto_the_block_with_the_largest_residual_short
     p = problem(**system)
     largest = lambda number, R, blocks: int(np.argmax([np.sum(R[I] ** 2) for I in blocks]))  # noqa: E731, E741
     # one epoch: later the residuals of solved systems are rounding errors, whose largest is anybody's
-    seen = watched(p, apviz.AlternatingProjection(block_size, tol=NEVER, max_epochs=1))
+    seen = watched(p, apviz.AlternatingProjection(block_size=block_size, tol=NEVER, max_epochs=1))
     for w, expected in zip(seen.W[1:], algorithm_1(p.K, p.B, block_size, 1, largest), strict=True):
         np.testing.assert_allclose(w, expected, atol=1e-9 * (1 + np.abs(expected).max()))
 
@@ -224,7 +224,11 @@ def test_the_authors_schedule_gives_the_residuals_of_an_independent_implementati
     expected = [p.residual(w) for w in algorithm_1(p.K, p.B, block_size, epochs, authors)[m - 1 :: m]]
     recorder = apviz.Recorder()
     rule = GaussSouthwell(short_block="end-of-epoch")
-    apviz.solve(p.system, apviz.AlternatingProjection(block_size, rule, tol=NEVER, max_epochs=epochs), [recorder])
+    apviz.solve(
+        p.system,
+        apviz.AlternatingProjection(block_size=block_size, rule=rule, tol=NEVER, max_epochs=epochs),
+        [recorder],
+    )
     np.testing.assert_allclose(recorder.trace["epoch"]["residual"].values[1:], expected, rtol=1e-8)
 
 
@@ -232,7 +236,7 @@ def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_sh
     p = problem(n=31, lengthscale=1.0)
     one = {"block_size": 10, "tol": NEVER, "max_epochs": 1}
     paper = apviz.solve(p.system, apviz.AlternatingProjection(**one))
-    authors = apviz.solve(p.system, apviz.AlternatingProjection(rule=GaussSouthwell("end-of-epoch"), **one))
+    authors = apviz.solve(p.system, apviz.AlternatingProjection(rule=GaussSouthwell(short_block="end-of-epoch"), **one))
     assert abs(paper.residual - authors.residual) > 1e-3
 
 
@@ -240,7 +244,9 @@ def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_sh
 @given(system=systems, more=st.integers(0, 5), rule=st.sampled_from(RULES), partition=st.sampled_from(PARTITIONS))
 def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, rule, partition):
     p = problem(**system)
-    solver = apviz.AlternatingProjection(system["n"] + more, rule, partition, overlap=0.5, tol=1e-9)
+    solver = apviz.AlternatingProjection(
+        block_size=system["n"] + more, rule=rule, partition=partition, overlap=0.5, tol=1e-9
+    )
     seen = watched(p, solver)
     assert len(seen.updates) == 1 and seen.solution.converged
     np.testing.assert_allclose(seen.W[-1], p.W, atol=1e-9 * (1 + np.abs(p.W).max()))
@@ -250,7 +256,9 @@ def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, r
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
 def test_weights_have_the_shape_b_was_given_in(rule, shape):
     p = problem(b=np.random.default_rng(0).standard_normal(shape))
-    solution = apviz.solve(p.system, apviz.AlternatingProjection(7, rule, "kd-tree", tol=1e-8))
+    solution = apviz.solve(
+        p.system, apviz.AlternatingProjection(block_size=7, rule=rule, partition="kd-tree", tol=1e-8)
+    )
     assert solution.weights.shape == shape
     np.testing.assert_allclose(solution.weights.numpy().reshape(p.W.shape), p.W, atol=1e-6)
 
@@ -259,7 +267,7 @@ def test_right_hand_sides_stored_column_by_column_are_solved_and_left_alone():
     b = np.asfortranarray(np.random.default_rng(0).standard_normal((30, 3)))
     p = problem(b=b)
     kept = b.copy()
-    solution = apviz.solve(p.system, apviz.AlternatingProjection(7, tol=1e-8))
+    solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=7, tol=1e-8))
     np.testing.assert_allclose(solution.weights.numpy(), p.W, atol=1e-6)
     np.testing.assert_array_equal(b, kept)
 
@@ -274,7 +282,13 @@ def test_a_cyclic_solve_restarted_from_its_weights_continues_it(system, block_si
 
     def epochs(count, start=None):
         solver = apviz.AlternatingProjection(
-            block_size, "cyclic", partition, overlap, tol=NEVER, max_epochs=count, check_every=10**6
+            block_size=block_size,
+            rule="cyclic",
+            partition=partition,
+            overlap=overlap,
+            tol=NEVER,
+            max_epochs=count,
+            check_every=10**6,
         )
         return apviz.solve(p.system, solver, initial_weights=start).weights
 
@@ -284,13 +298,15 @@ def test_a_cyclic_solve_restarted_from_its_weights_continues_it(system, block_si
     assert torch.equal(halfway, kept)
 
 
-@pytest.mark.parametrize("rule", (*RULES, GaussSouthwell("end-of-epoch")))
+@pytest.mark.parametrize("rule", (*RULES, GaussSouthwell(short_block="end-of-epoch")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_same_seed_gives_the_same_trace_bit_for_bit(rule, dtype):
     p = problem(n=47, dtype=dtype)
     recorder = apviz.Recorder()
     for _ in range(2):
-        solver = apviz.AlternatingProjection(9, rule, "shuffled", 0.3, tol=NEVER, max_epochs=5, check_every=2)
+        solver = apviz.AlternatingProjection(
+            block_size=9, rule=rule, partition="shuffled", overlap=0.3, tol=NEVER, max_epochs=5, check_every=2
+        )
         apviz.solve(p.system, solver, [recorder])
     first, second = recorder.traces
     for group in ("update", "epoch", "block", "spectrum"):
@@ -308,7 +324,9 @@ def test_another_seed_gives_another_order_of_blocks(kind):
     recorder = apviz.Recorder()
     for seed in (0, 1):
         rule = getattr(apviz.rules, kind)(seed)
-        apviz.solve(problem().system, apviz.AlternatingProjection(3, rule, tol=NEVER, max_epochs=4), [recorder])
+        apviz.solve(
+            problem().system, apviz.AlternatingProjection(block_size=3, rule=rule, tol=NEVER, max_epochs=4), [recorder]
+        )
     first, second = (trace["update"]["block"].values for trace in recorder.traces)
     assert (first != second).any()
 
@@ -316,7 +334,9 @@ def test_another_seed_gives_another_order_of_blocks(kind):
 def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not():
     recorder = apviz.Recorder()
     for rule in ("shuffled", "random"):
-        apviz.solve(problem().system, apviz.AlternatingProjection(3, rule, tol=NEVER, max_epochs=6), [recorder])
+        apviz.solve(
+            problem().system, apviz.AlternatingProjection(block_size=3, rule=rule, tol=NEVER, max_epochs=6), [recorder]
+        )
     shuffled, random = (trace["update"]["block"].values.reshape(6, 10) for trace in recorder.traces)
     assert (np.sort(shuffled, axis=1) == np.arange(10)).all()
     assert (np.sort(random, axis=1) != np.arange(10)).any()
@@ -331,14 +351,14 @@ def test_duplicate_rows_with_tiny_noise_get_jitter_a_warning_and_a_record_of_it(
     p = problem(x=x, n=60, noise=1e-9, kernel="RBF", dtype=torch.float32)
     recorder = apviz.Recorder()
     with pytest.warns(UserWarning, match=r"3 of 3 blocks needed jitter .* on the diagonal of block \d; float64"):
-        apviz.solve(p.system, apviz.AlternatingProjection(20, max_epochs=2), [recorder])
+        apviz.solve(p.system, apviz.AlternatingProjection(block_size=20, max_epochs=2), [recorder])
     jitter = recorder.trace["block"]["jitter"].values
     assert (jitter >= 1e-6).all() and (jitter <= 1.1e-3).all()
 
 
 def test_no_jitter_is_added_where_none_is_needed():
     recorder = apviz.Recorder()
-    apviz.solve(problem().system, apviz.AlternatingProjection(7, max_epochs=1), [recorder])
+    apviz.solve(problem().system, apviz.AlternatingProjection(block_size=7, max_epochs=1), [recorder])
     np.testing.assert_array_equal(recorder.trace["block"]["jitter"].values, 0)
 
 
@@ -352,11 +372,11 @@ class NotAKernel(apviz.RBF):
 
 @pytest.mark.parametrize(
     ("solver", "what"),
-    [(apviz.AlternatingProjection(8), "block [0-3] of K"), (apviz.Cholesky(), "the matrix K")],
+    [(apviz.AlternatingProjection(block_size=8), "block [0-3] of K"), (apviz.Cholesky(), "the matrix K")],
 )
 def test_a_hopeless_matrix_is_named_with_the_jitter_tried(solver, what):
     rng = np.random.default_rng(0)
-    system = apviz.KernelSystem(rng.uniform(0, 9, (30, 2)), rng.standard_normal(30), NotAKernel(0.1), 1e-3)
+    system = apviz.KernelSystem(rng.uniform(0, 9, (30, 2)), rng.standard_normal(30), NotAKernel(0.1), noise=1e-3)
     from apviz.solvers import NotPositiveDefinite
 
     with pytest.raises(NotPositiveDefinite, match=rf"{what} is not positive definite.*1\.0e-06, 1\.0e-05.*1\.0e-03"):
@@ -369,10 +389,12 @@ def test_factors_that_cannot_fit_the_memory_are_refused_before_any_is_allocated(
     x = torch.linspace(0, 1, n)[:, None]
     from apviz.operators import TiledOperator
 
-    operator = TiledOperator(x, apviz.RBF(0.1), 0.1, compiled=False)
-    system = apviz.KernelSystem(x, torch.ones(n), apviz.RBF(0.1), 0.1, operator=operator, device="cpu")
+    operator = TiledOperator(x, apviz.RBF(lengthscale=0.1), 0.1, compiled=False)
+    system = apviz.KernelSystem(
+        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device="cpu"
+    )
     with pytest.raises(MemoryError, match=r"need \d+\.\d GiB, \d+\.\d GiB are free; use a smaller block_size"):
-        apviz.solve(system, apviz.AlternatingProjection(n if overlap == 0 else n // 2, overlap=overlap))
+        apviz.solve(system, apviz.AlternatingProjection(block_size=n if overlap == 0 else n // 2, overlap=overlap))
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -413,9 +435,9 @@ def test_a_setting_out_of_range_is_named_with_its_value_and_what_is_accepted(set
 
 
 def test_a_whole_number_of_numpy_is_a_whole_number():
-    assert apviz.solve(problem().system, apviz.AlternatingProjection(np.int64(10))).converged
+    assert apviz.solve(problem().system, apviz.AlternatingProjection(block_size=np.int64(10))).converged
 
 
 def test_an_unknown_treatment_of_the_short_block_is_refused():
     with pytest.raises(ValueError, match="short_block must be 'alike' or 'end-of-epoch', got 'never'"):
-        GaussSouthwell("never")
+        GaussSouthwell(short_block="never")

@@ -16,7 +16,9 @@ from apviz.solvers import Hook
 def problem(n=240, d=2, columns=2, noise=0.05, seed=0, lengthscale=0.5):
     rng = np.random.default_rng(seed)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
-    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, "dense", torch.float64, "cpu")
+    system = apviz.KernelSystem(
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float64, device="cpu"
+    )
     r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
     return system, (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n), b
 
@@ -37,7 +39,7 @@ class EveryUpdate(Hook):
 
 def states(system, **options):
     watch, recorder = EveryUpdate(), apviz.Recorder()
-    solver = apviz.AlternatingProjection(40, partition="kd-tree", tol=1e-12, max_epochs=3, **options)
+    solver = apviz.AlternatingProjection(block_size=40, partition="kd-tree", tol=1e-12, max_epochs=3, **options)
     apviz.solve(system, solver, [watch, recorder])
     return [(w.numpy(), r.numpy()) for w, r in watch.states], recorder.trace
 
@@ -80,7 +82,9 @@ def test_with_a_history_the_energy_is_the_least_over_the_span_of_the_last_update
 def test_a_history_takes_fewer_epochs_on_an_ill_conditioned_system():
     system, _, _ = problem(n=600, d=4, noise=1e-2)
     plain, kept = (
-        apviz.solve(system, apviz.AlternatingProjection(60, partition="kd-tree", overlap=1.0, history=q, tol=1e-4))
+        apviz.solve(
+            system, apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, history=q, tol=1e-4)
+        )
         for q in (0, 20)
     )
     assert kept.converged and kept.epochs < 0.7 * plain.epochs
@@ -98,7 +102,7 @@ def test_after_every_update_nothing_of_the_residual_is_left_in_the_coarse_space(
 
 def test_a_coarse_space_of_full_rank_solves_in_one_update():
     system, k, b = problem(n=60, columns=2)
-    solution = apviz.solve(system, apviz.AlternatingProjection(20, coarse_rank=60, tol=1e-6, max_epochs=1))
+    solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, coarse_rank=60, tol=1e-6, max_epochs=1))
     np.testing.assert_allclose(solution.weights.numpy(), np.linalg.solve(k, b), rtol=1e-5, atol=1e-6)
 
 
@@ -106,7 +110,7 @@ def test_an_overlapped_epoch_ends_once_the_tolerance_is_met_and_a_disjoint_one_i
     system, _, _ = problem(n=800, d=2, noise=0.5)
     for overlap, whole in ((0.0, True), (1.0, False)):
         recorder = apviz.Recorder()
-        solver = apviz.AlternatingProjection(20, partition="kd-tree", overlap=overlap, tol=0.1)
+        solver = apviz.AlternatingProjection(block_size=20, partition="kd-tree", overlap=overlap, tol=0.1)
         assert apviz.solve(system, solver, [recorder]).converged
         updates = recorder.trace["update"].sizes["update"]
         assert (updates % 40 == 0) == whole
@@ -122,6 +126,6 @@ def test_a_setting_out_of_range_is_named(setting, value):
 @pytest.mark.parametrize("history", [0, 8])
 def test_the_same_seed_gives_the_same_trace(history):
     system, _, _ = problem()
-    solver = apviz.AlternatingProjection(40, partition="principal-axis-tree", overlap=1.0, history=history)
+    solver = apviz.AlternatingProjection(block_size=40, partition="principal-axis-tree", overlap=1.0, history=history)
     one, two = apviz.solve(system, solver), apviz.solve(system, solver)
     assert torch.equal(one.weights, two.weights)

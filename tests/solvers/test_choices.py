@@ -17,10 +17,14 @@ from apviz.solvers.choices import resolve
 def system(n=900, d=5, columns=3, noise=0.1, lengthscale=0.5):
     rng = np.random.default_rng(0)
     x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
-    return apviz.KernelSystem(x, b, apviz.Matern52(lengthscale), noise, "dense", torch.float32, "cpu")
+    return apviz.KernelSystem(
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="dense", dtype=torch.float32, device="cpu"
+    )
 
 
-AUTO = apviz.AlternatingProjection("auto", partition="kd-tree", overlap="auto", history="auto", coarse_rank="auto")
+AUTO = apviz.AlternatingProjection(
+    block_size="auto", partition="kd-tree", overlap="auto", history="auto", coarse_rank="auto"
+)
 
 
 def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_it():
@@ -34,9 +38,9 @@ def test_every_auto_gets_a_value_the_solver_takes_and_a_reason_that_starts_with_
 
 
 def test_given_values_always_win():
-    given = apviz.AlternatingProjection(77, overlap=0.25, history=3, coarse_rank=2)
+    given = apviz.AlternatingProjection(block_size=77, overlap=0.25, history=3, coarse_rank=2)
     assert resolve(given, system().operator, 3) == (given, {})
-    mixed, reasons = resolve(apviz.AlternatingProjection("auto", overlap=3.0), system().operator, 3)
+    mixed, reasons = resolve(apviz.AlternatingProjection(block_size="auto", overlap=3.0), system().operator, 3)
     assert mixed.overlap == 3.0 and set(reasons) == {"block_size"}
 
 
@@ -62,7 +66,7 @@ def test_more_right_hand_sides_get_a_shorter_history():
 
 def test_the_trace_keeps_what_was_chosen_and_why():
     recorder = apviz.Recorder()
-    apviz.solve(system(), apviz.ConjugateGradient(apviz.TwoLevelSchwarz()), [recorder])
+    apviz.solve(system(), apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz()), [recorder])
     attrs = recorder.trace.attrs
     assert {"block_size", "overlap", "coarse_rank"} <= set(json.loads(attrs["choices"]))
     assert "auto" not in attrs["method"]

@@ -68,9 +68,9 @@ def test_the_iterates_are_those_of_linear_operator(system, rank):
     if rank:
         L = pivoted_cholesky(p.K - p.system.noise * np.eye(len(p.K)), rank)
         factor = scipy.linalg.cho_factor(L @ L.T + p.system.noise * np.eye(len(p.K)))
-        preconditioner = apviz.PivotedCholesky(rank)
+        preconditioner = apviz.PivotedCholesky(rank=rank)
         inverse = lambda r: torch.tensor(scipy.linalg.cho_solve(factor, r.numpy()))  # noqa: E731
-    seen = watched(p, apviz.ConjugateGradient(preconditioner, tol=1e-300, max_iterations=6))
+    seen = watched(p, apviz.ConjugateGradient(preconditioner=preconditioner, tol=1e-300, max_epochs=6))
     for k in range(1, 7):
         w, _ = theirs(p, k, inverse)
         np.testing.assert_allclose(seen.W[k], w, atol=1e-7 * np.abs(w).max())
@@ -82,7 +82,7 @@ def test_the_iterates_are_those_of_linear_operator(system, rank):
 def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed, tol):
     # fixed systems: where K is worse conditioned, two roundings of CG part after ten iterations
     p = problem(n=80, d=3, seed=seed, noise=0.5)
-    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=tol, min_iterations=11))
+    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=tol, min_epochs=11))
     _, iterations = theirs(p, 1000, tolerance=tol)
     assert solution.converged and solution.epochs == iterations >= 11
 
@@ -90,16 +90,14 @@ def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed, tol
 def test_the_minimum_of_iterations_is_kept_even_where_the_first_would_do():
     p = problem(noise=100.0)
     assert apviz.solve(p.system, apviz.ConjugateGradient(tol=0.1)).epochs < 5
-    assert apviz.solve(p.system, apviz.ConjugateGradient(tol=0.1, min_iterations=7)).epochs == 7
+    assert apviz.solve(p.system, apviz.ConjugateGradient(tol=0.1, min_epochs=7)).epochs == 7
 
 
 @few
 @given(system=systems)
 def test_the_residual_is_b_minus_kw_the_energy_is_h_and_the_error_never_rises(system):
     p = problem(**system)
-    seen = watched(
-        p, apviz.ConjugateGradient(tol=1e-300, max_iterations=10), initial_weights=torch.ones_like(p.system.b)
-    )
+    seen = watched(p, apviz.ConjugateGradient(tol=1e-300, max_epochs=10), initial_weights=torch.ones_like(p.system.b))
     energies, errors = [p.h(w) for w in seen.W], np.array([p.squared_error(w) for w in seen.W])
     for w, r in zip(seen.W, seen.R, strict=True):
         np.testing.assert_allclose(r, p.B - p.K @ w, atol=1e-9)
@@ -111,7 +109,7 @@ def test_the_residual_is_b_minus_kw_the_energy_is_h_and_the_error_never_rises(sy
 @given(system=systems)
 def test_in_float64_it_ends_within_n_iterations(system):
     p = problem(**{**system, "noise": 0.5})
-    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-8, max_iterations=system["n"]))
+    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=1e-8, max_epochs=system["n"]))
     # rounding undoes some of the conjugacy, in the textbook's recurrence as in ours: it may have a little more left
     left = textbook_residual(p.K, p.B)
     assert solution.converged or left > 1e-8
@@ -144,7 +142,9 @@ def test_it_ends_in_as_many_iterations_as_k_has_distinct_eigenvalues(distinct):
     assert solution.converged and solution.epochs == eigenvalues
 
 
-@pytest.mark.parametrize("solver", [apviz.ConjugateGradient(tol=1e-10), apviz.AlternatingProjection(7, tol=1e-10)])
+@pytest.mark.parametrize(
+    "solver", [apviz.ConjugateGradient(tol=1e-10), apviz.AlternatingProjection(block_size=7, tol=1e-10)]
+)
 def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(solver):
     b = np.random.default_rng(0).standard_normal((30, 3))
     b[:, 1] = 0
@@ -155,19 +155,23 @@ def test_a_zero_right_hand_side_stays_zero_and_leaves_the_others_alone(solver):
     np.testing.assert_allclose(solution.weights, p.W, atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", [apviz.ConjugateGradient(), apviz.AlternatingProjection(7), apviz.Cholesky()])
+@pytest.mark.parametrize(
+    "solver", [apviz.ConjugateGradient(), apviz.AlternatingProjection(block_size=7), apviz.Cholesky()]
+)
 def test_right_hand_sides_that_are_all_zero_are_solved_by_zero(solver):
     solution = apviz.solve(problem(b=np.zeros((30, 2))).system, solver)
     assert solution.converged and solution.residual == 0
     np.testing.assert_array_equal(solution.weights, 0)
 
 
-@pytest.mark.parametrize("preconditioner", [None, apviz.PivotedCholesky(5)])
+@pytest.mark.parametrize("preconditioner", [None, apviz.PivotedCholesky(rank=5)])
 def test_a_column_that_is_already_solved_stays_solved(preconditioner):
     p = problem(rhs=3)
     start = torch.zeros_like(p.system.b)
     start[:, 2] = torch.tensor(p.W[:, 2])
-    solution = apviz.solve(p.system, apviz.ConjugateGradient(preconditioner, tol=1e-11), initial_weights=start)
+    solution = apviz.solve(
+        p.system, apviz.ConjugateGradient(preconditioner=preconditioner, tol=1e-11), initial_weights=start
+    )
     assert solution.converged
     np.testing.assert_allclose(solution.weights, p.W, atol=1e-8)
 
@@ -187,8 +191,10 @@ def test_a_matrix_that_cannot_fit_the_memory_is_refused_before_any_is_allocated(
 
     n = 1_000_000
     x = torch.linspace(0, 1, n)[:, None]
-    operator = TiledOperator(x, apviz.RBF(0.1), 0.1, compiled=False)
-    system = apviz.KernelSystem(x, torch.ones(n), apviz.RBF(0.1), 0.1, operator=operator, device="cpu")
+    operator = TiledOperator(x, apviz.RBF(lengthscale=0.1), 0.1, compiled=False)
+    system = apviz.KernelSystem(
+        x, torch.ones(n), apviz.RBF(lengthscale=0.1), noise=0.1, operator=operator, device="cpu"
+    )
     with pytest.raises(MemoryError, match=r"n = 1000000 rows needs \d+\.\d GiB, .* are free; use an iterative solver"):
         apviz.solve(system, apviz.Cholesky())
 
@@ -198,8 +204,8 @@ def test_a_matrix_that_cannot_fit_the_memory_is_refused_before_any_is_allocated(
     [
         (lambda: apviz.ConjugateGradient(tol=0), "tol must be a positive relative residual.* got 0"),
         (lambda: apviz.ConjugateGradient(tol=np.nan), "tol must be a positive relative residual.* got nan"),
-        (lambda: apviz.ConjugateGradient(max_iterations=0), "max_iterations must be .*at least 1, got 0"),
-        (lambda: apviz.ConjugateGradient(min_iterations=1001), "min_iterations must be .* at most 1000, got 1001"),
+        (lambda: apviz.ConjugateGradient(max_epochs=0), "max_epochs must be .*at least 1, got 0"),
+        (lambda: apviz.ConjugateGradient(min_epochs=1001), "min_epochs must be .* at most 1000, got 1001"),
         (lambda: apviz.ConjugateGradient(check_every=0), "check_every must be .*at least 1, got 0"),
         (lambda: apviz.PivotedCholesky(rank=0), "rank must be .*at least 1.* got 0"),
         (lambda: apviz.PivotedCholesky(rank=2.5), "rank must be a whole number.* got 2.5"),

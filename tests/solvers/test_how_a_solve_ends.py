@@ -15,11 +15,11 @@ from apviz import StopReason
 
 NEVER = 1e-300
 SOLVERS = (
-    apviz.AlternatingProjection(9, tol=1e-9),
-    apviz.AlternatingProjection(9, "cyclic", "kd-tree", 0.5, tol=1e-9),
-    apviz.AlternatingProjection(9, "random", "shuffled", tol=1e-9),
+    apviz.AlternatingProjection(block_size=9, tol=1e-9),
+    apviz.AlternatingProjection(block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-9),
+    apviz.AlternatingProjection(block_size=9, rule="random", partition="shuffled", tol=1e-9),
     apviz.ConjugateGradient(tol=1e-9),
-    apviz.ConjugateGradient(apviz.PivotedCholesky(5), tol=1e-9),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-9),
     apviz.Cholesky(tol=1e-9),
 )
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
@@ -56,10 +56,12 @@ def test_all_solvers_return_the_same_fields_and_at_a_tight_tolerance_the_same_we
     solver=st.sampled_from(SOLVERS), tol=st.sampled_from((0.3, 1e-2, 1e-4, 1e-6, 1e-8)), seed=st.integers(0, 99),
     noise=st.sampled_from((1e-3, 0.05, 1.0)), dtype=st.sampled_from((torch.float32, torch.float64)),
 )  # fmt: skip
-@example(apviz.AlternatingProjection(9), 1e-8, 10, 1.0, torch.float32)  # at the cap, below the tolerance, not the aim
+@example(
+    apviz.AlternatingProjection(block_size=9), 1e-8, 10, 1.0, torch.float32
+)  # at the cap, below the tolerance, not the aim
 def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, seed, noise, dtype):
     p = problem(n=40, seed=seed, noise=noise, dtype=dtype)
-    caps = {"max_epochs": 60, "max_iterations": 60}
+    caps = {"max_epochs": 60}
     known = {f.name for f in dataclasses.fields(solver)}
     solver = dataclasses.replace(solver, tol=tol, **{k: v for k, v in caps.items() if k in known})
     solution = apviz.solve(p.system, solver)
@@ -76,8 +78,8 @@ def test_a_claim_of_convergence_is_backed_by_the_dense_residual(solver, tol, see
 
 def test_max_epochs_is_said_where_the_cap_comes_first():
     for solver in (
-        apviz.AlternatingProjection(5, tol=1e-12, max_epochs=2),
-        apviz.ConjugateGradient(tol=1e-12, max_iterations=2),
+        apviz.AlternatingProjection(block_size=5, tol=1e-12, max_epochs=2),
+        apviz.ConjugateGradient(tol=1e-12, max_epochs=2),
     ):
         solution = apviz.solve(problem().system, solver)
         assert solution.stop_reason is StopReason.MAX_EPOCHS and solution.epochs == 2
@@ -87,10 +89,10 @@ def test_max_epochs_is_said_where_the_cap_comes_first():
 @pytest.mark.parametrize(
     "solver",
     [
-        apviz.AlternatingProjection(10, tol=1e-12),
-        apviz.AlternatingProjection(10, "cyclic", tol=1e-12),
+        apviz.AlternatingProjection(block_size=10, tol=1e-12),
+        apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-12),
         apviz.ConjugateGradient(tol=1e-12),
-        apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-12),
+        apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-12),
         apviz.Cholesky(tol=1e-12),
     ],
     ids=lambda s: s.label,
@@ -103,7 +105,9 @@ def test_a_tolerance_far_below_float32s_floor_stagnates_at_that_floor(solver):
     assert "float64" in solution.stop_message and "converged" not in solution.stop_message
 
 
-@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(20), apviz.ConjugateGradient()], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "solver", [apviz.AlternatingProjection(block_size=20), apviz.ConjugateGradient()], ids=lambda s: s.name
+)
 @pytest.mark.parametrize("above", [1.5, 2.0, 3.0])
 def test_a_tolerance_just_above_float32s_floor_is_reached(solver, above):
     """Where rounding is most of the tolerance, the recursion has to go as far below it."""
@@ -118,8 +122,8 @@ def test_a_tolerance_just_above_float32s_floor_is_reached(solver, above):
 
 def test_a_solve_that_has_converged_and_waits_for_its_minimum_is_not_called_stagnated():
     for solver in (
-        apviz.AlternatingProjection(10, min_epochs=300, max_epochs=400),
-        apviz.ConjugateGradient(min_iterations=300),
+        apviz.AlternatingProjection(block_size=10, min_epochs=300, max_epochs=400),
+        apviz.ConjugateGradient(min_epochs=300),
     ):
         solution = apviz.solve(easy32().system, solver)
         assert solution.converged and solution.epochs == 300
@@ -130,7 +134,7 @@ def test_a_solve_that_has_converged_and_waits_for_its_minimum_is_not_called_stag
 def test_a_matrix_that_float32_makes_indefinite_diverges(rule):
     p = indefinite32()
     assert np.linalg.eigvalsh(p.system.operator.matrix.double().numpy())[0] < 0 < np.linalg.eigvalsh(p.K)[0]
-    solution = apviz.solve(p.system, apviz.AlternatingProjection(10, rule, tol=1e-3, max_epochs=500))
+    solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=500))
     assert solution.stop_reason is StopReason.DIVERGED and solution.residual > 1e4
     assert "float64" in solution.stop_message
 
@@ -157,7 +161,7 @@ class StopAt(apviz.Hook):
 @pytest.mark.parametrize("number", [1, 4, 6, 7, 12])
 def test_a_hook_stops_the_solve_after_the_update_it_asked_at(number):
     p, seen = problem(), Watch()
-    solution = apviz.solve(p.system, apviz.AlternatingProjection(5, tol=NEVER), hooks=[StopAt(number), seen])
+    solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=5, tol=NEVER), hooks=[StopAt(number), seen])
     assert solution.stop_reason is StopReason.STOPPED and solution.stop_message == "stopped: enough"
     assert len(seen.updates) == number and solution.epochs == -(-number // 6)
     np.testing.assert_array_equal(solution.weights, seen.W[-1])
@@ -174,13 +178,15 @@ def test_a_stop_at_the_first_update_ends_every_solver_after_one(solver):
 
 
 def test_a_work_limit_stops_after_the_update_that_passes_it():
-    solution = apviz.solve(problem().system, apviz.AlternatingProjection(5, tol=NEVER), [apviz.StopHook(max_work=1.5)])
+    solution = apviz.solve(
+        problem().system, apviz.AlternatingProjection(block_size=5, tol=NEVER), [apviz.StopHook(max_work=1.5)]
+    )
     assert solution.stop_reason is StopReason.STOPPED and "work limit of 1.5" in solution.stop_message
     assert 1.5 < solution.work <= 1.5 + 1 / 6 + 1e-12
 
 
 def test_a_time_limit_stops():
-    solver = apviz.AlternatingProjection(1, "cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
+    solver = apviz.AlternatingProjection(block_size=1, rule="cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
     solution = apviz.solve(problem().system, solver, [apviz.StopHook(max_seconds=0.05)])
     assert solution.stop_reason is StopReason.STOPPED and "time limit of 0.05 s" in solution.stop_message
     assert solution.seconds > 0.05
@@ -188,7 +194,7 @@ def test_a_time_limit_stops():
 
 def test_a_condition_on_the_epoch_stops_with_its_sentence():
     hook = apviz.StopHook(when=lambda epoch: "far enough" if epoch.number == 3 else None)
-    solution = apviz.solve(problem().system, apviz.AlternatingProjection(5, tol=NEVER), [hook])
+    solution = apviz.solve(problem().system, apviz.AlternatingProjection(block_size=5, tol=NEVER), [hook])
     assert (solution.stop_reason, solution.epochs, solution.stop_message) == (
         StopReason.STOPPED,
         3,
@@ -204,7 +210,7 @@ def test_another_thread_stops_the_solve():
             going.set()
 
     threading.Thread(target=lambda: going.wait() and hook.request("pressed stop"), daemon=True).start()
-    solver = apviz.AlternatingProjection(1, "cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
+    solver = apviz.AlternatingProjection(block_size=1, rule="cyclic", tol=NEVER, max_epochs=10**7, check_every=10**7)
     solution = apviz.solve(problem().system, solver, [hook, Say()])
     assert solution.stop_reason is StopReason.STOPPED and solution.stop_message == "stopped: pressed stop"
 
@@ -212,8 +218,8 @@ def test_another_thread_stops_the_solve():
 def test_a_stop_hook_can_be_used_again_after_a_stop():
     hook = apviz.StopHook()
     hook.request("once")
-    first = apviz.solve(problem().system, apviz.AlternatingProjection(5), [hook])
-    second = apviz.solve(problem().system, apviz.AlternatingProjection(5), [hook])
+    first = apviz.solve(problem().system, apviz.AlternatingProjection(block_size=5), [hook])
+    second = apviz.solve(problem().system, apviz.AlternatingProjection(block_size=5), [hook])
     assert first.stop_reason is StopReason.STOPPED and second.converged
 
 
@@ -256,7 +262,9 @@ def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_re
     n, b, partition, overlap, warm, epochs
 ):
     p, seen = problem(n=n), Watch()
-    solver = apviz.AlternatingProjection(b, "cyclic", partition, overlap, tol=NEVER, max_epochs=epochs, check_every=2)
+    solver = apviz.AlternatingProjection(
+        block_size=b, rule="cyclic", partition=partition, overlap=overlap, tol=NEVER, max_epochs=epochs, check_every=2
+    )
     start = torch.ones_like(p.system.b) if warm else None
     solution = apviz.solve(p.system, solver, [seen], initial_weights=start)
     owned = [min(b, n - i) for i in range(0, n, b)]
@@ -275,7 +283,7 @@ def test_work_is_the_factors_the_columns_solved_on_the_checks_and_the_initial_re
 @pytest.mark.parametrize("rank", [0, 6])
 def test_an_iteration_of_cg_is_one_work_and_so_is_its_check(rank):
     p = problem()
-    solver = apviz.ConjugateGradient(apviz.PivotedCholesky(rank) if rank else None, tol=1e-6)
+    solver = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank) if rank else None, tol=1e-6)
     solution = apviz.solve(p.system, solver)
     assert solution.setup_work == pytest.approx(rank / 30)
     assert solution.work == pytest.approx(rank / 30 + solution.epochs + 1)
@@ -315,7 +323,7 @@ class Diary(apviz.Hook):
 
 def test_hooks_are_called_in_the_order_things_happen():
     diary = Diary()
-    apviz.solve(problem().system, apviz.AlternatingProjection(15, tol=NEVER, max_epochs=2), [diary])
+    apviz.solve(problem().system, apviz.AlternatingProjection(block_size=15, tol=NEVER, max_epochs=2), [diary])
     assert diary.calls == [
         "start", "measure", "epoch 0",
         "update 1 of epoch 1", "update 2 of epoch 1", "measure", "epoch 1",
@@ -331,7 +339,7 @@ def test_an_error_is_told_to_every_hook_and_passed_on():
 
     before, after = Diary(), Diary()
     with pytest.raises(ZeroDivisionError, match="mine"):
-        apviz.solve(problem().system, apviz.AlternatingProjection(15), [before, Broken(), after])
+        apviz.solve(problem().system, apviz.AlternatingProjection(block_size=15), [before, Broken(), after])
     assert before.calls[-1] == after.calls[-1] == "abandon ZeroDivisionError"
     assert "stop" not in before.calls
 

@@ -11,12 +11,14 @@ from apviz.gp.posterior import Posterior
 from apviz.solvers.cholesky import Factored
 
 SOLVERS = (
-    apviz.AlternatingProjection(9, tol=1e-6),
-    apviz.AlternatingProjection(9, "cyclic", "kd-tree", 0.5, tol=1e-6, history=4, coarse_rank=3),
-    apviz.AlternatingProjection("auto", partition="kd-tree", overlap="auto", history=3, tol=1e-6),
+    apviz.AlternatingProjection(block_size=9, tol=1e-6),
+    apviz.AlternatingProjection(
+        block_size=9, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-6, history=4, coarse_rank=3
+    ),
+    apviz.AlternatingProjection(block_size="auto", partition="kd-tree", overlap="auto", history=3, tol=1e-6),
     apviz.ConjugateGradient(tol=1e-6),
-    apviz.ConjugateGradient(apviz.TwoLevelSchwarz(9, 0.5, 5), tol=1e-6),
-    apviz.ConjugateGradient(apviz.PivotedCholesky(5), tol=1e-6),
+    apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=9, overlap=0.5, coarse_rank=5), tol=1e-6),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-6),
     apviz.Cholesky(tol=1e-6),
     apviz.Automatic(tol=1e-6),
 )
@@ -29,7 +31,7 @@ def test_a_set_up_serves_every_b_with_the_same_bits_and_is_counted_in_its_first_
     operator = systems[0].operator
     prepared = solver.prepare(operator, 2)
     for number, each in enumerate(systems):
-        system = apviz.KernelSystem(each.x, each.b, each.kernel, each.noise, operator, each.dtype)
+        system = apviz.KernelSystem(each.x, each.b, each.kernel, noise=each.noise, operator=operator, dtype=each.dtype)
         alone, found = apviz.solve(system, solver), apviz.solve(system, solver, prepared=prepared)
         assert torch.equal(found.weights, alone.weights) and found.converged
         assert found.epochs == alone.epochs and found.residual == alone.residual
@@ -56,7 +58,9 @@ def test_a_set_up_of_another_operator_is_refused():
         apviz.solve(q.system, SOLVERS[0], prepared=SOLVERS[0].prepare(p.system.operator))
 
 
-@pytest.mark.parametrize("other", [apviz.AlternatingProjection(10, tol=1e-6), apviz.ConjugateGradient(tol=1e-6)])
+@pytest.mark.parametrize(
+    "other", [apviz.AlternatingProjection(block_size=10, tol=1e-6), apviz.ConjugateGradient(tol=1e-6)]
+)
 def test_a_set_up_by_another_solver_is_refused(other):
     p = problem(n=60)
     prepared = SOLVERS[0].prepare(p.system.operator)
@@ -74,7 +78,7 @@ def test_the_factor_of_all_of_k_is_at_hand():
 def test_variances_of_ten_batches_factor_the_blocks_once():
     x = torch.rand(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     h = apviz.Hyperparameters("matern52", (0.3,), 1.0, 0.1)
-    solver = apviz.AlternatingProjection(50, overlap=0.5, partition="kd-tree")
+    solver = apviz.AlternatingProjection(block_size=50, overlap=0.5, partition="kd-tree")
     posterior = Posterior(x, x[:, 0], h, solver, batch_size=10, dtype=torch.float64)
     z = torch.rand(95, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     recorder = apviz.Recorder()

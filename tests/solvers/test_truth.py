@@ -38,7 +38,9 @@ def residuals(kernel, x, b, noise, w):
 
 def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
     """The solution, and its mean residual as the oracle has it."""
-    system = apviz.KernelSystem(torch.as_tensor(x), torch.as_tensor(b), kernel, noise, operator, dtype)
+    system = apviz.KernelSystem(
+        torch.as_tensor(x), torch.as_tensor(b), kernel, noise=noise, operator=operator, dtype=dtype
+    )
     solution = apviz.solve(system, solver)
     return solution, residuals(kernel, x, b, noise, solution.weights.double().numpy()).mean()
 
@@ -46,10 +48,10 @@ def solved(x, b, kernel, noise, solver, dtype, operator="auto"):
 # --- B in any units ------------------------------------------------------------------------------------------------
 
 SOLVERS = (
-    apviz.AlternatingProjection(20, tol=1e-3),
-    apviz.AlternatingProjection(20, "cyclic", "kd-tree", 0.5, tol=1e-3, history=4),
+    apviz.AlternatingProjection(block_size=20, tol=1e-3),
+    apviz.AlternatingProjection(block_size=20, rule="cyclic", partition="kd-tree", overlap=0.5, tol=1e-3, history=4),
     apviz.ConjugateGradient(tol=1e-3),
-    apviz.ConjugateGradient(apviz.PivotedCholesky(10), tol=1e-3),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10), tol=1e-3),
     apviz.Cholesky(tol=1e-3),
 )
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
@@ -68,9 +70,9 @@ def points(n=90, d=2, seed=0):
 def test_b_times_a_power_of_two_is_solved_alike_to_the_last_bit(solver, power, dtype):
     x, b = points()
     b = torch.as_tensor(b, dtype=dtype)
-    kernel = apviz.Matern32(0.3)
-    plain = apviz.solve(apviz.KernelSystem(x, b, kernel, 0.1, dtype=dtype), solver)
-    scaled = apviz.solve(apviz.KernelSystem(x, b * 2.0**power, kernel, 0.1, dtype=dtype), solver)
+    kernel = apviz.Matern32(lengthscale=0.3)
+    plain = apviz.solve(apviz.KernelSystem(x, b, kernel, noise=0.1, dtype=dtype), solver)
+    scaled = apviz.solve(apviz.KernelSystem(x, b * 2.0**power, kernel, noise=0.1, dtype=dtype), solver)
     assert plain.converged and scaled.converged
     assert torch.equal(scaled.weights, plain.weights * 2.0**power)
     assert torch.equal(scaled.residual_per_rhs, plain.residual_per_rhs) and scaled.work == plain.work
@@ -80,9 +82,9 @@ def test_b_times_a_power_of_two_is_solved_alike_to_the_last_bit(solver, power, d
 def test_columns_of_very_different_sizes_all_have_the_residual_that_is_claimed(solver):
     x, b = points()
     b = b @ np.diag([1.0, 1e-30])
-    solution, true = solved(x, b, apviz.Matern32(0.3), 0.1, solver, torch.float32)
+    solution, true = solved(x, b, apviz.Matern32(lengthscale=0.3), 0.1, solver, torch.float32)
     assert solution.converged and true < 1e-3
-    each = residuals(apviz.Matern32(0.3), x, b.astype(np.float32), 0.1, solution.weights.double())
+    each = residuals(apviz.Matern32(lengthscale=0.3), x, b.astype(np.float32), 0.1, solution.weights.double())
     np.testing.assert_allclose(solution.residual_per_rhs, each, rtol=1e-2)
 
 
@@ -91,8 +93,8 @@ def test_a_column_of_zeros_beside_small_or_large_ones_changes_no_choice_of_a_blo
     x, b = points()
     recorder = apviz.Recorder()
     for columns in (b * scale, np.column_stack([b * scale, np.zeros(90)])):
-        system = apviz.KernelSystem(x, columns, apviz.Matern32(0.3), 0.1)
-        assert apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-3), [recorder]).converged
+        system = apviz.KernelSystem(x, columns, apviz.Matern32(lengthscale=0.3), noise=0.1)
+        assert apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-3), [recorder]).converged
     alone, beside = (trace["update"]["block"].values for trace in recorder.traces)
     np.testing.assert_array_equal(beside, alone[: len(beside)])
 
@@ -100,7 +102,7 @@ def test_a_column_of_zeros_beside_small_or_large_ones_changes_no_choice_of_a_blo
 def test_a_trace_of_values_whose_squares_no_number_holds_is_written_and_opens(tmp_path):
     x, b = points()
     for scale in (1e-200, 1e200):
-        system = apviz.KernelSystem(x, b * scale, apviz.Matern32(0.3), 0.1, dtype=torch.float64)
+        system = apviz.KernelSystem(x, b * scale, apviz.Matern32(lengthscale=0.3), noise=0.1, dtype=torch.float64)
         path = tmp_path / f"{scale}.zarr"
         solution = apviz.solve(system, SOLVERS[0], [apviz.Recorder(path)], initial_weights=system.b)
         trace = apviz.open_trace(path)
@@ -113,11 +115,14 @@ def test_a_trace_of_values_whose_squares_no_number_holds_is_written_and_opens(tm
 
 def test_energies_are_h_of_the_weights_in_the_units_of_b():
     x, b = points()
-    kernel, k = apviz.Matern32(0.3), apviz.Matern32(0.3)(torch.as_tensor(x)).numpy() + 0.1 * np.eye(90)
+    kernel, k = (
+        apviz.Matern32(lengthscale=0.3),
+        apviz.Matern32(lengthscale=0.3)(torch.as_tensor(x)).numpy() + 0.1 * np.eye(90),
+    )
     for scale in (1e-60, 3.0, 1e60):
         recorder = apviz.Recorder()
-        system = apviz.KernelSystem(x, b * scale, kernel, 0.1, dtype=torch.float64)
-        solution = apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-8), [recorder])
+        system = apviz.KernelSystem(x, b * scale, kernel, noise=0.1, dtype=torch.float64)
+        solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-8), [recorder])
         w = solution.weights.numpy()
         assert solution.energy == pytest.approx(np.sum(w * (0.5 * k @ w - b * scale)), rel=1e-9)
         total = float(recorder.trace["update"]["energy_decrease"].sum())
@@ -127,7 +132,9 @@ def test_energies_are_h_of_the_weights_in_the_units_of_b():
 def test_weights_too_small_for_float32_are_not_called_converged():
     x, b = points()
     b = torch.as_tensor(b * 1e-37, dtype=torch.float32)
-    solution, true = solved(x, b, apviz.Matern32(0.3, 1e7), 1e4, apviz.ConjugateGradient(), torch.float32)
+    solution, true = solved(
+        x, b, apviz.Matern32(lengthscale=0.3, outputscale=1e7), 1e4, apviz.ConjugateGradient(), torch.float32
+    )
     assert true > 1e-2 and not solution.converged
     assert "so small that digits are lost in torch.float32" in solution.stop_message
     assert solution.residual == pytest.approx(true, rel=1e-3)
@@ -135,7 +142,7 @@ def test_weights_too_small_for_float32_are_not_called_converged():
 
 def test_weights_too_large_for_float32_are_not_called_converged():
     x, b = points()
-    system = apviz.KernelSystem(x, b * 1e37, apviz.Matern32(0.3, 1e-6), 1e-6)
+    system = apviz.KernelSystem(x, b * 1e37, apviz.Matern32(lengthscale=0.3, outputscale=1e-6), noise=1e-6)
     solution = apviz.solve(system, apviz.ConjugateGradient())
     assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float32" in solution.stop_message
 
@@ -143,13 +150,13 @@ def test_weights_too_large_for_float32_are_not_called_converged():
 def test_a_column_that_float32_cannot_hold_is_refused_and_named():
     x, b = points()
     with pytest.raises(ValueError, match="column 1 of b is .*e-60, below what torch.float32 holds"):
-        apviz.KernelSystem(x, b @ np.diag([1.0, 1e-60]), apviz.Matern32(0.3), 0.1)
+        apviz.KernelSystem(x, b @ np.diag([1.0, 1e-60]), apviz.Matern32(lengthscale=0.3), noise=0.1)
 
 
 def test_a_column_of_zeros_has_weights_of_zeros_wherever_the_solve_starts():
     x, b = points()
     b[:, 1] = 0
-    system = apviz.KernelSystem(x, b, apviz.Matern32(0.3), 0.1, dtype=torch.float64)
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.3), noise=0.1, dtype=torch.float64)
     solution = apviz.solve(system, apviz.ConjugateGradient(), initial_weights=torch.full((90, 2), 1e-3))
     assert solution.converged and not solution.weights[:, 1].any()
 
@@ -164,7 +171,7 @@ def test_inputs_far_from_zero_are_solved_as_those_around_zero(solver, operator):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (200, 1))
     b = rng.standard_normal(200)
-    kernel = apviz.RBF(0.018)
+    kernel = apviz.RBF(lengthscale=0.018)
     near, _ = solved(x, b, kernel, 0.05, replace(solver, tol=1e-2), torch.float32, operator)
     far, true = solved(x + 3559.0, b, kernel, 0.05, replace(solver, tol=1e-2), torch.float32, operator)
     assert near.converged and far.converged and true < 1e-2
@@ -189,8 +196,8 @@ def test_the_prior_mean_far_from_zero_loses_no_digit_of_an_error():
     found = []
     for mean in (0.0, 1e8):
         recorder = apviz.Recorder()
-        system = apviz.KernelSystem(x, y, apviz.RBF(0.2), 1e-3)
-        apviz.solve(system, apviz.Cholesky(), [apviz.PredictionHook(z, t + mean, mean), recorder])
+        system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.2), noise=1e-3)
+        apviz.solve(system, apviz.Cholesky(), [apviz.PredictionHook(z, t + mean, mean=mean), recorder])
         found.append(float(recorder.trace["epoch"]["test_rmse"][-1]))
     assert found[1] == pytest.approx(found[0], abs=1e-6)
     h = apviz.Hyperparameters("rbf", (0.2,), 1.0, 1e-3, mean=1e8)
@@ -203,7 +210,7 @@ def test_variances_known_to_be_too_large_say_so_in_any_unit(scale):
     rng = np.random.default_rng(0)
     x, z = rng.uniform(0, 1, (300, 1)), rng.uniform(0, 1, (40, 1))
     h = apviz.Hyperparameters("rbf", (0.3,), scale, 1e-5 * scale)
-    solver = apviz.AlternatingProjection(50, tol=1e-2, max_epochs=400)
+    solver = apviz.AlternatingProjection(block_size=50, tol=1e-2, max_epochs=400)
     posterior = Posterior(x, np.zeros(300), h, variance_solver=solver)
     with pytest.warns(UserWarning, match=r"may be too large|not converged"):
         posterior.variance(z)
@@ -213,50 +220,58 @@ def test_variances_known_to_be_too_large_say_so_in_any_unit(scale):
 
 def test_an_operator_of_other_points_is_refused():
     x, b = points()
-    kernel, far = apviz.RBF(0.3), torch.as_tensor(x) + 5000
+    kernel, far = apviz.RBF(lengthscale=0.3), torch.as_tensor(x) + 5000
     with pytest.raises(ValueError, match="the operator is of other points than x"):
         apviz.KernelSystem(
-            x, b, kernel, 0.1, make_operator("dense", torch.as_tensor(x[::-1].copy()), kernel, 0.1, torch.float32)
+            x,
+            b,
+            kernel,
+            noise=0.1,
+            operator=make_operator("dense", torch.as_tensor(x[::-1].copy()), kernel, 0.1, torch.float32),
         )
     with pytest.raises(ValueError, match="the operator is of other points than x"):
-        apviz.KernelSystem(far, b, kernel, 0.1, make_operator("dense", far.float(), kernel, 0.1))
-    system = apviz.KernelSystem(far, b, kernel, 0.1)
-    assert apviz.KernelSystem(system.x, b, kernel, 0.1, system.operator).operator is system.operator
+        apviz.KernelSystem(far, b, kernel, noise=0.1, operator=make_operator("dense", far.float(), kernel, 0.1))
+    system = apviz.KernelSystem(far, b, kernel, noise=0.1)
+    assert apviz.KernelSystem(system.x, b, kernel, noise=0.1, operator=system.operator).operator is system.operator
 
 
 def test_inputs_in_half_precision_are_called_coarse_and_whole_numbers_are_not():
     x = torch.linspace(0, 1, 120, dtype=torch.float64)[:, None] + 100
     with pytest.warns(UserWarning, match="given in torch.bfloat16"):
-        apviz.KernelSystem(x.bfloat16(), torch.ones(120), apviz.RBF(0.3), 0.1)
+        apviz.KernelSystem(x.bfloat16(), torch.ones(120), apviz.RBF(lengthscale=0.3), noise=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        apviz.KernelSystem(torch.arange(120)[:, None] + 10**9, torch.ones(120), apviz.RBF(3.0), 0.1)
+        apviz.KernelSystem(torch.arange(120)[:, None] + 10**9, torch.ones(120), apviz.RBF(lengthscale=3.0), noise=0.1)
 
 
 def test_inputs_given_in_float32_too_coarse_for_the_lengthscale_say_so():
     x = torch.linspace(0, 1, 1000, dtype=torch.float64)[:, None] * 3600 + 1.7e9
     with pytest.warns(UserWarning, match="known to 0.*given in torch.float32.*rows are no longer distinct|given in"):
-        apviz.KernelSystem(x.float(), torch.ones(1000), apviz.RBF(600.0), 0.1)
+        apviz.KernelSystem(x.float(), torch.ones(1000), apviz.RBF(lengthscale=600.0), noise=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        apviz.KernelSystem(x, torch.ones(1000), apviz.RBF(600.0), 0.1)
+        apviz.KernelSystem(x, torch.ones(1000), apviz.RBF(lengthscale=600.0), noise=0.1)
 
 
 def test_rows_that_float32_makes_equal_are_counted():
     x = torch.cat([torch.linspace(0, 1, 100), torch.linspace(0, 1, 100) + 1e7]).double()[:, None]
     x[:100] = torch.linspace(0, 1, 100).double()[:, None]
     with pytest.warns(UserWarning, match="rows are no longer distinct from others.*dtype=torch.float64"):
-        apviz.KernelSystem(x, torch.ones(200), apviz.RBF(0.5), 0.1)
+        apviz.KernelSystem(x, torch.ones(200), apviz.RBF(lengthscale=0.5), noise=0.1)
 
 
-@pytest.mark.parametrize("solver", [apviz.AlternatingProjection(250), apviz.ConjugateGradient()], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "solver", [apviz.AlternatingProjection(block_size=250), apviz.ConjugateGradient()], ids=lambda s: s.name
+)
 def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (2500, 1)) + rng.integers(0, 2, (2500, 1)) * 3e5  # two clusters, far from their middle
     b = rng.standard_normal(2500)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that they are coarse is said before
-        solution, true = solved(x, b, apviz.Matern32(0.05), 0.01, replace(solver, tol=1e-2), torch.float32, "tiled")
+        solution, true = solved(
+            x, b, apviz.Matern32(lengthscale=0.05), 0.01, replace(solver, tol=1e-2), torch.float32, "tiled"
+        )
     assert true > 1e-2 and not solution.converged
     assert solution.residual == pytest.approx(true, rel=1e-3)
 
@@ -268,7 +283,7 @@ def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
     x = (rng.uniform(0, 1e6, (440, 1, 2)) + rng.normal(size=(440, 5, 2)) * 200).reshape(-1, 2)
     b = np.zeros(len(x))
     b[rng.choice(len(x), 20, replace=False)] = 1
-    solution, true = solved(x, b, apviz.RBF(300.0), 1e-3, apviz.ConjugateGradient(tol=1e-3), torch.float32)
+    solution, true = solved(x, b, apviz.RBF(lengthscale=300.0), 1e-3, apviz.ConjugateGradient(tol=1e-3), torch.float32)
     assert not solution.converged or true < MARGIN * 1e-3
 
 
@@ -279,7 +294,7 @@ def test_without_a_compiler_distances_of_the_check_are_differences_too(solver, m
     rng = np.random.default_rng(0)
     x, b = rng.standard_normal((400, 5)) * 0.3, rng.standard_normal(400)
     x[200:] += 1e5 / 5**0.5
-    solution, true = solved(x, b, apviz.RBF(1.0), 0.01, solver, torch.float64, "tiled")
+    solution, true = solved(x, b, apviz.RBF(lengthscale=1.0), 0.01, solver, torch.float64, "tiled")
     assert not solution.converged or true < MARGIN * 1e-6
 
 
@@ -287,8 +302,12 @@ def test_an_expanded_b_and_x_are_solved_as_their_copies():
     x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None].expand(60, 3)
     b = torch.randn(60, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(60, 4)
     for solver in SOLVERS:
-        expanded = apviz.solve(apviz.KernelSystem(x, b, apviz.RBF(0.3), 0.1, dtype=torch.float64), solver)
-        copied = apviz.solve(apviz.KernelSystem(x.clone(), b.clone(), apviz.RBF(0.3), 0.1, dtype=torch.float64), solver)
+        expanded = apviz.solve(
+            apviz.KernelSystem(x, b, apviz.RBF(lengthscale=0.3), noise=0.1, dtype=torch.float64), solver
+        )
+        copied = apviz.solve(
+            apviz.KernelSystem(x.clone(), b.clone(), apviz.RBF(lengthscale=0.3), noise=0.1, dtype=torch.float64), solver
+        )
         assert torch.equal(expanded.weights, copied.weights)
 
 
@@ -329,8 +348,8 @@ class Meddler(apviz.Hook):
 @EVERY_SOLVER
 def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(solver, what, operator):
     x, b = points()
-    kernel = apviz.Matern32(0.3)
-    system = apviz.KernelSystem(x, b, kernel, 0.1, operator, torch.float64)
+    kernel = apviz.Matern32(lengthscale=0.3)
+    system = apviz.KernelSystem(x, b, kernel, noise=0.1, operator=operator, dtype=torch.float64)
     solution = apviz.solve(
         system, replace(solver, **({} if solver.name == "Cholesky" else CAP[solver.name])), [Meddler(what)]
     )
@@ -340,17 +359,17 @@ def test_a_hook_that_writes_into_what_it_sees_cannot_make_a_solve_claim_falsely(
         assert solution.converged and solution.residual == pytest.approx(true, rel=1e-3, abs=1e-12)
 
 
-CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_iterations": 60}}
+CAP = {"AlternatingProjection": {"max_epochs": 60}, "ConjugateGradient": {"max_epochs": 60}}
 
 
 @pytest.mark.parametrize("n", [2, 3, 40])
 def test_a_condition_number_is_bounded_where_rounding_hides_the_smallest_eigenvalue(n):
     """All of K is 1e12, the σ² on its diagonal is lost: λmin came out as 0 or negative, and watching as an error."""
-    system = apviz.KernelSystem(np.zeros((n, 1)), np.ones(n), apviz.RBF(1.0, 1e12), 1e-12)
+    system = apviz.KernelSystem(np.zeros((n, 1)), np.ones(n), apviz.RBF(lengthscale=1.0, outputscale=1e12), noise=1e-12)
     recorder = apviz.Recorder()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        apviz.solve(system, apviz.ConjugateGradient(max_iterations=5), [recorder])
+        apviz.solve(system, apviz.ConjugateGradient(max_epochs=5), [recorder])
     kappa = recorder.trace["spectrum"]["kappa"]
     assert float(kappa) == pytest.approx(n * 1e24, rel=1e-6) and kappa.attrs["is_estimate"]
 
@@ -392,27 +411,31 @@ class Random:
         tol = float(10 ** rng.uniform(-6, -0.3))
         kind, size = rng.random(), int(rng.integers(1, max(2, n)))
         if kind < 0.1:
-            return apviz.Cholesky(tol)
+            return apviz.Cholesky(tol=tol)
         if kind < 0.2:
-            return apviz.Automatic(tol)
+            return apviz.Automatic(tol=tol)
         if kind < 0.45:
             preconditioner = (
-                None, apviz.PivotedCholesky(min(n, 10)), apviz.RandomlyPivotedCholesky(min(n, 10)),
-                apviz.TwoLevelSchwarz(size, 0.5, min(n // 2, 5)),
-                apviz.TwoLevelSchwarz(size, 0.5, min(n // 2, 5), coarse="galerkin"),
+                None, apviz.PivotedCholesky(rank=min(n, 10)), apviz.RandomlyPivotedCholesky(rank=min(n, 10)),
+                apviz.TwoLevelSchwarz(block_size=size, overlap=0.5, coarse_rank=min(n // 2, 5)),
+                apviz.TwoLevelSchwarz(block_size=size, overlap=0.5, coarse_rank=min(n // 2, 5), coarse="galerkin"),
             )[int(rng.integers(5))]  # fmt: skip
-            return apviz.ConjugateGradient(preconditioner, tol, 60)
+            return apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol, max_epochs=60)
         return apviz.AlternatingProjection(
-            size, str(rng.choice(["gauss-southwell", "cyclic", "random", "shuffled"])),
-            str(rng.choice(["sequential", "shuffled", "kd-tree", "principal-axis-tree"])),
-            float(rng.choice([0.0, 0.5, 1.0])), tol, int(max(2, min(40, 4000 // max(1, n // size)))),
-            history=int(rng.choice([0, 0, 3, 16])), coarse_rank=int(rng.choice([0, 0, 0, min(5, n // 2)])),
-        )  # fmt: skip
+            block_size=size,
+            rule=str(rng.choice(["gauss-southwell", "cyclic", "random", "shuffled"])),
+            partition=str(rng.choice(["sequential", "shuffled", "kd-tree", "principal-axis-tree"])),
+            overlap=float(rng.choice([0.0, 0.5, 1.0])),
+            tol=tol,
+            max_epochs=int(max(2, min(40, 4000 // max(1, n // size)))),
+            history=int(rng.choice([0, 0, 3, 16])),
+            coarse_rank=int(rng.choice([0, 0, 0, min(5, n // 2)])),
+        )
 
 
 def false_claim(seed):
     """Whether the system of a seed is called converged at a residual above the tolerance; None where none is solved."""
-    x, b, kernel, noise, solver, dtype, operator = Random(seed).draw()
+    x, b, kernel, noise, solver, dtype, operator = Random(seed=seed).draw()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -22,9 +22,11 @@ def traces(tmp_path_factory):
     """Two traces on disk by name; `saved` was written by `Trace.save`."""
     folder = tmp_path_factory.mktemp("traces")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
-    system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), noise=0.1, operator="dense", dataset="made")
+    system = apviz.KernelSystem(
+        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=0.1, operator="dense", dataset="made"
+    )
     recorder = apviz.Recorder(folder / "recorded.zarr")
-    apviz.solve(system, apviz.AlternatingProjection(20), hooks=[recorder])
+    apviz.solve(system, apviz.AlternatingProjection(block_size=20), hooks=[recorder])
     recorder.trace.save(folder / "saved.zarr")
     return {name: folder / f"{name}.zarr" for name in ("recorded", "saved")}
 

@@ -17,12 +17,12 @@ import apviz
 from apviz.comparison import compare
 from apviz.tracing.claim import Claim
 
-SOLVER = apviz.AlternatingProjection(10, "cyclic", tol=1e-300, max_epochs=20)
+SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=20)
 
 
 def a_system(n=60):
     x, b = np.random.default_rng(0).uniform(size=(n, 2)), np.random.default_rng(1).standard_normal(n)
-    return apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, device="cpu")
+    return apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device="cpu")
 
 
 def contents(folder):

@@ -55,11 +55,11 @@ def check_opens_whole(path):
 @pytest.fixture(scope="module")
 def uninterrupted():
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-    system = apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.01, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
     recorder = apviz.Recorder()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    solver = apviz.AlternatingProjection(6, "random", tol=NEVER, max_epochs=400, check_every=10**6)
+    solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=NEVER, max_epochs=400, check_every=10**6)
     apviz.solve(system, solver, [recorder])
     torch.set_num_threads(threads)
     return recorder.trace
@@ -133,8 +133,8 @@ class Interrupt:
 @pytest.mark.parametrize("first", range(1, 13))
 def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_trace(first):
     x, b = np.random.default_rng(0).uniform(size=(20, 2)), np.random.default_rng(1).standard_normal((20, 2))
-    system = apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.01, dtype=torch.float64, device="cpu")
-    solver = apviz.AlternatingProjection(5, "cyclic", tol=NEVER, max_epochs=50)
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
+    solver = apviz.AlternatingProjection(block_size=5, rule="cyclic", tol=NEVER, max_epochs=50)
 
     class Arm(apviz.Hook):
         seen = 0
@@ -206,10 +206,10 @@ def test_an_error_in_another_hook_is_passed_on_and_the_trace_is_kept(tmp_path):
                 raise ZeroDivisionError("mine")
 
     x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal(60)
-    system = apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, device="cpu")
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, device="cpu")
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     with pytest.raises(ZeroDivisionError, match="mine"):
-        apviz.solve(system, apviz.AlternatingProjection(6, tol=NEVER), [recorder, Broken()])
+        apviz.solve(system, apviz.AlternatingProjection(block_size=6, tol=NEVER), [recorder, Broken()])
     tree = check_opens_whole(tmp_path / "a.zarr")
     assert tree["update"].sizes["update"] == 17 and tree["epoch"].sizes["epoch"] == 2
     assert tree.attrs["stop_message"] == "interrupted by ZeroDivisionError: mine"
@@ -223,11 +223,11 @@ def test_a_solve_that_fails_in_its_set_up_leaves_earlier_traces_as_they_were(tmp
 
     recorder = apviz.Recorder(tmp_path / "a.zarr")
     x = torch.linspace(0, 1, 30)
-    system = apviz.KernelSystem(x, torch.ones(30), apviz.RBF(0.1), 0.1, device="cpu")
+    system = apviz.KernelSystem(x, torch.ones(30), apviz.RBF(lengthscale=0.1), noise=0.1, device="cpu")
     with pytest.raises(ZeroDivisionError):
-        apviz.solve(system, apviz.AlternatingProjection(6), [recorder, Broken()])
+        apviz.solve(system, apviz.AlternatingProjection(block_size=6), [recorder, Broken()])
     kept = recorder.trace
     (tmp_path / "a-2.zarr").mkdir()
     with pytest.raises(FileExistsError):
-        apviz.solve(system, apviz.AlternatingProjection(6), [recorder])
+        apviz.solve(system, apviz.AlternatingProjection(block_size=6), [recorder])
     assert len(recorder.traces) == 1 and recorder.trace.tree.identical(kept.tree)

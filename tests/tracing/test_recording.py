@@ -22,15 +22,15 @@ from apviz.preconditioners.pivoted_cholesky import pivoted_cholesky
 from apviz.tracing.schema import GROUPS
 
 NEVER = 1e-300
-AP = apviz.AlternatingProjection(7, tol=NEVER, max_epochs=5, check_every=2)
+AP = apviz.AlternatingProjection(block_size=7, tol=NEVER, max_epochs=5, check_every=2)
 SOLVERS = (
     AP,
-    apviz.AlternatingProjection(7, "cyclic", "kd-tree", 0.6, tol=NEVER, max_epochs=5),
-    apviz.AlternatingProjection(7, "random", "shuffled", tol=NEVER, max_epochs=5),
+    apviz.AlternatingProjection(block_size=7, rule="cyclic", partition="kd-tree", overlap=0.6, tol=NEVER, max_epochs=5),
+    apviz.AlternatingProjection(block_size=7, rule="random", partition="shuffled", tol=NEVER, max_epochs=5),
     apviz.ConjugateGradient(tol=1e-8),
     apviz.Cholesky(),
 )
-PCG = apviz.ConjugateGradient(apviz.PivotedCholesky(5), tol=1e-8)
+PCG = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=5), tol=1e-8)
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
 X = np.random.default_rng(0).uniform(size=(40, 2))
 B = np.random.default_rng(1).standard_normal((40, 3))
@@ -40,7 +40,9 @@ K = (1 + R) * np.exp(-R) + 0.3 * np.eye(40)
 
 
 def system(**settings):
-    return apviz.KernelSystem(X, B, apviz.Matern32(0.5), 0.3, dtype=torch.float64, device="cpu", **settings)
+    return apviz.KernelSystem(
+        X, B, apviz.Matern32(lengthscale=0.5), noise=0.3, dtype=torch.float64, device="cpu", **settings
+    )
 
 
 def recorded(solver, *hooks, path=None, start=None, **settings):
@@ -216,7 +218,7 @@ def test_a_preconditioner_that_is_not_positive_definite_has_eigenvalues_and_no_c
             return lambda r: -r
 
     recorder, _ = recorded(
-        apviz.ConjugateGradient(Minus(), max_iterations=1), path=tmp_path / "a.zarr", eigenvalues=True
+        apviz.ConjugateGradient(preconditioner=Minus(), max_epochs=1), path=tmp_path / "a.zarr", eigenvalues=True
     )
     found = recorder.trace["eigenvalues"]["preconditioned"]
     np.testing.assert_allclose(found, -np.linalg.eigvalsh(K))
@@ -237,7 +239,9 @@ def test_the_time_of_the_eigenvalues_is_not_the_solves(monkeypatch):
 
 
 def test_too_many_rows_for_the_eigenvalues_end_the_solve_before_it_starts_and_leave_no_trace(tmp_path):
-    large = apviz.KernelSystem(np.linspace(0, 1, 4001), np.ones(4001), apviz.RBF(0.1), 0.3, device="cpu")
+    large = apviz.KernelSystem(
+        np.linspace(0, 1, 4001), np.ones(4001), apviz.RBF(lengthscale=0.1), noise=0.3, device="cpu"
+    )
     recorder = apviz.Recorder(tmp_path / "a.zarr", eigenvalues=True)
     with pytest.raises(ValueError, match="n is at most 4,000, got n = 4,001"):
         apviz.solve(large, apviz.ConjugateGradient(), [recorder])
@@ -281,8 +285,10 @@ def test_the_band_holds_the_error_in_the_k_norm_and_the_bound_is_above_it(solver
 def test_the_bound_holds_where_a_solve_was_stopped_inside_an_epoch(share):
     # noise so large that every update removes its share of the error and no more
     truth, recorder = KeepErrors(), apviz.Recorder()
-    large = apviz.KernelSystem(X, B, apviz.RBF(0.001), 1.0, dtype=torch.float64, device="cpu")
-    apviz.solve(large, apviz.AlternatingProjection(4), [apviz.StopHook(max_work=0.1 + share), recorder, truth])
+    large = apviz.KernelSystem(X, B, apviz.RBF(lengthscale=0.001), noise=1.0, dtype=torch.float64, device="cpu")
+    apviz.solve(
+        large, apviz.AlternatingProjection(block_size=4), [apviz.StopHook(max_work=0.1 + share), recorder, truth]
+    )
     w = np.linalg.norm(B) ** 2 / 2
     band = recorder.trace.k_norm_error()
     left = w - np.sum(recorder.trace["update"]["energy_decrease"].values) * 2
@@ -379,7 +385,7 @@ def test_the_recorded_rmse_is_that_of_the_dense_prediction_and_its_work_is_apart
             weights.append(self.run.weights[:, 0].numpy().copy())
 
     hook = apviz.PredictionHook(torch.tensor(z), torch.tensor(y), mean=0.7, every=2)
-    solver = apviz.AlternatingProjection(7, partition=partition, tol=NEVER, max_epochs=5)
+    solver = apviz.AlternatingProjection(block_size=7, partition=partition, tol=NEVER, max_epochs=5)
     recorder, solution = recorded(solver, hook, Weights())
     epoch = recorder.trace["epoch"]
     expected = [np.sqrt(np.mean((cross @ w + 0.7 - y) ** 2)) if k % 2 == 0 else np.nan for k, w in enumerate(weights)]

@@ -51,10 +51,7 @@ class LiveHook(Hook):
         self._tol = float(getattr(run.solver, "tol", 0.0))
         self._label = run.solver.label + self.where
         self._next = self._next_text = 0.0
-        self._cap = next(
-            (float(cap) for name in ("max_epochs", "max_iterations") if (cap := getattr(run.solver, name, None))),
-            math.inf,
-        )
+        self._cap = float(getattr(run.solver, "max_epochs", math.inf))
         self.progress, self.seconds_left, self.until_cap, self._logs = 0.0, math.nan, False, []
 
     def on_update(self, update: Update) -> None:

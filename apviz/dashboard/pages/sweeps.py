@@ -59,8 +59,7 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
 
 def _cap(attrs: dict[str, Any]) -> Any:
     """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
-    settings = json.loads(attrs.get("solver_settings", "{}"))
-    return settings.get("max_epochs", settings.get("max_iterations"))
+    return json.loads(attrs.get("solver_settings", "{}")).get("max_epochs")
 
 
 def _attributes(path: Path) -> dict[str, Any]:

@@ -48,11 +48,16 @@ class TrainingPlan(param.Parameterized):
         if self.solver == "overlap":
             return OURS
         if self.solver == "auto":
-            return Automatic(TEST_TOL, MAX_TRAINING)
+            return Automatic(tol=TEST_TOL, max_epochs=MAX_TRAINING)
         if self.solver == "cg":
-            return ConjugateGradient(PivotedCholesky(self.rank), TRAINING_TOL, MAX_TRAINING, MIN_TRAINING)
+            return ConjugateGradient(
+                preconditioner=PivotedCholesky(rank=self.rank),
+                tol=TRAINING_TOL,
+                max_epochs=MAX_TRAINING,
+                min_epochs=MIN_TRAINING,
+            )
         return AlternatingProjection(
-            self.block_size, tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
+            block_size=self.block_size, tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
         )  # fmt: skip
 
     def settings(self, spec: SystemSpec) -> TrainingSettings:

@@ -68,9 +68,9 @@ def _solve(pair: tuple[str, str], size: int, seed: int, options: Options, trace:
     h, y = source.hyperparameters, source.data.train_y[:, None]
     probes = torch.randn(source.n, 15, generator=torch.Generator().manual_seed(seed))
     system = KernelSystem(
-        source.data.train_x, torch.cat([y, probes.to(y)], 1), h.build_kernel(), h.noise, device=options.device,
+        source.data.train_x, torch.cat([y, probes.to(y)], 1), h.build_kernel(), noise=h.noise, device=options.device,
         dataset=source.name, seed=seed,
     )  # fmt: skip
-    solver = AlternatingProjection(source.scaled(size), tol=LEVELS[-1] / 10, max_epochs=EPOCHS)
+    solver = AlternatingProjection(block_size=source.scaled(size), tol=LEVELS[-1] / 10, max_epochs=EPOCHS)
     row = solved(system, solver, trace, options, LEVELS)
     return row | {"full_size": size, "block_size": solver.block_size, "data": source.heading, "seed": seed}

@@ -74,11 +74,11 @@ def _key(name: str, method: str, seed: int) -> str:
 def _solver(method: str, source: Source, cap: int) -> Solver:
     tol = LEVELS[-1]
     solvers: dict[str, Solver] = {
-        AP: AlternatingProjection(block_size(source), tol=tol, max_epochs=cap),
-        PLAIN_CG: ConjugateGradient(tol=tol, max_iterations=cap),
-        CG: ConjugateGradient(PivotedCholesky(source.training_rank), tol=tol, max_iterations=cap),
+        AP: AlternatingProjection(block_size=block_size(source), tol=tol, max_epochs=cap),
+        PLAIN_CG: ConjugateGradient(tol=tol, max_epochs=cap),
+        CG: ConjugateGradient(preconditioner=PivotedCholesky(rank=source.training_rank), tol=tol, max_epochs=cap),
         OVERLAP: AlternatingProjection(
-            "auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=tol, max_epochs=cap
+            block_size="auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=tol, max_epochs=cap
         ),
     }
     return solvers[method]

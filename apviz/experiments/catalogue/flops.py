@@ -74,9 +74,15 @@ def _system(pair: tuple[str, str], options: Options, torch_engine: bool) -> tupl
     if torch_engine:
         operator = TiledOperator(system.x, system.kernel, system.noise, compiled=False)
         system = KernelSystem(
-            system.x, system.b, system.kernel, system.noise, operator, system.dtype, system.device,
+            system.x,
+            system.b,
+            system.kernel,
+            noise=system.noise,
+            operator=operator,
+            dtype=system.dtype,
+            device=system.device,
             dataset=system.dataset,
-        )  # fmt: skip
+        )
     return system, block_size(source), source.heading
 
 
@@ -99,7 +105,7 @@ def _count(system: KernelSystem, solver: Solver, *hooks: Hook) -> FlopCount:
 
 def _count_epoch(pair: tuple[str, str], options: Options, trace: Path) -> Row:
     system, b, data = _system(pair, options, torch_engine=True)
-    solver, held = AlternatingProjection(b, tol=TOL, max_epochs=1), _Held()
+    solver, held = AlternatingProjection(block_size=b, tol=TOL, max_epochs=1), _Held()
     count = _count(system, solver, held)
     row = solved(_system(pair, options, torch_engine=False)[0], solver, trace, options, ())
     row |= {"n": system.n, "b": b, "columns": COLUMNS, "updates": held.updates, "held": held.numbers}
@@ -108,7 +114,7 @@ def _count_epoch(pair: tuple[str, str], options: Options, trace: Path) -> Row:
 
 def _count_iteration(pair: tuple[str, str], options: Options, trace: Path) -> Row:
     system, _, data = _system(pair, options, torch_engine=True)
-    solver = ConjugateGradient(tol=TOL, max_iterations=1)
+    solver = ConjugateGradient(tol=TOL, max_epochs=1)
     count = _count(system, solver)
     row = solved(_system(pair, options, torch_engine=False)[0], solver, trace, options, ())
     return row | _shared(ITERATION, data, count)

@@ -61,7 +61,7 @@ class PredictiveMean(Experiment):
 def _cell(method: str, name: str, seed: int, options: Options, path: Path) -> Row:
     source = sources.load_named(name, options, seed)
     data, h, solver = source.data, source.hyperparameters, prediction_solver(method, source)
-    like = KernelSystem(data.train_x, data.train_y, h.build_kernel(), h.noise, device=options.device)
+    like = KernelSystem(data.train_x, data.train_y, h.build_kernel(), noise=h.noise, device=options.device)
     like.operator.prepare()  # compiling is not part of a solve's time
     posterior = Posterior(
         data.train_x, data.train_y, h, solver, hooks=[Recorder(path), *options.hooks], operator=like.operator,

@@ -58,13 +58,13 @@ def _solve(rule: str, seed: int, options: Options, trace: Path) -> Row:
     source = load(*PAIRS[0], options, seed)
     h, size = source.hyperparameters, source.scaled(1000)
     system = KernelSystem(
-        source.data.train_x, source.data.train_y, h.build_kernel(), h.noise, device=options.device,
+        source.data.train_x, source.data.train_y, h.build_kernel(), noise=h.noise, device=options.device,
         dataset=source.name, seed=seed,
     )  # fmt: skip
-    chosen = Random(seed) if rule == "random" else rule
+    chosen = Random(seed=seed) if rule == "random" else rule
     recorder = Recorder(trace)
     # a tolerance that is out of reach: the figure is the whole curve
-    solver = AlternatingProjection(size, chosen, tol=1e-6, max_epochs=MILESTONES[-1])
+    solver = AlternatingProjection(block_size=size, rule=chosen, tol=1e-6, max_epochs=MILESTONES[-1])
     solve(system, solver, [recorder, *options.hooks])
     residual = recorder.trace["epoch"]["residual"].values
     return {

@@ -58,15 +58,15 @@ def _names(rows: Mapping[str, Row]) -> dict[str, str]:
 
 def _solver(method: str, source: Source, cap: int) -> Solver:
     if method == published.AP:
-        return AlternatingProjection(block_size(source), tol=LEVELS[-1], max_epochs=cap)
-    return ConjugateGradient(PivotedCholesky(source.test_rank), tol=LEVELS[-1], max_iterations=cap)
+        return AlternatingProjection(block_size=block_size(source), tol=LEVELS[-1], max_epochs=cap)
+    return ConjugateGradient(preconditioner=PivotedCholesky(rank=source.test_rank), tol=LEVELS[-1], max_epochs=cap)
 
 
 def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trace: Path) -> Row:
     source = load(*pair, options, seed)
     h = hyperparameters(source.name, seed, trace.parent)
     system = KernelSystem(
-        source.data.train_x, source.data.train_y - h.mean, h.build_kernel(), h.noise, device=options.device,
+        source.data.train_x, source.data.train_y - h.mean, h.build_kernel(), noise=h.noise, device=options.device,
         dataset=source.name, seed=seed,
     )  # fmt: skip
     row = solved(system, _solver(method, source, MAX_TEST if options.n is None else CAP), trace, options, LEVELS)

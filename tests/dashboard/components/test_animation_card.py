@@ -15,9 +15,9 @@ from apviz.plots import FittedFunction
 
 def test_a_frame_waits_until_the_browser_has_drawn_the_one_before_and_the_last_is_never_lost(tmp_path):
     x = torch.linspace(-1, 1, 60)[:, None]
-    system = apviz.KernelSystem(x, torch.sin(5 * x), apviz.Matern52(0.2), 0.01, operator="dense")
+    system = apviz.KernelSystem(x, torch.sin(5 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, operator="dense")
     recorder = apviz.Recorder(rows=True, snapshots=range(5), weights=True)
-    apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-6), hooks=[recorder])
+    apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-6), hooks=[recorder])
     trace = recorder.trace
     card = FilmCard(
         "f", "t", lambda trace, theme: FittedFunction(trace, theme=theme), takes=lambda trace: True,

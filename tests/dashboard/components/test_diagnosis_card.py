@@ -14,7 +14,9 @@ from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 def recorded(solver, noise=0.1):
     x = torch.rand(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = torch.sin(5 * x[:, 0])
-    system = apviz.KernelSystem(x[:200], y[:200], apviz.Matern52(0.3), noise, dtype=torch.float64, device="cpu")
+    system = apviz.KernelSystem(
+        x[:200], y[:200], apviz.Matern52(lengthscale=0.3), noise=noise, dtype=torch.float64, device="cpu"
+    )
     recorder = apviz.Recorder()
     apviz.solve(system, solver, [apviz.PredictionHook(x[200:], y[200:]), recorder])
     return recorder.trace
@@ -31,7 +33,10 @@ def test_the_button_says_a_number_that_a_person_would_type(noise):
 
 
 def test_a_run_that_was_cut_off_is_compared_with_those_beside_it():
-    cut, exact = recorded(apviz.AlternatingProjection(10, tol=1e-12, max_epochs=150)), recorded(apviz.Cholesky())
+    cut, exact = (
+        recorded(apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150)),
+        recorded(apviz.Cholesky()),
+    )
     assert not cut.converged
     card = DiagnosisCard(lambda trace, diagnosis: None)
     card.show(cut)

@@ -33,9 +33,9 @@ def test_where_a_solve_is_is_said_at_most_eight_times_a_second(monkeypatch, paus
     seconds = iter(range(1_000_000))
     monkeypatch.setattr(live, "time", SimpleNamespace(perf_counter=lambda: pause * next(seconds)))
     x = torch.linspace(0, 1, 60)[:, None]
-    system = apviz.KernelSystem(x, torch.sin(5 * x[:, 0]), apviz.Matern52(0.3), 0.1, operator="dense")
+    system = apviz.KernelSystem(x, torch.sin(5 * x[:, 0]), apviz.Matern52(lengthscale=0.3), noise=0.1, operator="dense")
     hook = Texts()
-    solution = apviz.solve(system, apviz.AlternatingProjection(20, tol=1e-9, max_epochs=20),
+    solution = apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-9, max_epochs=20),
                            hooks=[apviz.Recorder(), hook])  # fmt: skip
     updates = 3 * solution.epochs
     assert updates > 20 and hook.said[0].startswith("AP gauss-southwell b=20: update 1, block ")
@@ -45,7 +45,7 @@ def test_where_a_solve_is_is_said_at_most_eight_times_a_second(monkeypatch, paus
 def forecasts(residuals, cap=100, tol=0.01, seconds=2.0):
     """`(seconds_left, until_cap)` after each epoch of so many seconds, and the hook."""
     hook = LiveHook(lambda: None)
-    solver = apviz.ConjugateGradient(tol=tol, max_iterations=cap)
+    solver = apviz.ConjugateGradient(tol=tol, max_epochs=cap)
     hook.on_start(SimpleNamespace(hooks=[apviz.Recorder()], solver=solver, setup_seconds=1.0))
     found = []
     for number, residual in enumerate(residuals):

@@ -41,17 +41,19 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     y = torch.sin(3 * x[:, 0])
-    system = apviz.KernelSystem(x, y[:, None], apviz.Matern52(0.5), 0.1, operator="dense", dataset="made", seed=0)
+    system = apviz.KernelSystem(
+        x, y[:, None], apviz.Matern52(lengthscale=0.5), noise=0.1, operator="dense", dataset="made", seed=0
+    )
 
     def solve(name, solver, *hooks):
         apviz.solve(system, solver, hooks=[*hooks, apviz.Recorder(folder / f"{name}.zarr")])
 
-    solve("gs", apviz.AlternatingProjection(20, tol=1e-6))
-    solve("cyclic", apviz.AlternatingProjection(20, "cyclic", tol=1e-6))
-    solve("again", apviz.AlternatingProjection(20, "cyclic", tol=1e-6))
+    solve("gs", apviz.AlternatingProjection(block_size=20, tol=1e-6))
+    solve("cyclic", apviz.AlternatingProjection(block_size=20, rule="cyclic", tol=1e-6))
+    solve("again", apviz.AlternatingProjection(block_size=20, rule="cyclic", tol=1e-6))
     solve("cg", apviz.ConjugateGradient(tol=1e-6))
     with pytest.raises(KeyboardInterrupt):
-        solve("cut", apviz.AlternatingProjection(20), InterruptedAtOnce())
+        solve("cut", apviz.AlternatingProjection(block_size=20), InterruptedAtOnce())
     return folder
 
 

@@ -34,7 +34,9 @@ def training(shared):
     """The name of a training of two steps in the folder."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(60, 2, generator=generator)
-    settings = apviz.TrainingSettings(solver=apviz.AlternatingProjection(20, tol=1.0, min_epochs=2), steps=2, probes=1)
+    settings = apviz.TrainingSettings(
+        solver=apviz.AlternatingProjection(block_size=20, tol=1.0, min_epochs=2), steps=2, probes=1
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         apviz.Training(x, x[:, 0], settings, operator="dense", path=shared.runs.path / "mine.zarr").run()

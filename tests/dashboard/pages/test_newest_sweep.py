@@ -20,8 +20,10 @@ def runs(tmp_path):
 
 def solve(runs, name, block_size, noise=0.1, max_epochs=50):
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
-    system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), noise, operator="dense", dataset="made", seed=0)
-    solver = apviz.AlternatingProjection(block_size, max_epochs=max_epochs)
+    system = apviz.KernelSystem(
+        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=noise, operator="dense", dataset="made", seed=0
+    )
+    solver = apviz.AlternatingProjection(block_size=block_size, max_epochs=max_epochs)
     apviz.solve(system, solver, hooks=[apviz.Recorder(runs.path_of(name))])
 
 

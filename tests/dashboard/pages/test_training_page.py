@@ -175,7 +175,7 @@ def test_more_noise_is_not_offered_for_one_solve(page, trained):
 
 
 def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
-    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2))
+    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2))
     with pytest.warns(UserWarning, match="not converged"):
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)
@@ -199,7 +199,7 @@ def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, 
 
 
 def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlapping_blocks(page, tmp_path):
-    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(50, tol=1e-9, max_epochs=2))
+    cut = replace(SETTINGS, solver=apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2))
     with pytest.warns(UserWarning, match="not converged"):
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)

@@ -20,11 +20,13 @@ def test_the_papers_solvers_have_the_papers_settings():
     plan = TrainingPlan(block_size=1000, rank=500)
     assert plan.choose_solver() == PAPER_SOLVER
     plan.solver = "cg"
-    assert plan.choose_solver() == apviz.ConjugateGradient(apviz.PivotedCholesky(500), 1.0, 1000, 11)
+    assert plan.choose_solver() == apviz.ConjugateGradient(
+        preconditioner=apviz.PivotedCholesky(rank=500), tol=1.0, max_epochs=1000, min_epochs=11
+    )
     plan.solver = "overlap"
     assert plan.choose_solver().overlap == "auto" and plan.choose_solver().tol == 0.01
     plan.solver = "auto"
-    assert plan.choose_solver() == apviz.Automatic(0.01, 1000)
+    assert plan.choose_solver() == apviz.Automatic(tol=0.01, max_epochs=1000)
 
 
 def test_a_plan_survives_the_address():

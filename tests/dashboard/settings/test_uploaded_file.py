@@ -114,7 +114,7 @@ def recorded_on(system, name):
     system.dataset = name
     loaded = replace(system.spec(), source=HAND, rhs=1).build(SMALL)
     recorder = apviz.Recorder()
-    apviz.solve(loaded.system, apviz.ConjugateGradient(max_iterations=1), [recorder])
+    apviz.solve(loaded.system, apviz.ConjugateGradient(max_epochs=1), [recorder])
     return recorder.trace.attrs
 
 

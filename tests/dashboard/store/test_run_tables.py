@@ -54,7 +54,7 @@ def test_the_table_of_solves_says_how_each_ended(folder):
 def test_a_condition_number_that_is_an_estimate_is_marked_as_one():
     """Rows that know nothing of each other: κ is 1, and the estimate from a part of them is not."""
     x = torch.rand(1_200, 2, generator=torch.Generator().manual_seed(0))
-    system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(1e-6), 0.01)
+    system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(lengthscale=1e-6), noise=0.01)
     traces = {}
     for how in ("subsample", "exact"):
         recorder = apviz.Recorder(spectrum=how)

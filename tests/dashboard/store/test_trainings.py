@@ -20,7 +20,7 @@ def test_only_trainings_are_listed_also_those_of_experiments_the_newest_first(tr
     apviz.Training(x, y, settings, path=tmp_path / "first.zarr").run()
     time.sleep(1.1)  # they are told apart by the second in which they were begun
     apviz.Training(x, y, settings, path=tmp_path / "experiments" / "training-n60" / "cell.zarr").run()
-    system = apviz.KernelSystem(x, y, apviz.Matern52(0.2), 0.1)
+    system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.2), noise=0.1)
     apviz.solve(system, SOLVER, hooks=[apviz.Recorder(tmp_path / "solve.zarr")])
     trainings = Trainings(tmp_path)
     assert trainings.names() == ["experiments/training-n60/cell", "first"]

@@ -16,7 +16,7 @@ from apviz.rkhs import Span, eigen_path, situation, walk
 @pytest.fixture(scope="module")
 def paths():
     x, _ = situation("even", 20)
-    span, b = Span(x, apviz.Matern52(0.2), 0.05), np.random.default_rng(3).standard_normal(20)
+    span, b = Span(x, apviz.Matern52(lengthscale=0.2), 0.05), np.random.default_rng(3).standard_normal(20)
     return eigen_path(walk(span, b, method="cg", steps=10)), eigen_path(walk(span, b, block_size=5, steps=40))
 
 

@@ -19,7 +19,7 @@ SIZES = (10, 20, 30)
 def solves() -> dict[str, Bounded]:
     draws = np.random.default_rng(0)
     x = draws.uniform(-1, 1, (60, 2))
-    span, b = Span(x, apviz.Matern52(0.3), 0.1), np.sin(4 * x[:, 0]) + 0.1 * draws.standard_normal(60)
+    span, b = Span(x, apviz.Matern52(lengthscale=0.3), 0.1), np.sin(4 * x[:, 0]) + 0.1 * draws.standard_normal(60)
     return {each: bounded(span, b, block_size=20, partition=each, epochs=6) for each in ("sequential", "kd-tree")}
 
 

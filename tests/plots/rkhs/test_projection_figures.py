@@ -16,7 +16,7 @@ SETS = {"plane": [(0, 1), (2,)], "lines": [(0,), (1,), (2,)], "two planes": [(0,
 
 
 def walked(sets="plane", noise=0.05, lengthscale=0.4, steps=6):
-    span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale), noise)
+    span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=lengthscale), noise)
     return walk_on(span, np.array([1.0, 0.3, -0.5]), SETS[sets], rule="cyclic", steps=steps)
 
 
@@ -148,7 +148,7 @@ def test_axes_have_titles_captions_fit_a_phone_and_dashes_are_kept_for_bounds():
 
 
 def test_data_of_zeros_are_drawn():
-    span = Span([0.1, 0.4, 0.8], apviz.Matern52(0.4), 0.1)
+    span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), 0.1)
     found = walk_on(span, np.zeros(3), SETS["plane"], steps=4)
     for number in range(len(found.steps)):
         geometry = step_geometry(found, number)
@@ -157,7 +157,7 @@ def test_data_of_zeros_are_drawn():
 
 
 def test_points_in_one_place_are_drawn():
-    span = Span([0.4, 0.4, 0.4], apviz.Matern52(0.4), 0.1)
+    span = Span([0.4, 0.4, 0.4], apviz.Matern52(lengthscale=0.4), 0.1)
     geometry = step_geometry(walk_on(span, np.ones(3), SETS["lines"], steps=3), 2)
     figure = projection_functions(geometry)
     assert projection_step(geometry).data and figure.layout.xaxis.range[0] < figure.layout.xaxis.range[1]
@@ -175,7 +175,7 @@ def test_curves_go_from_end_to_end_of_an_axis_that_is_given():
 
 
 def test_bad_input_gets_a_message():
-    four = Span([0.0, 0.3, 0.6, 0.9], apviz.Matern52(0.4), 0.1)
+    four = Span([0.0, 0.3, 0.6, 0.9], apviz.Matern52(lengthscale=0.4), 0.1)
     geometry = step_geometry(walk_on(four, np.ones(4), [(0, 1), (2, 3)], steps=2), 1)
     with pytest.raises(ValueError, match="projection_step draws three points, this walk has 4"):
         projection_step(geometry)
@@ -183,6 +183,6 @@ def test_bad_input_gets_a_message():
         projection_step(step_geometry(walked(), 1), picture="both")
     with pytest.raises(ValueError, match="number must be from 0 to 6"):
         two_norms(walked(), 7)
-    flat = Span(np.random.default_rng(0).uniform(size=(3, 2)), apviz.Matern52(0.4), 0.1)
+    flat = Span(np.random.default_rng(0).uniform(size=(3, 2)), apviz.Matern52(lengthscale=0.4), 0.1)
     with pytest.raises(ValueError, match="functions of one input, this walk has 2"):
         projection_functions(step_geometry(walk_on(flat, np.ones(3), SETS["plane"], steps=2), 1))

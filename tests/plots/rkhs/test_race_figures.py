@@ -16,7 +16,7 @@ from apviz.rkhs import RULES, Race, Span, race, situation
 @pytest.fixture(scope="module")
 def run() -> Race:
     x, b = situation("crowded", 24)
-    return race(Span(x, apviz.Matern52(0.1), 0.1), b, block_size=4, steps=12)
+    return race(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=4, steps=12)
 
 
 def lines(figure) -> list[str]:
