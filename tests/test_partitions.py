@@ -155,7 +155,7 @@ def test_margins_do_not_depend_on_how_the_rows_came():
 def test_sequential_and_one_block_partitions_keep_the_order_of_the_rows():
     x = points(50, 2)
     assert Sequential()(x, 7, 0.5).is_identity
-    assert not KDTree()(x, 7, 0.0).is_identity and not Shuffled(0)(x, 7, 0.0).is_identity
+    assert not KDTree()(x, 7, 0.0).is_identity and not Shuffled(seed=0)(x, 7, 0.0).is_identity
 
 
 @EVERY_PARTITIONER
@@ -250,15 +250,15 @@ def test_principal_axis_blocks_are_thinner_where_the_inputs_are_correlated():
 
 def test_shuffled_orders_come_from_the_seed():
     x = points(40, 1)
-    assert torch.equal(Shuffled(3)(x, 5, 0.0).order, Shuffled(3)(x, 5, 0.0).order)
-    assert not torch.equal(Shuffled(3)(x, 5, 0.0).order, Shuffled(4)(x, 5, 0.0).order)
+    assert torch.equal(Shuffled(seed=3)(x, 5, 0.0).order, Shuffled(seed=3)(x, 5, 0.0).order)
+    assert not torch.equal(Shuffled(seed=3)(x, 5, 0.0).order, Shuffled(seed=4)(x, 5, 0.0).order)
 
 
 def test_partitioning_leaves_the_global_random_state_alone():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    Shuffled(1)(points(40, 1), 5, 0.0)
+    Shuffled(seed=1)(points(40, 1), 5, 0.0)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -287,7 +287,7 @@ def test_a_margin_of_rows_that_are_owned_absent_or_repeated_is_refused(bad):
 
 def test_partitioners_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them():
     assert partitioner_named("kd-tree") == KDTree()
-    mine = Shuffled(7)
+    mine = Shuffled(seed=7)
     assert partitioner_named(mine) is mine
     with pytest.raises(ValueError, match=r"partition must be one of sequential, shuffled, kd-tree.*, got 'ball-tree'"):
         partitioner_named("ball-tree")

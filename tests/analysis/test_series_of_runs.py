@@ -27,12 +27,12 @@ def runs():
 
     projection = apviz.AlternatingProjection
     return {
-        "30": run(projection(30)),
-        "100": run(projection(100)),
-        "64 bits": run(projection(100), dtype=torch.float64),
-        "margin": run(projection(100, partition="principal-axis-tree", overlap=0.5)),
-        "cut": run(projection(60, tol=1e-5, max_epochs=1)),
-        "noisy": run(projection(100), noise=0.5),
+        "30": run(projection(block_size=30)),
+        "100": run(projection(block_size=100)),
+        "64 bits": run(projection(block_size=100), dtype=torch.float64),
+        "margin": run(projection(block_size=100, partition="principal-axis-tree", overlap=0.5)),
+        "cut": run(projection(block_size=60, tol=1e-5, max_epochs=1)),
+        "noisy": run(projection(block_size=100), noise=0.5),
         "cg": run(apviz.ConjugateGradient()),
     }
 

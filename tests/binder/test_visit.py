@@ -227,7 +227,7 @@ NOTEBOOKS = sorted(each.name for each in (ROOT / "notebooks").glob("*.ipynb"))
 A_SOLVE = """
 import apviz
 data = apviz.datasets.load("china", n=5000, seed=0)
-system = apviz.KernelSystem(data.train_x, data.train_y, apviz.Matern52(0.2), 0.1, dataset="china")
+system = apviz.KernelSystem(data.train_x, data.train_y, apviz.Matern52(lengthscale=0.2), noise=0.1, dataset="china")
 print(apviz.solve(system, apviz.Automatic(tol=1e-2)).stop_reason)
 """
 

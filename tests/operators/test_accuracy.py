@@ -106,7 +106,7 @@ def test_inputs_beyond_three_do_not_bring_cancellation_back(road, engine):
 def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with_a_wide_margin(kind):
     # all points within a lengthscale: every pair is near, k has hardly any rank, and all errors add up
     x = torch.rand(1500, 6, generator=torch.Generator().manual_seed(0)) - 0.5
-    kernel = kind(3.0)
+    kernel = kind(lengthscale=3.0)
     radius = kernel.scale(x - x.mean(0)).square().sum(1).max().item()
     noise = 1.05e4 * EPS * radius  # just above the noise at which direct differences take over
     operator = TiledOperator(x, kernel, noise, compiled=False)

@@ -25,7 +25,7 @@ b = torch.rand(300, 2, generator=torch.Generator().manual_seed(1))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     names = "tiled", "tiled", "dense"
-    systems = [apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.1, operator=name) for name in names]
+    systems = [apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.1, operator=name) for name in names]
     for system in systems:
         system.operator.prepare()
     solver = apviz.AlternatingProjection(block_size=50, rule="cyclic", max_epochs=3)
@@ -63,11 +63,11 @@ def fresh(tmp_path, monkeypatch):
 
 def prepared():
     x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
-    operators = [TiledOperator(x, Matern32(lengthscale=0.5), 0.1) for _ in range(2)]
+    operators = [TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1) for _ in range(2)]
     for operator in operators:
         operator.prepare()
     v = torch.rand(60, 2, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(operators[0].matmul(v), DenseOperator(x, Matern32(lengthscale=0.5), 0.1).matmul(v))
+    torch.testing.assert_close(operators[0].matmul(v), DenseOperator(x, Matern32(lengthscale=0.5), noise=0.1).matmul(v))
     return operators[1].engine
 
 
@@ -156,7 +156,7 @@ class TestWithACompiler:
 
     def test_a_short_solve_does_not_compile_and_a_long_one_does(self, fresh):
         x = torch.rand(20, 2, generator=torch.Generator().manual_seed(0))
-        short, long = (TiledOperator(x, Matern32(lengthscale=0.5), 0.1) for _ in range(2))
+        short, long = (TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1) for _ in range(2))
         short.fix_engine(1e4, 1)
         assert not native.is_built() and short.engine.startswith("in-place")
         long.fix_engine(1e12, 1)
@@ -182,7 +182,7 @@ def test_the_number_of_threads_changes_no_bit(threads):
         pytest.skip("no C++ compiler on this machine")
     generator = torch.Generator().manual_seed(0)
     x, v = torch.rand(1001, 3, generator=generator), torch.rand(1001, 5, generator=generator)
-    operator = TiledOperator(x, Matern32(lengthscale=0.5), 0.1, compiled=True)
+    operator = TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1, compiled=True)
     before, expected = torch.get_num_threads(), operator.matmul(v)
     try:
         torch.set_num_threads(threads)

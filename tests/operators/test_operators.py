@@ -79,7 +79,7 @@ def make_problem(exact_kernel):
         if duplicates:
             x[n // 2 :] = x[: n - n // 2]
         x = torch.tensor(x, dtype=dtype)
-        kernel = kind(rng.uniform(0.3, 2.0, d if ard else 1).tolist(), outputscale=rng.uniform(0.5, 2.0))
+        kernel = kind(lengthscale=rng.uniform(0.3, 2.0, d if ard else 1).tolist(), outputscale=rng.uniform(0.5, 2.0))
         return Problem(ENGINES[engine](x, kernel, NOISE), kernel, x, exact_kernel(kernel, x), rng)
 
     return make

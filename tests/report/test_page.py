@@ -215,7 +215,7 @@ def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_chang
     step(chart, 6)
     wait_until_shown(chart, frames[6], "update 6:")
     paper = chart.evaluate("chart => chart._fullLayout.paper_bgcolor")
-    assert paper == plots.parts.style.THEMES["light" if scheme == "dark" else "dark"].paper
+    assert paper == plots._style.THEMES["light" if scheme == "dark" else "dark"].paper
     assert problems == []
 
 

@@ -99,7 +99,13 @@ def problem(
     distance = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) / lengthscale
     K = outputscale * CORRELATIONS[kernel](distance) + noise * np.eye(len(x))
     system = apviz.KernelSystem(
-        x, b, getattr(apviz, kernel)(lengthscale, outputscale), noise=noise, dtype=dtype, device="cpu", **settings
+        x,
+        b,
+        getattr(apviz, kernel)(lengthscale=lengthscale, outputscale=outputscale),
+        noise=noise,
+        dtype=dtype,
+        device="cpu",
+        **settings,
     )
     return Problem(system, K, b.reshape(len(x), -1))
 

@@ -401,7 +401,7 @@ class Random:
             b[:, rng.integers(b.shape[1])] = 0
         b = b.astype(np.float32 if dtype == torch.float32 else np.float64)
         kernel = getattr(apviz, rng.choice(list(CORRELATIONS)))(
-            10 ** rng.uniform(-2, 1.5, d if rng.random() < 0.5 else 1), 10 ** rng.uniform(-6, 6)
+            lengthscale=10 ** rng.uniform(-2, 1.5, d if rng.random() < 0.5 else 1), outputscale=10 ** rng.uniform(-6, 6)
         )
         noise = 10 ** rng.uniform(-8, 0) * (1.0 if rng.random() < 0.5 else kernel.outputscale)
         operator = str(rng.choice(["dense", "tiled"]))

@@ -21,8 +21,8 @@ import signal, sys, resource, numpy as np, torch, apviz, apviz.tracing.recorder
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-system = apviz.KernelSystem(x, b, apviz.Matern32(0.5), 0.01, dtype=torch.float64, device="cpu")
-solver = apviz.AlternatingProjection(6, "random", tol=1e-300, max_epochs=EPOCHS, check_every=10**6)
+system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
+solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=1e-300, max_epochs=EPOCHS, check_every=10**6)
 recorder = apviz.Recorder(sys.argv[1])
 # flushes after every epoch, so that interruptions fall inside flushes
 apviz.tracing.recorder.FLUSH_SHARE = 0

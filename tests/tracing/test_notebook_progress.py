@@ -7,8 +7,8 @@ import pytest
 CODE = """
 import torch, apviz
 x = torch.linspace(0, 1, 60)
-system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(0.1), 0.1)
-apviz.solve(system, apviz.AlternatingProjection(20), hooks=[apviz.ProgressHook()]);
+system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(lengthscale=0.1), noise=0.1)
+apviz.solve(system, apviz.AlternatingProjection(block_size=20), hooks=[apviz.ProgressHook()]);
 """
 
 

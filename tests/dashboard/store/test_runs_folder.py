@@ -22,8 +22,8 @@ from tests.dashboard.store.on_disk import cut_off, entry, files, rewrite
 SOLVES_FOREVER = """
 import sys, torch, apviz
 x = torch.rand(60, 2)
-system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(0.5), 0.01, operator="dense", dataset="made")
-solver = apviz.AlternatingProjection(6, tol=1e-300, max_epochs=10**7, check_every=10**6)
+system = apviz.KernelSystem(x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=0.01, operator="dense", dataset="made")
+solver = apviz.AlternatingProjection(block_size=6, tol=1e-300, max_epochs=10**7, check_every=10**6)
 apviz.solve(system, solver, hooks=[apviz.Recorder(sys.argv[1])])
 """
 
