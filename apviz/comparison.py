@@ -17,6 +17,7 @@ from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers.automatic import overlapping
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace
 from apviz.tracing.claim import Claim
@@ -147,26 +148,20 @@ def choose_solvers(
     if "ap" in methods:
         solvers += [
             AlternatingProjection(
-                block_size=size, rule=rule, partition=partition, overlap=overlap, tol=tol, max_epochs=max_epochs
+                block_size=size,
+                rule=rule,
+                partition=partition,
+                overlap=overlap,
+                tol=tol,
+                max_epochs=max_epochs,
+                seed=seed,
             )
             for size in block_sizes
             for partition in partitions
             for rule in rules
         ]
     if "overlap" in methods:
-        place = "principal-axis-tree"
-        solvers.append(
-            AlternatingProjection(
-                block_size="auto",
-                rule="gauss-southwell",
-                partition=place,
-                overlap="auto",
-                tol=tol,
-                max_epochs=max_epochs,
-                history="auto",
-                seed=seed,
-            )
-        )
+        solvers.append(overlapping(tol=tol, max_epochs=max_epochs, seed=seed))
     if "cg" in methods:
         solvers.append(ConjugateGradient(tol=tol, max_epochs=max_epochs))
     if "pcg" in methods:

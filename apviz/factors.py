@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
-import psutil
 import torch
 from torch import Tensor
 
+from apviz.memory import numbers_held, require_memory
 from apviz.operators import CountingOperator, Operator, Rows
 from apviz.operators.interface import count
 
@@ -151,11 +151,6 @@ def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
     return numbers_held(_solved_sizes(len(x), block_size, overlap)) * x.element_size()
 
 
-def numbers_held(sizes: Iterable[int]) -> int:
-    """Numbers in the factors of blocks of these many solved rows: a square for every two of one size."""
-    return sum(math.ceil(several / 2) * size**2 for size, several in Counter(sizes).items())
-
-
 def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
     """As `apviz.partitions` makes them: all blocks but the last are full, a margin is at most all other rows."""
     owned = [block_size] * (n // block_size) + [n % block_size] * (n % block_size > 0)
@@ -164,10 +159,9 @@ def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
 
 def _check_memory(needed: int, x: Tensor, largest: int) -> None:
     """Of the numbers needed, and of one square that is factored beside them."""
-    free = torch.cuda.mem_get_info(x.device)[0] if x.device.type == "cuda" else psutil.virtual_memory().available
-    taken = (needed + largest**2) * x.element_size()
-    if taken > 0.9 * free:
-        raise MemoryError(
-            f"the Cholesky factors of the blocks (largest: {largest} rows) need {taken / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2"
-        )
+    require_memory(
+        (needed + largest**2) * x.element_size(),
+        x.device,
+        f"the Cholesky factors of the blocks (largest: {largest} rows) need",
+        "use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2",
+    )

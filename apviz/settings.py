@@ -7,9 +7,11 @@ import math
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 C = TypeVar("C")
+#: of a setting that apviz chooses, see `apviz.solvers.choices`
+Auto = Literal["auto"]
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
@@ -54,6 +56,21 @@ def require_number(setting: str, value: object, low: float, accepted: str, *, st
 
 def require_tolerance(value: object) -> None:
     require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)
+
+
+def chosen(setting: str, value: float | Auto) -> float:
+    """A setting that must have a number by now.
+
+    Raises:
+        ValueError: it still says `auto`.
+    """
+    if isinstance(value, str):
+        raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")
+    return value
+
+
+def percent(overlap: float | Auto) -> str:
+    return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
 
 
 def renamed(**names: str) -> Callable[[type[C]], type[C]]:

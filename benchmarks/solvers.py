@@ -30,6 +30,7 @@ import apviz
 from apviz import comparison
 from apviz.factors import numbers_held
 from apviz.partitions import partitioner_named
+from apviz.solvers.automatic import overlapping
 from apviz.solvers.choices import resolve
 from benchmarks.machine import RESULTS, describe
 
@@ -62,13 +63,11 @@ def paper_block_size(n: int) -> int:
 
 def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[str, Callable[[], Any]]:
     """The solvers by the names in the table."""
-    place, most = "principal-axis-tree", 100_000
+    most = 100_000
     b = paper_block_size(system.n)
-    projection = apviz.AlternatingProjection(
-        block_size="auto", partition=place, overlap="auto", history="auto", tol=tol, max_epochs=most
-    )
+    projection = overlapping(tol=tol, max_epochs=most)
     chosen, _ = resolve(projection, system.operator, system.b.shape[1])
-    schwarz, _ = apviz.TwoLevelSchwarz().resolve(system.operator)
+    schwarz, _ = resolve(apviz.TwoLevelSchwarz(), system.operator, system.b.shape[1])
     solved = round(int(chosen.block_size) * (1 + float(chosen.overlap)))
 
     def gradient(preconditioner: Any = None) -> apviz.ConjugateGradient:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from apviz.factors import numbers_held
+from apviz.memory import numbers_held
 from apviz.spectrum import conjugate_gradient_iterations
 from apviz.tracing.trace import Trace
 

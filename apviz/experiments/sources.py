@@ -23,6 +23,7 @@ from apviz.gp.posterior import PAPER_RANK as LANCZOS_RANK
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
+from apviz.solvers.automatic import overlapping
 
 #: the paper's batch sizes in training and at test time, and the preconditioner's ranks (appendix, table 3)
 PAPER_BATCH_SIZE = {"sgemm": 6000, "airquality": 6000, "3droad": 6000, "song": 4000, "buzz": 4000,
@@ -161,14 +162,7 @@ OTHER_LANCZOS_RANK: Final = {"gassensors": 500}
 LEAST_BLOCK, LEAST_LANCZOS_RANK = 50, 50
 
 #: our own, in training too to the tolerance of predictions
-OURS: Final = AlternatingProjection(
-    block_size="auto",
-    partition="principal-axis-tree",
-    overlap="auto",
-    history="auto",
-    tol=TEST_TOL,
-    max_epochs=MAX_TRAINING,
-)
+OURS: Final = overlapping(tol=TEST_TOL, max_epochs=MAX_TRAINING)
 
 
 def training_solver(method: str, source: Source) -> Solver:

@@ -6,7 +6,6 @@ import glob
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from apviz.files import file_made_whole
 from apviz.tracing.store import is_trace_of
 
 # the entries that are JSON; all others are arrays
@@ -75,14 +75,8 @@ class Checkpoint:
             OSError: the disk is full or gone; what was there stays.
         """
         texts = {IDENTITY: np.array(json.dumps(self.identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        written = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            with written.open("xb") as file:
-                np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
-            written.replace(self.path)
-        finally:
-            written.unlink(missing_ok=True)
+        with file_made_whole(self.path) as file:
+            np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
 
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The arrays and the attributes.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apviz.memory import free_memory
+from apviz.memory import require_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.settings import require_whole
 from apviz.spectrum import LanczosBasis
@@ -52,12 +52,12 @@ class LanczosInverse:
         rank = min(int(rank), len(x))
         if rank <= self.rank:
             return
-        needed, free = BASIS_COPIES * rank * len(x) * x.element_size(), free_memory(x.device)
-        if needed > 0.9 * free:
-            raise MemoryError(
-                f"a Lanczos basis of rank {rank:,} for n = {len(x):,} needs {needed / 2**30:.1f} GiB with its copies, "
-                f"{free / 2**30:.1f} GiB are free; use a smaller rank, or method='solves'"
-            )
+        require_memory(
+            BASIS_COPIES * rank * len(x) * x.element_size(),
+            x.device,
+            f"a Lanczos basis of rank {rank:,} for n = {len(x):,} needs, with its copies,",
+            "use a smaller rank, or method='solves'",
+        )
         if self._basis is None:
             self._basis = LanczosBasis(self._matmul, self._matmul(x.new_ones(len(x))), restart_seed=0)
         self._basis.extend(rank)
@@ -193,9 +193,9 @@ def _differences(eigenvalues: Tensor, s: Tensor) -> Tensor:
 
 
 def _check_memory(numbers: int, like: Tensor) -> None:
-    needed, free = numbers * like.element_size(), free_memory(like.device)
-    if needed > 0.9 * free:
-        raise MemoryError(
-            f"the Lanczos basis of log det K needs {needed / 2**30:.1f} GiB with its copies, {free / 2**30:.1f} GiB "
-            "are free; take fewer probes, more noise, or an optimiser that goes by gradients alone, such as Adam"
-        )
+    require_memory(
+        numbers * like.element_size(),
+        like.device,
+        "the Lanczos basis of log det K needs, with its copies,",
+        "take fewer probes, more noise, or an optimiser that goes by gradients alone, such as Adam",
+    )

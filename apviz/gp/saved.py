@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from apviz.files import file_made_whole
 from apviz.gp.scaling import Scaling
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Solution, StopReason
@@ -87,14 +87,8 @@ def write(path: str | Path, saved: Saved) -> None:
         "half_width": saved.scaling.half_width,
         "target": np.array([saved.scaling.mean, saved.scaling.std]),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with written.open("xb") as file:
-            np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
+    with file_made_whole(path) as file:
+        np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 
 def read(path: str | Path) -> Saved:

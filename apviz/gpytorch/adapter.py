@@ -22,10 +22,10 @@ from apviz.gpytorch.posterior import PosteriorCovariance
 from apviz.gpytorch.refused import PREDICTION, without_gradient
 from apviz.gpytorch.solves import LogDeterminant, Solves
 from apviz.hyperparameters import Hyperparameters
-from apviz.solvers import AlternatingProjection, Automatic, Hook, Solver
+from apviz.solvers import Automatic, Hook, Solver
+from apviz.solvers.automatic import overlapping
 
 # of alternating projection, what takes least time on most data (benchmarks/results/solvers)
-OVERLAPPING = {"partition": "principal-axis-tree", "overlap": "auto", "history": "auto", "tol": 1e-2}
 
 
 @contextmanager
@@ -92,9 +92,7 @@ def alternating_projection(
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
     if solver is None:
         own = block_size != "auto" or settings
-        solver = (
-            AlternatingProjection(block_size=block_size, **{**OVERLAPPING, **settings}) if own else Automatic(tol=1e-2)
-        )
+        solver = overlapping(block_size=block_size, **settings) if own else Automatic()
     models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
     with intercepted(ExactGP, "__call__", models.call), intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model):
         yield

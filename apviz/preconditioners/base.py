@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from torch import Tensor
 
-from apviz.operators import CountingOperator, Operator
+from apviz.operators import CountingOperator
 
 #: r ↦ P⁻¹ r for r: (n, p), symmetric positive definite
 Apply = Callable[[Tensor], Tensor]
@@ -20,10 +20,6 @@ class Preconditioner(ABC):
     @abstractmethod
     def label(self) -> str:
         """In a few words, after "PCG"."""
-
-    def resolve(self, operator: Operator, columns: int = 1) -> tuple[Preconditioner, Mapping[str, str]]:
-        """The same with a value for every setting that says `auto`, and why each was chosen."""
-        return self, {}
 
     @abstractmethod
     def build(self, operator: CountingOperator) -> Apply: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,13 +9,12 @@ import torch
 from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
-from apviz.operators import CountingOperator, Operator
+from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.base import Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import require, require_overlap, require_whole, require_whole_or_auto
-from apviz.solvers.choices import Auto, chosen, percent, resolve
+from apviz.settings import Auto, chosen, percent, require, require_overlap, require_whole, require_whole_or_auto
 
 Coarse = Literal["low-rank", "galerkin"]
 
@@ -67,9 +65,6 @@ class TwoLevelSchwarz(Preconditioner):
         margin = f" +{percent(self.overlap)}" if self.overlap else ""
         exact = " galerkin" if self.coarse == "galerkin" else ""
         return f"Schwarz b={self.block_size}{margin} r={self.coarse_rank}{exact}"
-
-    def resolve(self, operator: Operator, columns: int = 1) -> tuple[TwoLevelSchwarz, Mapping[str, str]]:
-        return resolve(self, operator, columns)
 
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,6 +17,7 @@ import jinja2
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from apviz.files import file_made_whole
 from apviz.plots._style import ThemeName
 
 # in the head of `base.html.jinja`
@@ -40,14 +40,8 @@ def write_page(path: Path, template: str, **values: Any) -> Path:
     )
     shared = {"version": metadata.version("apviz"), "plotly": get_plotlyjs()}
     page = environment.get_template(template).render(shared | values)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with written.open("x", encoding="utf-8") as file:
-            file.write(page)
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
+    with file_made_whole(path) as file:
+        file.write(page.encode())
     return path
 
 

@@ -15,8 +15,16 @@ from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
-from apviz.settings import require_overlap, require_tolerance, require_whole, require_whole_or_auto
-from apviz.solvers.choices import Auto, chosen, percent, resolve
+from apviz.settings import (
+    Auto,
+    chosen,
+    percent,
+    require_overlap,
+    require_tolerance,
+    require_whole,
+    require_whole_or_auto,
+)
+from apviz.solvers.choices import resolve
 from apviz.solvers.interface import Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,7 +24,7 @@ PROBE_ROWS = 2_000
 CHOLESKY_ROWS = 2_000
 # σ² in the trace of what low rank leaves of k, which bounds the condition number that is left to iterate on: about 130
 # on keggundirected, over 4,000 on the photograph, at any n (`benchmarks/notes.md`)
-FEW_LEFT = 400.0
+LOW_RANK_TRACE = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,25 +63,39 @@ class Automatic(Solver):
         rank = coarse_rank(n)
         left = n * left_by_low_rank(operator, rank, self.seed) / operator.noise
         why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate)"
-        solver: ConjugateGradient | AlternatingProjection
-        if left < FEW_LEFT:
+        solver: Solver
+        if left < LOW_RANK_TRACE:
             solver = ConjugateGradient(
                 preconditioner=RandomlyPivotedCholesky(rank=rank, seed=self.seed),
                 tol=self.tol,
                 max_epochs=self.max_epochs,
             )
         else:
-            solver = AlternatingProjection(
-                block_size="auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=self.tol,
-                max_epochs=self.max_epochs, seed=self.seed,
-            )  # fmt: skip
+            solver = overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)
         resolved, reasons = solver.resolve(operator, columns)
-        where = "under" if left < FEW_LEFT else "over"
-        return resolved, {"method": f"{resolved.name}: {why}, {where} {FEW_LEFT:g}", **reasons}
+        where = "under" if left < LOW_RANK_TRACE else "over"
+        return resolved, {"method": f"{resolved.name}: {why}, {where} {LOW_RANK_TRACE:g}", **reasons}
 
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
         solver, choices = self.resolve(operator.uncounted, columns)
         return replace(solver.build(operator, columns), choices=choices)
+
+
+def overlapping(**settings: Any) -> AlternatingProjection:
+    """Alternating projection as apviz recommends it: overlapping blocks of neighbours, and steps along past updates.
+
+    Block size, overlap and history are chosen from n, d, the right-hand sides and the free memory
+    (`apviz.solvers.choices`). `Automatic` takes it where neither Cholesky nor low rank is the shorter way.
+
+    Args:
+        settings: of `AlternatingProjection`, in place of these.
+
+    Examples:
+        >>> overlapping(tol=1e-3, overlap=0.5).partition
+        'principal-axis-tree'
+    """
+    chosen = {"block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto"}
+    return AlternatingProjection(**{**chosen, **settings})
 
 
 def left_by_low_rank(operator: Operator, rank: int, seed: int) -> float:

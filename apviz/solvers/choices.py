@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from apviz.memory import free_memory
 from apviz.operators import Operator
 
 S = TypeVar("S")
-Auto = Literal["auto"]
 
 # inputs, up to which a block has little surface and few neighbours
 FEW_INPUTS = 3
@@ -27,8 +26,12 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
         operator: of the system.
         columns: its right-hand sides.
     """
+    if not dataclasses.is_dataclass(settings):
+        return settings, {}
     n, d = operator.inputs.shape
-    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    if "auto" not in given.values():
+        return settings, {}
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
 
@@ -71,18 +74,3 @@ def solved_rows(n: int, d: int) -> float:
 
 def coarse_rank(n: int) -> int:
     return max(1, min(500, n // 2, round(1.5 * math.sqrt(n))))
-
-
-def chosen(setting: str, value: float | Auto) -> float:
-    """A setting that must have a number by now.
-
-    Raises:
-        ValueError: it still says `auto`.
-    """
-    if isinstance(value, str):
-        raise ValueError(f"{setting} is still {value!r}: apviz.solve chooses it, or call resolve(operator) first")
-    return value
-
-
-def percent(overlap: float | Auto) -> str:
-    return overlap if isinstance(overlap, str) else f"{overlap:.0%}"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
-from apviz.memory import free_memory
+from apviz.memory import require_memory
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
 from apviz.solvers.interface import Prepared, Solver, StopReason
@@ -42,13 +42,9 @@ class Cholesky(Solver):
         return "Cholesky"
 
     def build(self, operator: CountingOperator, columns: int) -> Factored:
-        n, free = operator.n, free_memory(operator.x.device)
-        needed = 3 * n**2 * operator.x.element_size()
-        if needed > 0.9 * free:
-            raise MemoryError(
-                f"a Cholesky factorisation of n = {n} rows needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are "
-                "free; use an iterative solver"
-            )
+        n, x = operator.n, operator.x
+        what = f"a Cholesky factorisation of n = {n} rows needs"
+        require_memory(3 * n**2 * x.element_size(), x.device, what, "use an iterative solver")
         scale = operator.kernel.outputscale + operator.noise
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:

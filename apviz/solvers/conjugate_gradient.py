@@ -12,6 +12,7 @@ from torch import Tensor
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners.base import Preconditioner
 from apviz.settings import renamed, require_tolerance, require_whole
+from apviz.solvers.choices import resolve
 from apviz.solvers.interface import Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_squares
@@ -58,7 +59,7 @@ class ConjugateGradient(Solver):
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[ConjugateGradient, Mapping[str, str]]:
         if self.preconditioner is None:
             return self, {}
-        preconditioner, choices = self.preconditioner.resolve(operator, columns)
+        preconditioner, choices = resolve(self.preconditioner, operator, columns)
         return replace(self, preconditioner=preconditioner), choices
 
     def build(self, operator: CountingOperator, columns: int) -> Preconditioned:

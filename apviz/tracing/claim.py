@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import uuid
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -61,24 +57,6 @@ class Claim:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
-
-
-@contextmanager
-def made_whole(path: Path) -> Iterator[Path]:
-    """A new folder beside a path, which takes its place at the end; after an error nothing is left of it.
-
-    Raises:
-        OSError: also where something has come to the path meanwhile.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    making = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    making.mkdir()
-    try:
-        yield making
-        making.rename(path)
-    except BaseException:
-        shutil.rmtree(making, ignore_errors=True)
-        raise
 
 
 _TAKEN = -1

@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from apviz.tracing.claim import made_whole
+from apviz.files import file_made_whole, folder_made_whole
 from apviz.tracing.schema import GROUPS, GROWING, TRACE_ID, Variable
 from apviz.tracing.trace import Trace
 
@@ -145,7 +145,7 @@ class TraceStore:
         else:
             # built beside its place and moved there whole: a half-made trace is never seen
             self._written = {}
-            with made_whole(self.path) as making:
+            with folder_made_whole(self.path) as making:
                 self._write(making)
         self._stamp = stamp(self.path / "zarr.json")
 
@@ -183,10 +183,10 @@ class TraceStore:
         # readers want siblings together
         nodes = {name: self._metadata[name] for name in sorted(self._metadata, key=lambda n: (n.count("/"), n))}
         consolidated = {"kind": "inline", "must_understand": False, "metadata": nodes}
-        _replace(place / "zarr.json", _json(_group(self.record.attrs) | {"consolidated_metadata": consolidated}))
+        _write(place / "zarr.json", _json(_group(self.record.attrs) | {"consolidated_metadata": consolidated}))
 
     def _describe(self, place: Path, node: str, metadata: dict[str, Any]) -> None:
-        _replace(place / node / "zarr.json", _json(metadata))
+        _write(place / node / "zarr.json", _json(metadata))
         self._metadata[node] = metadata
 
 
@@ -249,22 +249,19 @@ def _write_chunks(folder: Path, value: np.ndarray, chunk: tuple[int, ...], done:
     """The chunks that hold rows from `done` on; a chunk is always whole, padded where the array ends."""
     little = value.astype(value.dtype.newbyteorder("<"), copy=False)
     if not chunk:
-        _replace(folder / "c", little.tobytes())
+        _write(folder / "c", little.tobytes())
         return
     rest = ["0"] * (len(chunk) - 1)
     for number in range(done // chunk[0], -(-len(value) // chunk[0])):
         rows = little[number * chunk[0] : (number + 1) * chunk[0]]
         padding = np.zeros((chunk[0] - len(rows), *chunk[1:]), rows.dtype)
-        _replace(folder.joinpath("c", str(number), *rest), rows.tobytes() + padding.tobytes())
+        _write(folder.joinpath("c", str(number), *rest), rows.tobytes() + padding.tobytes())
 
 
 def _json(metadata: dict[str, Any]) -> bytes:
     return json.dumps(metadata).encode()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f".{path.name}.new")
-    written.write_bytes(content)
-    written.replace(path)
+def _write(path: Path, content: bytes) -> None:
+    with file_made_whole(path) as file:
+        file.write(content)

@@ -14,8 +14,8 @@ import xarray as xr
 import zarr
 
 from apviz.analysis.geometry import functions, principal_plane
+from apviz.files import folder_made_whole
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
-from apviz.tracing.claim import made_whole
 from apviz.tracing.schema import FINISHED
 
 #: test errors this close to the last are as good as it
@@ -110,7 +110,7 @@ class Trace:
                 for name, group in self.tree.children.items()
             }
             # also what is all NaN or 0, so that a chunk that is not there was lost
-            with made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
+            with folder_made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def sufficient_epoch(self, share: float = RMSE_SHARE, end: float | None = None) -> int | None:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from apviz.files import file_made_whole
+
 #: days after which what was deleted is gone
 TRASH_DAYS = 7
 # of `time.time_ns` until the year 2286
@@ -132,9 +134,6 @@ class Notes:
         if not note:
             path.unlink(missing_ok=True)
             return note
-        path.parent.mkdir(exist_ok=True)
-        # in one move: a kill leaves the old note or the new one
-        written = path.with_name(f".{path.name}.new")
-        written.write_text(note, "utf-8")
-        written.replace(path)
+        with file_made_whole(path) as file:  # a kill leaves the old note or the new one
+            file.write(note.encode())
         return note

@@ -25,6 +25,7 @@ from apviz.experiments.sources import (
 )
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
+from apviz.solvers.automatic import overlapping
 
 PAIRS = (("3droad", "airquality"), ("houseelectric", "sgemm"))
 #: in the order of the table: the paper's three, and ours
@@ -77,9 +78,7 @@ def _solver(method: str, source: Source, cap: int) -> Solver:
         AP: AlternatingProjection(block_size=block_size(source), tol=tol, max_epochs=cap),
         PLAIN_CG: ConjugateGradient(tol=tol, max_epochs=cap),
         CG: ConjugateGradient(preconditioner=PivotedCholesky(rank=source.training_rank), tol=tol, max_epochs=cap),
-        OVERLAP: AlternatingProjection(
-            block_size="auto", partition="principal-axis-tree", overlap="auto", history="auto", tol=tol, max_epochs=cap
-        ),
+        OVERLAP: overlapping(tol=tol, max_epochs=cap),
     }
     return solvers[method]
 
