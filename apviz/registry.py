@@ -1,0 +1,67 @@
+"""The classes of one kind by the name under which a setting, a command line or a trace calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, type[T]], Generic[T]):
+    """Name → class, in the order of registration. Whatever lists, saves or reads back the kind goes by this.
+
+    Args:
+        what: the setting that takes one of them, for messages.
+        where: the room that has them.
+
+    Examples:
+        >>> from apviz.rules import RULES
+        >>> list(RULES)
+        ['gauss-southwell', 'cyclic', 'random', 'shuffled']
+        >>> RULES.make("random", seed=3)
+        Random(seed=3)
+    """
+
+    def __init__(self, what: str, where: str) -> None:
+        self.what, self.where = what, where
+        self._kinds: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """A class decorator that puts the class here.
+
+        Raises:
+            ValueError: another class has the name.
+        """
+
+        def put(kind: type[T]) -> type[T]:
+            if name in self._kinds:
+                raise ValueError(f"{self.what} {name!r} is {self._kinds[name].__name__} already")
+            self._kinds[name] = kind
+            return kind
+
+        return put
+
+    def make(self, name: object, **settings: Any) -> T:
+        """One of them, with those of the settings that it takes.
+
+        Raises:
+            ValueError: an unknown name; the message lists the known ones.
+        """
+        if not isinstance(name, str) or name not in self._kinds:
+            raise ValueError(f"{self.what} must be one of {', '.join(self)}, or an object of {self.where}, got {name!r}")
+        kind = self._kinds[name]
+        return kind(**{key: value for key, value in settings.items() if key in getattr(kind, "__dataclass_fields__", {})})
+
+    def name_of(self, value: object) -> str:
+        """The name of an object's class; of a class that is not here, its own."""
+        return next((name for name, kind in self.items() if type(value) is kind), type(value).__name__)
+
+    def __getitem__(self, name: str) -> type[T]:
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
