@@ -183,7 +183,7 @@ def choose_solvers(
 
 def by_gauss_southwell(solver: Solver) -> bool:
     """Whether it is alternating projection by that rule."""
-    return isinstance(solver, AlternatingProjection) and solver.rule_name == "gauss-southwell"
+    return solver.method.rule == "gauss-southwell"
 
 
 def choose_block_sizes(n: int, count: int = 6) -> list[int]:

@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
 from apviz.operators import native
 from apviz.operators.interface import Rows, count
+from apviz.registry import Registry
 
 #: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it
 LANDMARKS = 16
@@ -92,6 +93,10 @@ class Partitioner(Protocol):
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
 
 
+PARTITIONS: Final = Registry[Partitioner]("partition", "apviz.partitions")
+
+
+@PARTITIONS.register("sequential")
 @dataclass(frozen=True, kw_only=True)
 class Sequential:
     """Rows in the order they come in: the paper's partition (section 5.1)."""
@@ -101,8 +106,9 @@ class Sequential:
         return _with_margins(order, inputs, block_size, overlap, compact=False)
 
 
+@PARTITIONS.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
-class Shuffled:
+class ShuffledRows:
     """Rows in a random order."""
 
     seed: int = 0
@@ -112,6 +118,7 @@ class Shuffled:
         return _with_margins(order.to(inputs.device), inputs, block_size, overlap, compact=False)
 
 
+@PARTITIONS.register("kd-tree")
 @dataclass(frozen=True, kw_only=True)
 class KDTree:
     """Neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
@@ -121,6 +128,7 @@ class KDTree:
         return _with_margins(order, inputs, block_size, overlap)
 
 
+@PARTITIONS.register("principal-axis-tree")
 @dataclass(frozen=True, kw_only=True)
 class PrincipalAxisTree:
     """Neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
@@ -157,24 +165,13 @@ def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor
     return torch.cat(leaves)
 
 
-PARTITIONS: dict[str, Partitioner] = {
-    "sequential": Sequential(), "shuffled": Shuffled(), "kd-tree": KDTree(), "principal-axis-tree": PrincipalAxisTree()
-}  # fmt: skip
-
-
-def partitioner_named(name: str | Partitioner) -> Partitioner:
-    """The partitioner called `name`, or the object itself.
+def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
+    """The partitioner called `name`, drawing from the seed where it draws, or the object itself, which has its own.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
-    if not isinstance(name, str) and callable(name):
-        return name
-    if name not in PARTITIONS:
-        raise ValueError(
-            f"partition must be one of {', '.join(PARTITIONS)}, or a partitioner of apviz.partitions, got {name!r}"
-        )
-    return PARTITIONS[str(name)]
+    return name if not isinstance(name, str) and callable(name) else PARTITIONS.make(name, seed=seed)
 
 
 def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float, *, compact: bool = True) -> Partition:

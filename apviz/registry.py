@@ -49,9 +49,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             ValueError: an unknown name; the message lists the known ones.
         """
         if not isinstance(name, str) or name not in self._kinds:
-            raise ValueError(f"{self.what} must be one of {', '.join(self)}, or an object of {self.where}, got {name!r}")
+            known = ", ".join(self)
+            raise ValueError(f"{self.what} must be one of {known}, or an object of {self.where}, got {name!r}")
         kind = self._kinds[name]
-        return kind(**{key: value for key, value in settings.items() if key in getattr(kind, "__dataclass_fields__", {})})
+        taken = getattr(kind, "__dataclass_fields__", {})
+        return kind(**{key: value for key, value in settings.items() if key in taken})
 
     def name_of(self, value: object) -> str:
         """The name of an object's class; of a class that is not here, its own."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Final, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
+
+from apviz.registry import Registry
 
 #: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks
 Selector = Callable[[int, Tensor], int]
@@ -27,9 +29,12 @@ class Rule(Protocol):
         ...
 
 
+RULES: Final = Registry[Rule]("rule", "apviz.rules")
+
 ShortBlock = Literal["alike", "end-of-epoch"]
 
 
+@RULES.register("gauss-southwell")
 @dataclass(frozen=True, kw_only=True)
 class GaussSouthwell:
     """The block with the largest ‖R_I‖_F (paper, equation 9).
@@ -66,6 +71,7 @@ class GaussSouthwell:
         return select
 
 
+@RULES.register("cyclic")
 @dataclass(frozen=True, kw_only=True)
 class Cyclic:
     """Block j mod m."""
@@ -77,6 +83,7 @@ class Cyclic:
         return lambda number, norms: number % len(sizes)
 
 
+@RULES.register("random")
 @dataclass(frozen=True, kw_only=True)
 class Random:
     """A block drawn uniformly, independently each time."""
@@ -90,6 +97,7 @@ class Random:
         return lambda number, norms: int(torch.randint(len(sizes), (), generator=generator))
 
 
+@RULES.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class Shuffled:
     """Every block once an epoch, in a new random order each epoch."""
@@ -110,17 +118,10 @@ class Shuffled:
         return select
 
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (GaussSouthwell(), Cyclic(), Random(), Shuffled())}
-
-
-def rule_named(name: str | Rule) -> Rule:
-    """The rule called `name`, or the object itself.
+def rule_named(name: str | Rule, seed: int = 0) -> Rule:
+    """The rule called `name`, drawing from the seed where it draws, or the object itself, which has its own.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
-    if not isinstance(name, str) and hasattr(name, "begin"):
-        return name
-    if name not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, or a rule of apviz.rules, got {name!r}")
-    return RULES[str(name)]
+    return name if not isinstance(name, str) and hasattr(name, "begin") else RULES.make(name, seed=seed)

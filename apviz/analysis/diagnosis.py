@@ -366,7 +366,7 @@ def _forced(trace: Trace) -> int:
 
 
 def _is_overlapped(trace: Trace) -> bool:
-    return bool(trace.attrs.get("overlap", 0.0))
+    return bool(trace.method.has_blocks and trace.method.overlap)
 
 
 def _kept(trace: Trace) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -15,16 +14,15 @@ import numpy as np
 import pandas as pd
 
 from apviz.memory import numbers_held
+from apviz.method import Method
 from apviz.spectrum import conjugate_gradient_iterations
 from apviz.tracing.trace import Trace
 
 Over = Literal["block_size", "noise"]
 
-_ONE: Final = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "right_hand_sides")
-#: what the runs of a series share, beside the method
-SHARED: Final = (*_ONE, "dtype", "tol")
-#: what the runs of one system share; the seed is that of the split too, and with it of the test error
-SYSTEM: Final = (*_ONE, "seed")
+_HYPERPARAMETERS: Final = ("kernel", "kernel_parameters", "lengthscale", "outputscale", "noise")
+#: of runs recorded before traces had a fingerprint of their data; the seed is that of the split too
+_POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
 
 #: relative, between numbers of two traces that are the same but for rounding
 SAME: Final = 1e-6
@@ -33,24 +31,41 @@ SAME: Final = 1e-6
 BOUND_POINTS: Final = 40
 
 
-def method_of(attrs: Mapping[str, Any], over: Over) -> str:
+def swept(attrs: Mapping[str, Any], over: Over) -> float | None:
+    """The value of the setting that is swept, by the root attributes of a trace; None where a run has none."""
+    method = Method.from_plain(attrs["method"])
+    value = (method.block_size if method.has_blocks else None) if over == "block_size" else attrs.get(over)
+    return value if isinstance(value, int | float) else None
+
+
+def method_of(attrs: Mapping[str, Any], over: Over) -> Method:
     """The method in the root attributes of a trace without the setting that is swept: of batch sizes without b."""
-    label = str(attrs["method"])
-    return re.sub(r" b=\S+", "", label) if over == "block_size" else label
+    method = Method.from_plain(attrs["method"])
+    return method.without("block_size") if over == "block_size" else method
 
 
 def system_of(attrs: Mapping[str, Any], over: Over) -> str:
-    """What was solved, and to which tolerance, but for the setting that is swept; equal for equal systems."""
-    return repr([attrs.get(key) for key in SHARED if key != over])
+    """What the runs of a series share, but for the setting that is swept: data by name, or by what they are without
+    one, hyperparameters, dtype and tolerance; equal for equal ones, whatever the seed."""
+    points = _POINTS if attrs.get("dataset") else (*_POINTS, "data")
+    return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS, "dtype", "tol") if key != over])
+
+
+def system_key(attrs: Mapping[str, Any]) -> str:
+    """Equal for runs of one system, whatever the method, dtype and tolerance."""
+    points = ("data",) if "data" in attrs else (*_POINTS, "seed")
+    return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS)])
 
 
 def same_system(one: Trace, other: Trace) -> bool:
     """Whether two runs solved the same system, be it by other methods or to other tolerances.
 
-    Data without a name count as the same where the norms of the right-hand sides and λmax are: of standardised targets
-    the norms alone are the same whatever the data.
+    Of runs without a fingerprint of their data, which former versions recorded, those without a name count as the same
+    where the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
     """
-    if any(one.attrs.get(key) != other.attrs.get(key) for key in SYSTEM):
+    if "data" in one.attrs and "data" in other.attrs:
+        return system_key(one.attrs) == system_key(other.attrs)
+    if any(one.attrs.get(key) != other.attrs.get(key) for key in (*_POINTS, *_HYPERPARAMETERS, "seed")):
         return False
     norms, others = one.attrs.get("rhs_norms"), other.attrs.get("rhs_norms")
     if norms is None or others is None:
@@ -72,10 +87,10 @@ def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
     """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out."""
     found: dict[Any, list[Trace]] = {}
     for trace in traces:
-        if isinstance(trace.attrs.get(over), int | float):
+        if swept(trace.attrs, over) is not None:
             found.setdefault((method_of(trace.attrs, over), system_of(trace.attrs, over)), []).append(trace)
     for runs in found.values():
-        runs.sort(key=lambda trace: float(trace.attrs[over]))
+        runs.sort(key=lambda trace: swept(trace.attrs, over) or 0.0)
     return list(found.values())
 
 
@@ -91,7 +106,7 @@ def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
     """The most iterations plain CG takes in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
     kappas: dict[float, list[float]] = {}
     for trace in traces:
-        if trace.label == "CG":
+        if trace.method.is_plain_cg:
             kappas.setdefault(float(trace.attrs["tol"]), []).append(float(trace["spectrum"]["kappa"]))
     frames = []
     for tol, values in sorted(kappas.items()):
@@ -125,7 +140,7 @@ def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
         [
             {
                 "method": trace.label,
-                "block_size": trace.attrs.get("block_size", math.nan),
+                "block_size": math.nan if trace.block_size is None else trace.block_size,
                 "noise": trace.attrs["noise"],
                 "kappa": float(trace["spectrum"]["kappa"]),
                 "kappa_prime": float(trace["spectrum"]["kappa_prime"]),
@@ -150,8 +165,7 @@ def _seconds(trace: Trace) -> float:
 _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
-    "choices", "hyperparameters", "stagnated_steps", "overlaps", "block_size", "overlap", "tol", "rule",
-    "partition", "kind", "trace_id",
+    "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "data",
 })  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from typing import Final
 from apviz import datasets
 from apviz.datasets import DatasetUnavailable, PublishedRun
 from apviz.experiments.base import Row, duration, spread
+from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, Method
 from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
 from apviz.tracing.schema import TRAINING as TRAINING_KIND
 from apviz.tracing.store import Record
@@ -247,12 +248,15 @@ def footnotes(cells: Sequence[Sequence[str]]) -> str:
 #: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
 FIRST_NOISE: Final = math.log(2.0) + 1e-4
 #: as our own methods are called
-LABELS: Final = {AP: "AP gauss-southwell as published", CG: "PCG as published"}
+METHOD_OF: Final = {
+    AP: Method(family=ALTERNATING_PROJECTION, rule="gauss-southwell", partition="sequential", source="published"),
+    CG: Method(family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", source="published"),
+}
 
 
 def published_traces(name: str) -> list[Trace]:
     """The published trainings on a data set, alternating projection first; none where their file is not here."""
-    return [trace for method in LABELS if (trace := published_trace(name, method)) is not None]
+    return [trace for method in METHOD_OF if (trace := published_trace(name, method)) is not None]
 
 
 def published_trace(name: str, method: str) -> Trace | None:
@@ -274,7 +278,8 @@ def published_trace(name: str, method: str) -> Trace | None:
             "n": full_rows(name),
             "d": datasets.card(name).d,
             "kernel": runs[0].kernel,
-            "method": LABELS[method],
+            "method": METHOD_OF[method].plain(),
+            "label": METHOD_OF[method].label,
             "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
             "dtype": "float32",
         }

@@ -20,6 +20,9 @@ from apviz.tracing.store import is_trace_of
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
 
+# of solvers: former name → name
+FORMER_SETTINGS = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
+
 
 def checkpoint_of(trace: Path) -> Path:
     """Where the checkpoint of the training with a trace at this path is written."""
@@ -92,6 +95,9 @@ class Checkpoint:
             raise ValueError(
                 f"{self.path} is not a checkpoint of a training ({error}); move it away to begin anew"
             ) from error
+        if isinstance(identity.get("solver"), str):
+            for former, name in FORMER_SETTINGS.items():
+                identity["solver"] = identity["solver"].replace(f"{former}=", f"{name}=")
         now = json.loads(json.dumps(self.identity))
         changed = [name for name in now if identity.get(name) != now[name]]
         changes = [f"{name} was {identity.get(name)!r}, is {now[name]!r}" for name in changed]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from apviz.gp.checkpoint import Checkpoint, find_checkpoint, fingerprint
 from apviz.gp.training import TrainingSettings
-from apviz.solvers.serialization import from_repr
+from apviz.solvers.serialization import from_plain
 from apviz.tracing.training_trace import TrainingTrace
 
 
@@ -20,8 +20,11 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
         ValueError: a solver that is not apviz's own, or a setting that this version does not know.
     """
     plain = json.loads(trace.attrs["training_settings"])
+    solver = from_plain(json.loads(trace.attrs["solver_settings"]))
+    if solver is None:
+        raise ValueError("the trace of this training names no solver")
     try:
-        return TrainingSettings(solver=from_repr(trace.attrs["solver_settings"]), **plain)
+        return TrainingSettings(solver=solver, **plain)
     except TypeError as error:
         raise ValueError(f"the settings of this training are not those of this version of apviz: {error}") from error
 

@@ -25,6 +25,7 @@ from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
+from apviz.solvers.serialization import to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
@@ -415,9 +416,9 @@ class Training:
             "n": self._n,
             "d": self._d,
             "kernel": s.kernel,
-            "method": s.solver.label,
-            "solver_settings": repr(s.solver),
-            "overlaps": int(isinstance(s.solver, AlternatingProjection) and s.solver.overlap != 0),
+            "method": s.solver.method.plain(),
+            "label": s.solver.label,
+            "solver_settings": json.dumps(to_plain(s.solver, strict=False)),
             "training_settings": json.dumps(
                 {name: value for name, value in dataclasses.asdict(s).items() if name != "solver"}
             ),

@@ -20,6 +20,7 @@ from torch import Tensor
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.matrix import Matrix, describe
 from apviz.gpytorch.models import same_inputs
+from apviz.method import CONJUGATE_GRADIENT, Method
 from apviz.settings import require
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import StopReason
@@ -202,7 +203,12 @@ class _Observed:
             "dataset": "",
             "right_hand_sides": len(self._rhs_norms),
             "rhs_norms": self._rhs_norms.tolist(),
-            "method": LABEL,
+            "method": Method(
+                family=CONJUGATE_GRADIENT,
+                preconditioner=None if self._preconditioner is None else "pivoted-cholesky",
+                source="gpytorch",
+            ).plain(),
+            "label": LABEL,
             "solver": "linear_cg",
             "solver_settings": json.dumps(settings),
             "choices": "{}",

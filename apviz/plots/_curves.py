@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from apviz.analysis.sweeps import Over, method_of, series, sweep_table
+from apviz.method import CHOLESKY
 from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Grid, X, frame, log_ticks, x_buttons
 from apviz.plots._labels import CAPTION_WIDTH, outcome, run_names, safe
 from apviz.plots._style import (
@@ -161,7 +162,7 @@ class Curves:
         zeros = self.thin(raw, rows[raw[rows] == 0]) if log else []
         rows = self.thin(drawn, rows)
         # a direct solver has nothing between start and end that a slanted line could stand for
-        shape = "hv" if trace.attrs.get("solver") == "Cholesky" else "linear"
+        shape = "hv" if trace.method.family == CHOLESKY else "linear"
         self.add(
             trace,
             drawn[rows],
@@ -292,7 +293,7 @@ def add_curves(
     table = sweep_table(traces)
     places = {id(trace): place for place, trace in enumerate(traces)}
     curves = series(traces, over)
-    labels = [method_of(runs[0].attrs, over) for runs in curves]
+    labels = [method_of(runs[0].attrs, over).label for runs in curves]
     names = run_names([runs[0] for runs in curves], labels, leave_out=[over])
     symbols = method_symbols(labels)
     for runs, label, name, symbol in zip(curves, labels, names, symbols, strict=True):

@@ -94,7 +94,7 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
     return [
         ", ".join(
             [
-                trace.label.partition(" b=")[0],
+                trace.method.name,
                 *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
             ]
         )

@@ -64,7 +64,7 @@ def batch_size_sweep(
         ring(figure, best, "block_size", PANELS, colors)
     if memory_limit is not None:
         _limit(figure, memory_limit, colors)
-    sizes = sorted({int(trace.attrs["block_size"]) for trace in several})
+    sizes = sorted({trace.block_size or 0 for trace in several})
     figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
     figure.update_xaxes(title_text="batch size b", row=len(PANELS), col=1)
     figure.update_layout(height=HEIGHT)

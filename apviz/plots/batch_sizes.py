@@ -29,8 +29,8 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     """
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_sizes")
-    several.sort(key=lambda trace: trace.attrs["block_size"])
-    sizes = [trace.attrs["block_size"] for trace in several]
+    several.sort(key=lambda trace: trace.block_size or 0)
+    sizes = [trace.block_size or 0 for trace in several]
     ordered = sorted(set(sizes))
     palette = dict(zip(ordered, sequential_colors(len(ordered), theme), strict=True))
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.04), colors, "epochs")
@@ -43,7 +43,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
                 trace,
                 trace["epoch"]["residual"].values,
                 "residual",
-                palette[trace.attrs["block_size"]],
+                palette[trace.block_size or 0],
                 symbol,
                 legend_entry(name, trace),
                 column=column,
@@ -63,7 +63,7 @@ def require_block_sizes(traces: Sequence[Trace], figure: str) -> None:
     Raises:
         ValueError: a trace without a batch size.
     """
-    without = [trace.label for trace in traces if "block_size" not in trace.attrs]
+    without = [trace.label for trace in traces if trace.block_size is None]
     if without:
         raise ValueError(
             f"{figure} draws runs of AlternatingProjection, which have a block_size; "

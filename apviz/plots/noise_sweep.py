@@ -47,7 +47,7 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
 def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:
     """The bound of plain CG over the range of its κ, for every tolerance."""
-    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in traces if trace.label == "CG")
+    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in traces if trace.method.is_plain_cg)
     called, sign = (" (estimate)", "≈") if estimated else ("", "=")
     for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
         figure.add_scatter(

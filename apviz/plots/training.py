@@ -11,6 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._curves import positive
 from apviz.plots._labels import CAPTION_WIDTH, run_names, safe
@@ -124,7 +125,8 @@ def entry_of(name: str, trace: Trace) -> str:
 
 
 def _unit(trace: Trace) -> str:
-    return {"AP": "epochs", "CG": "iterations", "PCG": "iterations"}.get(trace.label.split()[0], "epochs or iterations")
+    units = {ALTERNATING_PROJECTION: "epochs", CONJUGATE_GRADIENT: "iterations"}
+    return units.get(trace.method.family, "epochs or iterations")
 
 
 def _known(trace: Trace, values: Sequence[float]) -> str:

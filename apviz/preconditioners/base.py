@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
 
 from torch import Tensor
 
 from apviz.operators import CountingOperator
+from apviz.registry import Registry
 
 #: r ↦ P⁻¹ r for r: (n, p), symmetric positive definite
 Apply = Callable[[Tensor], Tensor]
@@ -16,10 +18,8 @@ Apply = Callable[[Tensor], Tensor]
 class Preconditioner(ABC):
     """Settings of a preconditioner; `build` does the expensive part for one system."""
 
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """In a few words, after "PCG"."""
-
     @abstractmethod
     def build(self, operator: CountingOperator) -> Apply: ...
+
+
+PRECONDITIONERS: Final = Registry[Preconditioner]("preconditioner", "apviz.preconditioners")

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from apviz.operators import Operator
-from apviz.preconditioners.base import Preconditioner
+from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
 
+@PRECONDITIONERS.register("pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class PivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X) with the largest pivot first.
@@ -30,10 +31,6 @@ class PivotedCholesky(Preconditioner):
 
     def __post_init__(self) -> None:
         require_whole("rank", self.rank, 1)
-
-    @property
-    def label(self) -> str:
-        return f"r={self.rank}"
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
         return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.noise)

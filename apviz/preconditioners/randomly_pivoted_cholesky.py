@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import Operator
-from apviz.preconditioners.base import Preconditioner
+from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.settings import require_whole
 
@@ -17,6 +17,7 @@ PROPOSALS = 128
 IDLE_ROUNDS = 20
 
 
+@PRECONDITIONERS.register("randomly-pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class RandomlyPivotedCholesky(Preconditioner):
     """P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
@@ -38,10 +39,6 @@ class RandomlyPivotedCholesky(Preconditioner):
     def __post_init__(self) -> None:
         require_whole("rank", self.rank, 1)
         require_whole("seed", self.seed, 0)
-
-    @property
-    def label(self) -> str:
-        return f"randomly pivoted r={self.rank}"
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
         return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise)

@@ -11,14 +11,15 @@ from torch import Tensor
 from apviz.factors import BlockFactors, check_fits
 from apviz.operators import CountingOperator
 from apviz.partitions import Partition, Partitioner, partitioner_named
-from apviz.preconditioners.base import Preconditioner
+from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import Auto, chosen, percent, require, require_overlap, require_whole, require_whole_or_auto
+from apviz.settings import Auto, chosen, require, require_overlap, require_whole, require_whole_or_auto
 
 Coarse = Literal["low-rank", "galerkin"]
 
 
+@PRECONDITIONERS.register("two-level-schwarz")
 @dataclass(frozen=True, kw_only=True)
 class TwoLevelSchwarz(Preconditioner):
     """Independent projections onto all blocks at once (M), and r vectors V for what no block can see.
@@ -60,17 +61,11 @@ class TwoLevelSchwarz(Preconditioner):
         require(self.coarse in get_args(Coarse), "coarse", self.coarse, f"one of {', '.join(get_args(Coarse))}")
         partitioner_named(self.partition)
 
-    @property
-    def label(self) -> str:
-        margin = f" +{percent(self.overlap)}" if self.overlap else ""
-        exact = " galerkin" if self.coarse == "galerkin" else ""
-        return f"Schwarz b={self.block_size}{margin} r={self.coarse_rank}{exact}"
-
     def build(self, operator: CountingOperator) -> OneLevel | TwoLevel:
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
         rank = int(chosen("coarse_rank", self.coarse_rank))
         check_fits(operator.x, size, overlap)
-        partition = partitioner_named(self.partition)(operator.inputs, size, overlap)
+        partition = partitioner_named(self.partition, self.seed)(operator.inputs, size, overlap)
         if rank == 0:
             return OneLevel(operator, partition)
         factor = randomly_pivoted_cholesky(operator, rank, self.seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from apviz import plots
-from apviz.analysis.sweeps import SYSTEM
+from apviz.analysis.sweeps import system_key
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
@@ -74,7 +74,7 @@ def write_report(traces: Sequence[Trace], path: Path) -> Path:
 def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:
     groups: dict[str, list[Trace]] = {}
     for trace in traces:
-        groups.setdefault(json.dumps([trace.attrs.get(name) for name in SYSTEM]), []).append(trace)
+        groups.setdefault(system_key(trace.attrs), []).append(trace)
     return list(groups.values())
 
 
@@ -146,8 +146,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
                 lambda theme: plots.eigenvalues(traces, theme=theme),
             )
         )
-    rule = [t for t in blocks if t.attrs["rule"] == "gauss-southwell" and not t.attrs["overlap"]]
-    if len({t.attrs["block_size"] for t in rule}) > 1:
+    rule = [t for t in blocks if t.method.rule == "gauss-southwell" and not t.method.overlap]
+    if len({t.method.block_size for t in rule}) > 1:
         shown.append(
             embedded(
                 "Block size",

@@ -48,8 +48,8 @@ def row(trace: Trace, method: str | None = None) -> Row:
     reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
     return Row(
         (
-            method or trace.label.partition(" b=")[0],
-            f"{a['block_size']:,}" if "block_size" in a else "–",
+            method or trace.method.name,
+            "–" if trace.block_size is None else f"{trace.block_size:,}",
             f"{int(last['epoch']):,}",
             f"{float(last['work']):.2f}",
             f"{a['setup_work']:.2f}",

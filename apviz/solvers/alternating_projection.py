@@ -10,27 +10,28 @@ import torch
 from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
+from apviz.method import ALTERNATING_PROJECTION, Method
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import Partition, Partitioner, partitioner_named
+from apviz.partitions import PARTITIONS, Partition, Partitioner, partitioner_named
 from apviz.preconditioners.low_rank import biorthonormal
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.rules import Rule, rule_named
 from apviz.settings import (
     Auto,
     chosen,
-    percent,
     require_overlap,
     require_tolerance,
     require_whole,
     require_whole_or_auto,
 )
 from apviz.solvers.choices import resolve
-from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
 from apviz.solvers.stopping import Limits
 
 
+@SOLVERS.register(ALTERNATING_PROJECTION)
 @dataclass(frozen=True, kw_only=True)
 class AlternatingProjection(Solver):
     """Projects the residual onto one block after another (paper, Algorithm 1).
@@ -49,7 +50,8 @@ class AlternatingProjection(Solver):
         tol: stop when the mean relative residual, recomputed, is below this.
         max_epochs, min_epochs: an epoch is as many updates as there are blocks.
         check_every: epochs between recomputations of the residual (1.0 work each); convergence is always checked.
-        seed: of the coarse space.
+        seed: of all that is drawn: the blocks of a rule, the rows of a partition, the pivots of the coarse space. A
+            rule or partition given as an object has its own.
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
@@ -83,20 +85,16 @@ class AlternatingProjection(Solver):
         partitioner_named(self.partition)
 
     @property
-    def rule_name(self) -> str:
-        return rule_named(self.rule).name
-
-    @property
-    def partition_name(self) -> str:
-        return self.partition if isinstance(self.partition, str) else type(self.partition).__name__
-
-    @property
-    def label(self) -> str:
-        place = "" if self.partition_name == "sequential" else f" {self.partition_name}".replace("principal-axis", "pa")
-        margin = f" +{percent(self.overlap)}" if self.overlap else ""
-        history = f" q={self.history}" if self.history else ""
-        coarse = f" r={self.coarse_rank}" if self.coarse_rank else ""
-        return f"AP {self.rule_name}{place}{margin} b={self.block_size}{history}{coarse}"
+    def method(self) -> Method:
+        return Method(
+            family=ALTERNATING_PROJECTION,
+            rule=rule_named(self.rule).name,
+            partition=self.partition if isinstance(self.partition, str) else PARTITIONS.name_of(self.partition),
+            block_size=self.block_size,
+            overlap=self.overlap,
+            history=self.history,
+            coarse_rank=self.coarse_rank,
+        )
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
         return resolve(self, operator, columns)
@@ -105,7 +103,7 @@ class AlternatingProjection(Solver):
         settings, choices = self.resolve(operator, columns)
         size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
         check_fits(operator.x, size, overlap)
-        partition = partitioner_named(settings.partition)(operator.inputs, size, overlap)
+        partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
         stored = operator if partition.is_identity else operator.reordered(partition.order)
         factors = BlockFactors(stored, [partition.solved(block) for block in range(len(partition))])
         coarse = None
@@ -138,7 +136,7 @@ class _Projection:
     def __init__(self, prepared: Blocks, run: Run) -> None:
         settings, partition, operator = prepared.solver, prepared.partition, run.operator
         self.settings, self.partition, self.factors, self.operator = settings, partition, prepared.factors, operator
-        self.rule, self.run = rule_named(settings.rule), run
+        self.rule, self.run = rule_named(settings.rule, settings.seed), run
         self.b = prepared.in_order(run.b)
         if run.initial_weights is None:
             self.w, self.r = torch.zeros_like(self.b), self.b.clone()

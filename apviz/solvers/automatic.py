@@ -16,7 +16,7 @@ from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.choices import coarse_rank
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.interface import Prepared, Solver
+from apviz.solvers.interface import SOLVERS, Prepared, Solver
 
 # rows on which the share of k that r vectors leave is looked at
 PROBE_ROWS = 2_000
@@ -27,6 +27,7 @@ CHOLESKY_ROWS = 2_000
 LOW_RANK_TRACE = 400.0
 
 
+@SOLVERS.register("automatic")
 @dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
     """The solver that suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
@@ -51,10 +52,6 @@ class Automatic(Solver):
         require_tolerance(self.tol)
         require_whole("max_epochs", self.max_epochs, 1)
         require_whole("seed", self.seed, 0)
-
-    @property
-    def label(self) -> str:
-        return "auto"
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
         n = operator.n

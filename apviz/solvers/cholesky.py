@@ -11,14 +11,16 @@ from torch import Tensor
 
 from apviz.factors import cholesky_with_jitter
 from apviz.memory import require_memory
+from apviz.method import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
-from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_inner
 from apviz.solvers.stopping import Limits
 
 
+@SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
     """K = LLᵀ, W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays. One update, set-up and all.
@@ -36,10 +38,6 @@ class Cholesky(Solver):
 
     def __post_init__(self) -> None:
         require_tolerance(self.tol)
-
-    @property
-    def label(self) -> str:
-        return "Cholesky"
 
     def build(self, operator: CountingOperator, columns: int) -> Factored:
         n, x = operator.n, operator.x

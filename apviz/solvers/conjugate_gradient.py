@@ -9,16 +9,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from apviz.method import CONJUGATE_GRADIENT, Method
 from apviz.operators import CountingOperator, Operator
-from apviz.preconditioners.base import Preconditioner
+from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.settings import renamed, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
-from apviz.solvers.interface import Prepared, Solver, StopReason
+from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_squares
 from apviz.solvers.stopping import Limits
 
 
+@SOLVERS.register(CONJUGATE_GRADIENT)
 @renamed(max_iterations="max_epochs", min_iterations="min_epochs")
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
@@ -53,8 +55,15 @@ class ConjugateGradient(Solver):
         require_whole("check_every", self.check_every, 1)
 
     @property
-    def label(self) -> str:
-        return f"PCG {self.preconditioner.label}" if self.preconditioner else "CG"
+    def method(self) -> Method:
+        plain = Method(family=CONJUGATE_GRADIENT)
+        if (inner := self.preconditioner) is None:
+            return plain
+        shared = ("rank", "block_size", "overlap", "coarse_rank")
+        settings = {name: getattr(inner, name) for name in shared if hasattr(inner, name)}
+        if getattr(inner, "coarse", None) == "galerkin":
+            settings["coarse"] = "galerkin"
+        return replace(plain, preconditioner=PRECONDITIONERS.name_of(inner), **settings)
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[ConjugateGradient, Mapping[str, str]]:
         if self.preconditioner is None:

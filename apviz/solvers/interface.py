@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 
+from apviz.method import Method
 from apviz.operators import CountingOperator, Operator
+from apviz.registry import Registry
 
 if TYPE_CHECKING:
     from apviz.factors import BlockFactors
@@ -149,9 +151,14 @@ class Solver(ABC):
     name: ClassVar[str]
 
     @property
-    @abstractmethod
     def label(self) -> str:
-        """The method in a few words, for tables and legends."""
+        """The method in a few words, for tables and legends; nothing computes from it."""
+        return self.method.label
+
+    @property
+    def method(self) -> Method:
+        """Which method it is, as data."""
+        return Method(family=SOLVERS.name_of(self))
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
         """The solver with a value for every setting that says `auto`, and why each was chosen.
@@ -184,6 +191,9 @@ class Solver(ABC):
     @abstractmethod
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
         """What `prepare` returns, but for who asked and what it cost; a solver of one's own has this."""
+
+
+SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
 
 
 @dataclass

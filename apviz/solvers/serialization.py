@@ -1,95 +1,77 @@
-"""A solver's settings as plain values that JSON knows, and back: only classes on a list are ever made."""
+"""A solver's settings as plain values that JSON knows, and back: only registered classes are ever made."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
-from apviz import partitions, rules
-from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.partitions import PARTITIONS
+from apviz.preconditioners import PRECONDITIONERS
+from apviz.registry import Registry
+from apviz.rules import RULES
 from apviz.settings import require_whole
-from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver
+from apviz.solvers.interface import SOLVERS, Solver
 
-#: what may stand where; a field of this name may hold one of these
-CLASSES: dict[str, tuple[type, ...]] = {
-    "solver": (AlternatingProjection, Automatic, Cholesky, ConjugateGradient),
-    "preconditioner": (PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz),
-    "rule": (rules.GaussSouthwell, rules.Cyclic, rules.Random, rules.Shuffled),
-    "partition": (
-        partitions.Sequential, partitions.Shuffled, partitions.KDTree, partitions.PrincipalAxisTree,
-    ),
+#: what may stand where: a setting of this name may hold one of these
+_ROLES: Final[dict[str, Registry[Any]]] = {
+    "solver": SOLVERS, "preconditioner": PRECONDITIONERS, "rule": RULES, "partition": PARTITIONS,
 }  # fmt: skip
 # these are objects or nothing; a rule or a partition may also be a name
-NEVER_PLAIN = ("solver", "preconditioner")
+_NEVER_PLAIN: Final = ("solver", "preconditioner")
+# former name → name, as models and traces of former versions have them
+_RENAMED_SETTINGS: Final = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
+_RENAMED_CLASSES: Final = {("partition", "Shuffled"): "ShuffledRows"}
 
 
-def to_plain(solver: Solver | None) -> Any:
+def to_plain(solver: Solver | None, *, strict: bool = True) -> Any:
     """The settings as a dictionary of plain values with the class under `type`; None stays None.
 
+    Args:
+        strict: else what is not registered is written as its repr, to be read by people and never back.
+
     Raises:
-        ValueError: a solver, or a part of one, that is not apviz's own.
+        ValueError: a solver, or a part of one, that is not registered.
     """
-    return _to_plain("solver", solver)
+    return _to_plain("solver", solver, strict)
 
 
 def from_plain(plain: Any) -> Solver | None:
     """The solver of a dictionary from `to_plain`, its settings checked as if a user had given them.
 
     Raises:
-        ValueError, TypeError: a class that is not on the list, or a setting it does not take.
+        ValueError, TypeError: a class that is not registered, or a setting it does not take.
     """
     solver: Solver | None = _from_plain("solver", plain)
     return solver
 
 
-def from_repr(text: str) -> Solver:
-    """The solver of a `repr`, as the trace of a training has it, checked like `from_plain`; nothing is evaluated.
-
-    Raises:
-        ValueError: not the repr of a solver of apviz; a setting out of range.
-    """
-    try:
-        found = from_plain(_call(ast.parse(text, mode="eval").body))
-    except (SyntaxError, TypeError) as error:
-        raise ValueError(f"{text:.80} is no solver of apviz: {error}") from error
-    if found is None:
-        raise ValueError(f"{text:.80} is no solver of apviz")
-    return found
-
-
-def _call(node: ast.expr) -> Any:
-    """`Name(key=value, ...)` as `to_plain` writes it; any other value as a literal."""
-    if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
-    if not isinstance(node.func, ast.Name) or node.args or not all(each.arg for each in node.keywords):
-        raise ValueError(f"{ast.unparse(node):.80} is not the repr of a class of apviz")
-    return {"type": node.func.id} | {str(each.arg): _call(each.value) for each in node.keywords}
-
-
-def _to_plain(role: str, value: Any) -> Any:
+def _to_plain(role: str, value: Any, strict: bool) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, str | int | float):
         return value
-    known = CLASSES.get(role, ())
-    if type(value) not in known:
+    known = list(_ROLES[role].values()) if role in _ROLES else []
+    if type(value) not in known and strict:
         names = ", ".join(kind.__name__ for kind in known)
         raise ValueError(f"{role} = {value!r} cannot be saved; those that can are {names}")
+    if type(value) not in known and not (role == "solver" and dataclasses.is_dataclass(value)):
+        return repr(value)
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {"type": type(value).__name__} | {name: _to_plain(name, field) for name, field in fields.items()}
+    return {"type": type(value).__name__} | {name: _to_plain(name, field, strict) for name, field in fields.items()}
 
 
 def _from_plain(role: str, plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        if role in NEVER_PLAIN and plain is not None:
+    if not isinstance(plain, Mapping):
+        if role in _NEVER_PLAIN and plain is not None:
             raise ValueError(f"{role} must be a dictionary of settings or null, got {plain!r:.80}")
         return plain
-    known = {kind.__name__: kind for kind in CLASSES.get(role, ())}
-    settings = dict(plain)
+    known = {kind.__name__: kind for kind in _ROLES[role].values()} if role in _ROLES else {}
+    settings: dict[str, Any] = {_RENAMED_SETTINGS.get(str(name), str(name)): value for name, value in plain.items()}
     name = settings.pop("type", None)
+    name = _RENAMED_CLASSES.get((role, name), name) if isinstance(name, str) else name
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{role} must be one of {', '.join(known) or 'the plain values'}, got {name!r:.80}")
     taken = {field.name for field in dataclasses.fields(known[name])}

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import xarray as xr
 
+from apviz.tracing.former import brought_up
 from apviz.tracing.schema import (
     BLOCK,
     EPOCH,
@@ -48,13 +49,31 @@ def open_trace(path: str | Path) -> Trace:
         raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
     if TRACE_ID in loaded.attrs and Path(path).is_dir():
         _require_every_chunk(Path(path))
-    trace = TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
-    version = trace.attrs.get("schema_version")
+    version = loaded.attrs.get("schema_version")
     if not isinstance(version, int):
         raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
     if version > SCHEMA_VERSION:
         raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
-    return trace
+    if version == 1:
+        try:
+            loaded.attrs = brought_up({str(name): value for name, value in loaded.attrs.items()})
+        except ValueError as error:
+            raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
+    return TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
+
+
+def attributes_of(path: Path) -> dict[str, Any]:
+    """The root attributes of a trace in a folder, in a tenth of the time that opening it takes.
+
+    Raises:
+        OSError: nothing is there.
+        ValueError: not a trace.
+    """
+    try:
+        attrs = json.loads((path / "zarr.json").read_bytes())["attributes"]
+        return brought_up(attrs) if attrs.get("schema_version") == 1 else dict(attrs)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
 
 
 def _require_every_chunk(path: Path) -> None:
@@ -77,7 +96,8 @@ def _require_every_chunk(path: Path) -> None:
 _NUMBER: Final = (int, float)
 # d is None of a matrix that linear_cg was given without a kernel
 _COMMON: Final[dict[str, Any]] = {
-    "status": str, "created": str, "method": str, "dataset": str, "n": int, "d": (int, type(None)), "kernel": str,
+    "status": str, "created": str, "method": dict, "label": str, "dataset": str, "n": int, "d": (int, type(None)),
+    "kernel": str,
     "dtype": str, "device": str, "device_name": str, "threads": int, "solver_settings": str,
 }  # fmt: skip
 _SOLVE: Final[dict[str, Any]] = {
@@ -87,9 +107,8 @@ _SOLVE: Final[dict[str, Any]] = {
 _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 #: not in every trace
 _OPTIONAL: Final[dict[str, Any]] = {
-    "stop_reason": str, "stop_message": str, "block_size": int, "overlap": _NUMBER, "tol": _NUMBER, "rule": str,
-    "partition": str, "seed": int, "choices": str, "hyperparameters": str,
-    "stagnated_steps": int, "overlaps": int, "trace_id": str,
+    "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
+    "stagnated_steps": int, "trace_id": str,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("training_settings", "choices", "hyperparameters")
@@ -117,7 +136,8 @@ def check_complete(trace: Trace) -> None:
     for bound in ("lambda_max_bound", "lambda_min_bound"):
         if not isinstance(spectrum.attrs.get(bound), _NUMBER):
             raise ValueError(f"its group spectrum has no number {bound}")
-    if "rule" in trace.attrs and not isinstance(spectrum.attrs.get("lambda_max_block_bound"), _NUMBER):
+    method = trace.method
+    if method.rule is not None and not isinstance(spectrum.attrs.get("lambda_max_block_bound"), _NUMBER):
         raise ValueError("it names a rule, and its group spectrum has no number lambda_max_block_bound")
     said = [spectrum[name].attrs for name in SPECTRUM]
     if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
@@ -125,10 +145,10 @@ def check_complete(trace: Trace) -> None:
     for group, variables in {"update": UPDATE, "block": BLOCK}.items():
         if group in trace:
             _check_group(trace, group, variables)
-    lacking = [name for name in ("rule", "partition", "block_size", "overlap") if name not in trace.attrs]
+    lacking = [name for name in ("rule", "partition", "block_size", "overlap") if getattr(method, name) is None]
     if "block" in trace and lacking:
-        raise ValueError(f"it has a group block, and no attribute {', '.join(lacking)}")
-    if "rule" in trace.attrs and "block" not in trace:
+        raise ValueError(f"it has a group block, and its method no {', '.join(lacking)}")
+    if method.rule is not None and "block" not in trace:
         raise ValueError("it names a rule, and has no group block")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import platform
@@ -17,7 +16,8 @@ from typing import Any
 
 import torch
 
-from apviz.solvers.interface import Epoch, Hook, Solution, Solver, Update
+from apviz.solvers.interface import Epoch, Hook, Solution, Update
+from apviz.solvers.serialization import to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
@@ -282,6 +282,7 @@ def _attributes(run: Run) -> dict[str, Any]:
     lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
     attrs: dict[str, Any] = surroundings(system.device, system.dtype) | {
         "dataset": system.dataset,
+        "data": system.fingerprint(),
         "n": system.n,
         "d": system.d,
         "kernel": kernel.name,
@@ -290,9 +291,10 @@ def _attributes(run: Run) -> dict[str, Any]:
         "noise": system.noise,
         "right_hand_sides": system.b.shape[1],
         "rhs_norms": run.rhs_norms.tolist(),
-        "method": solver.label,
+        "method": solver.method.plain(),
+        "label": solver.label,
         "solver": solver.name,
-        "solver_settings": json.dumps(_settings(solver)),
+        "solver_settings": json.dumps(to_plain(solver, strict=False)),
         "choices": json.dumps(run.choices),
         "operator": system.operator.name,
         "engine": run.operator.engine,
@@ -302,10 +304,8 @@ def _attributes(run: Run) -> dict[str, Any]:
     }
     if system.seed is not None:
         attrs["seed"] = system.seed
-    plain = {name: value for name, value in _settings(solver).items() if name in ("block_size", "overlap", "tol")}
-    attrs |= plain
-    if run.partition is not None:
-        attrs |= {"rule": solver.rule_name, "partition": solver.partition_name}  # type: ignore[attr-defined]
+    if hasattr(solver, "tol"):
+        attrs["tol"] = solver.tol
     return attrs
 
 
@@ -322,12 +322,6 @@ def surroundings(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": json.dumps({"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}),
     }
-
-
-def _settings(solver: Solver) -> dict[str, Any]:
-    """The fields of a solver's dataclass, objects by their repr."""
-    values = {field.name: getattr(solver, field.name) for field in dataclasses.fields(solver)}
-    return {name: v if isinstance(v, str | int | float | None) else repr(v) for name, v in values.items()}
 
 
 @cache  # two milliseconds each

@@ -106,7 +106,7 @@ def grows(variable: Variable) -> bool:
 CHUNK_BYTES = 2**15
 
 # what tells traces from before there was one
-_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset", "method")
+_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset")
 
 
 class TraceStore:

@@ -15,6 +15,7 @@ import zarr
 
 from apviz.analysis.geometry import functions, principal_plane
 from apviz.files import folder_made_whole
+from apviz.method import Method
 from apviz.spectrum import conjugate_gradient_bound, theorem_1
 from apviz.tracing.schema import FINISHED
 
@@ -56,8 +57,19 @@ class Trace:
 
     @property
     def label(self) -> str:
-        """The method in a few words."""
-        return str(self.attrs["method"])
+        """The method in a few words, to be read; `method` is the same as data."""
+        return str(self.attrs["label"])
+
+    @property
+    def method(self) -> Method:
+        """Which method solved."""
+        return Method.from_plain(self.attrs["method"])
+
+    @property
+    def block_size(self) -> int | None:
+        """Rows a block owns; None of a method without blocks."""
+        size = self.method.block_size
+        return int(size) if self.method.has_blocks and isinstance(size, int) else None
 
     @property
     def finished(self) -> bool:
@@ -174,7 +186,7 @@ class Trace:
     def _theory(self, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
         """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
         spectrum = self["spectrum"]
-        rule = str(self.attrs.get("rule", ""))
+        rule = self.method.rule
         if rule in ("gauss-southwell", "random"):
             kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
             # by updates done, for a solve that was stopped inside an epoch, be it the first
@@ -184,7 +196,7 @@ class Trace:
             name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
             how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
             return theorem_1(epochs, kappa_prime), name, False, how
-        if self.label == "CG":
+        if self.method.is_plain_cg and self.method.source is None:
             kappa = spectrum["kappa"]
             how = f"{self.condition()}: {kappa.attrs['how']}"
             factor = conjugate_gradient_bound(epochs, float(kappa))

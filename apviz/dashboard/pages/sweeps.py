@@ -15,7 +15,7 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
-from apviz.analysis.sweeps import Over, method_of, slowest, system_of
+from apviz.analysis.sweeps import Over, method_of, slowest, swept, system_of
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
@@ -26,8 +26,10 @@ from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.tables import RunsTable
+from apviz.method import Method
 from apviz.solvers import Solver
 from apviz.tracing import Trace
+from apviz.tracing.opening import attributes_of
 from apviz.tracing.schema import TRAINING
 
 #: of the newest runs in the folder, looked through
@@ -40,16 +42,16 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
     That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
     and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
     """
-    found: dict[str, dict[str, dict[float, str]]] = {}
+    found: dict[str, dict[Method, dict[float, str]]] = {}
     # from the oldest, so that of equal runs the last one stays
     for name in reversed(runs.names()[:LOOKED_AT]):
         attrs = _attributes(runs.path_of(name))
-        if attrs.get("kind") == TRAINING or not isinstance(attrs.get(over), int | float):
+        if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
             continue
         system = f"{system_of(attrs, over)} {_cap(attrs)}"
         # the newest system comes last
         found[system] = found.pop(system, {})
-        found[system].setdefault(method_of(attrs, over), {})[attrs[over]] = name
+        found[system].setdefault(method_of(attrs, over), {})[value] = name
     for methods in reversed(found.values()):
         sweeps = [values for values in methods.values() if len(values) > 1]
         if sweeps:
@@ -65,8 +67,8 @@ def _cap(attrs: dict[str, Any]) -> Any:
 def _attributes(path: Path) -> dict[str, Any]:
     """The root attributes of a trace; none where they cannot be read."""
     try:
-        return dict(json.loads((path / "zarr.json").read_bytes())["attributes"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return attributes_of(path)
+    except (OSError, ValueError):
         return {}
 
 

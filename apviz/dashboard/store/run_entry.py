@@ -74,7 +74,8 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             raise ValueError(f"it has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
         training = attrs.get("kind") == TRAINING
         return RunEntry(
-            name, changed, TRAINING if training else "solve", str(attrs["method"]), str(attrs["dataset"]),
+            name, changed, TRAINING if training else "solve", str(attrs.get("label", attrs["method"])),
+            str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
             _number(attrs, "seconds"), _number(attrs, "residual"), str(attrs["created"]),

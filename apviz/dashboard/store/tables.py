@@ -191,7 +191,7 @@ class RunsTable:
 
 def _row(trace: Trace, method: str) -> list[Cell]:
     a, last, spectrum = trace.attrs, trace["epoch"].isel(epoch=-1), trace["spectrum"]
-    block_size = a.get("block_size")
+    block_size = trace.block_size
     return [
         method,
         float(block_size) if isinstance(block_size, int | float) else None,

@@ -1,0 +1,113 @@
+"""Which method solved: identity as data. A label is for reading; whatever compares, groups or colours goes by this."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: families, by the names under which `apviz.solvers` registers them
+ALTERNATING_PROJECTION: Final = "alternating-projection"
+CONJUGATE_GRADIENT: Final = "conjugate-gradient"
+CHOLESKY: Final = "cholesky"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A solver as far as it tells methods apart; None where a family has no such setting.
+
+    Args:
+        family: `alternating-projection`, `conjugate-gradient`, `cholesky`, or the name of another solver.
+        rule, partition: their names.
+        block_size: rows a block owns, `auto` before it is chosen; also of a preconditioner with blocks.
+        overlap: of a block's own rows.
+        history: past updates stepped along again.
+        coarse_rank: vectors of the coarse space.
+        preconditioner: its name.
+        rank: of a low-rank preconditioner.
+        coarse: the kind of a preconditioner's coarse space, where it is not the usual one.
+        source: who solved, where it was not apviz: `gpytorch`, `published`.
+    """
+
+    family: str
+    rule: str | None = None
+    partition: str | None = None
+    block_size: int | str | None = None
+    overlap: float | str | None = None
+    history: int | str | None = None
+    coarse_rank: int | str | None = None
+    preconditioner: str | None = None
+    rank: int | None = None
+    coarse: str | None = None
+    source: str | None = None
+
+    @property
+    def label(self) -> str:
+        """In a few words, for tables and legends; settings that are None or 0 are left out."""
+        blocks = [
+            _share(self.overlap), _setting("b", self.block_size), _setting("q", self.history),
+            _setting("r", self.coarse_rank if self.rank is None else self.rank), self.coarse,
+        ]  # fmt: skip
+        if self.has_blocks:
+            partition = None if self.partition == "sequential" else self.partition
+            words = ["AP", self.rule, partition and partition.replace("principal-axis", "pa"), *blocks]
+        elif self.family == CONJUGATE_GRADIENT:
+            kind = _PRECONDITIONERS.get(self.preconditioner or "", self.preconditioner)
+            words = ["CG"] if self.preconditioner is None else ["PCG", kind, *blocks]
+        else:
+            words = [_FAMILIES.get(self.family, self.family)]
+        text = " ".join(word for word in words if word)
+        return f"{text} as published" if self.source == "published" else text
+
+    @property
+    def name(self) -> str:
+        """The label without the sizes of blocks, for a table that has a column of them."""
+        sizes = ("block_size", "history", "coarse_rank") if self.has_blocks else ("block_size", "overlap", "coarse")
+        return (self if self.block_size is None else self.without(*sizes)).label
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it is alternating projection."""
+        return self.family == ALTERNATING_PROJECTION
+
+    @property
+    def is_plain_cg(self) -> bool:
+        """Whether it is conjugate gradients without a preconditioner."""
+        return self.family == CONJUGATE_GRADIENT and self.preconditioner is None
+
+    def without(self, *settings: str) -> Method:
+        """The same whatever these settings are: what the runs of a sweep over them share."""
+        nothing: dict[str, Any] = dict.fromkeys(settings)
+        return dataclasses.replace(self, **nothing)
+
+    def plain(self) -> dict[str, Any]:
+        """As a trace holds it: the settings it has."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Method:
+        """Of a trace; settings of a later version are left out.
+
+        Raises:
+            ValueError: no family.
+        """
+        if not isinstance(plain.get("family"), str):
+            raise ValueError(f"a method must name its family, got {str(dict(plain))[:80]}")
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in plain.items() if name in known})
+
+
+#: in a label
+_FAMILIES: Final = {CHOLESKY: "Cholesky", "automatic": "auto"}
+_PRECONDITIONERS: Final = {
+    "pivoted-cholesky": "", "randomly-pivoted-cholesky": "randomly pivoted", "two-level-schwarz": "Schwarz",
+}  # fmt: skip
+
+
+def _setting(letter: str, value: float | str | None) -> str:
+    return f"{letter}={value}" if value else ""
+
+
+def _share(overlap: float | str | None) -> str:
+    return f"+{overlap if isinstance(overlap, str) else format(overlap, '.0%')}" if overlap else ""
