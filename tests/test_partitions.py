@@ -9,9 +9,19 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from apviz.operators import native
-from apviz.partitions import PARTITIONS, KDTree, Partition, PrincipalAxisTree, Sequential, Shuffled, partitioner_named
+from apviz.partitions import (
+    PARTITIONS,
+    KDTree,
+    Partition,
+    PrincipalAxisTree,
+    Sequential,
+    ShuffledRows,
+    partitioner_named,
+)
 
-EVERY_PARTITIONER = pytest.mark.parametrize("partitioner", PARTITIONS.values(), ids=PARTITIONS.keys())
+EVERY_PARTITIONER = pytest.mark.parametrize(
+    "partitioner", [kind() for kind in PARTITIONS.values()], ids=PARTITIONS.keys()
+)
 
 
 def points(n, d, seed=0, duplicates=False):
@@ -155,7 +165,7 @@ def test_margins_do_not_depend_on_how_the_rows_came():
 def test_sequential_and_one_block_partitions_keep_the_order_of_the_rows():
     x = points(50, 2)
     assert Sequential()(x, 7, 0.5).is_identity
-    assert not KDTree()(x, 7, 0.0).is_identity and not Shuffled(seed=0)(x, 7, 0.0).is_identity
+    assert not KDTree()(x, 7, 0.0).is_identity and not ShuffledRows(seed=0)(x, 7, 0.0).is_identity
 
 
 @EVERY_PARTITIONER
@@ -168,7 +178,7 @@ def test_a_block_size_of_n_or_more_gives_one_block_without_margin(partitioner, b
 def test_kd_tree_blocks_are_compact():
     x = points(2000, 2)
     sizes = {}
-    for name, partitioner in PARTITIONS.items():
+    for name, partitioner in ((name, kind()) for name, kind in PARTITIONS.items()):
         partition = partitioner(x, 50, 0.0)
         stored = x.numpy()[partition.order.numpy()]
         sizes[name] = np.mean([np.ptp(stored[partition.owned(j)], axis=0).prod() for j in range(len(partition))])
@@ -250,15 +260,15 @@ def test_principal_axis_blocks_are_thinner_where_the_inputs_are_correlated():
 
 def test_shuffled_orders_come_from_the_seed():
     x = points(40, 1)
-    assert torch.equal(Shuffled(seed=3)(x, 5, 0.0).order, Shuffled(seed=3)(x, 5, 0.0).order)
-    assert not torch.equal(Shuffled(seed=3)(x, 5, 0.0).order, Shuffled(seed=4)(x, 5, 0.0).order)
+    assert torch.equal(ShuffledRows(seed=3)(x, 5, 0.0).order, ShuffledRows(seed=3)(x, 5, 0.0).order)
+    assert not torch.equal(ShuffledRows(seed=3)(x, 5, 0.0).order, ShuffledRows(seed=4)(x, 5, 0.0).order)
 
 
 def test_partitioning_leaves_the_global_random_state_alone():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    Shuffled(seed=1)(points(40, 1), 5, 0.0)
+    ShuffledRows(seed=1)(points(40, 1), 5, 0.0)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -287,7 +297,7 @@ def test_a_margin_of_rows_that_are_owned_absent_or_repeated_is_refused(bad):
 
 def test_partitioners_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them():
     assert partitioner_named("kd-tree") == KDTree()
-    mine = Shuffled(seed=7)
+    mine = ShuffledRows(seed=7)
     assert partitioner_named(mine) is mine
     with pytest.raises(ValueError, match=r"partition must be one of sequential, shuffled, kd-tree.*, got 'ball-tree'"):
         partitioner_named("ball-tree")

@@ -267,7 +267,7 @@ def _noise(trace: Trace) -> Diagnosis | None:
 
 
 def _blocks(trace: Trace) -> Diagnosis | None:
-    if "partition" not in trace.attrs or _is_overlapped(trace):
+    if not trace.method.has_blocks or _is_overlapped(trace):
         return None
     kept = _kept(trace)
     if not kept > KEPT:
@@ -276,7 +276,7 @@ def _blocks(trace: Trace) -> Diagnosis | None:
     if kept < ALL_KEPT:
         keeps = f"keeps {kept:.0%} of the residual"
     evidence = (
-        f"{trace.attrs['partition']} blocks without overlap: an epoch {keeps}, though every update makes it zero on "
+        f"{trace.method.partition} blocks without overlap: an epoch {keeps}, though every update makes it zero on "
         "its own block."
     )
     advice = "Blocks of neighbours that solve on a margin around what they own."
@@ -300,7 +300,7 @@ def _conditioning(trace: Trace) -> Diagnosis:
     if _is_overlapped(trace):
         advice = "Add a coarse space for what is smooth, which no block sees."
         return Diagnosis(Limit.CONDITIONING, evidence, advice, {"coarse_rank": "auto"})
-    if "partition" in trace.attrs:
+    if trace.method.has_blocks:
         advice = "Overlapping blocks, which depend on κ least."
         return Diagnosis(
             Limit.CONDITIONING, evidence, advice, {"partition": "principal-axis-tree", "overlap": "auto"}
@@ -323,7 +323,7 @@ def _well_conditioned(trace: Trace, evidence: str, most: int) -> Diagnosis:
 def _forecast(trace: Trace, done: int, most: int) -> int:
     """Epochs after which it is at its tolerance: the bound for CG, for projections at the rate of the late epochs."""
     kept = _kept(trace)
-    if "partition" not in trace.attrs or not 0 < kept < 1:
+    if not trace.method.has_blocks or not 0 < kept < 1:
         return most
     return done + math.ceil(math.log(_tol(trace) / _residual(trace)) / math.log(kept))
 

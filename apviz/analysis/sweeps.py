@@ -172,14 +172,10 @@ _NOT_SETTINGS: Final = frozenset({
 def settings(trace: Trace) -> dict[str, Any]:
     """Everything that was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
     attrs = trace.attrs
-    found = {name: value for name, value in attrs.items() if name not in _NOT_SETTINGS}
-    # of a training the solver is one of its settings, written as one
+    found = {("method" if name == "label" else name): v for name, v in attrs.items() if name not in _NOT_SETTINGS}
     for name, prefix in (("training_settings", "training: "), ("solver_settings", ""), ("versions", "version of ")):
-        values = _mapping(attrs.get(name))
-        if values is None:
-            found["solver"] = attrs.get(name)
-        else:
-            found |= {prefix + key.replace("_", " "): value for key, value in values.items()}
+        values = json.loads(attrs.get(name, "{}"))
+        found |= {prefix + key.replace("_", " "): value for key, value in values.items() if key != "type"}
     return {name.replace("_", " "): value for name, value in found.items()}
 
 
@@ -191,20 +187,12 @@ def settings_table(traces: Sequence[Trace], *, only_differences: bool = False) -
     return {name: row for name, row in rows.items() if not only_differences or len(set(row)) > 1}
 
 
-def _mapping(text: Any) -> Mapping[str, Any] | None:
-    """What a JSON object holds; None for other text, nothing for none."""
-    if text is None:
-        return {}
-    try:
-        values = json.loads(text)
-    except (ValueError, TypeError):
-        return None
-    return values if isinstance(values, dict) else None
-
-
 def _text(value: Any) -> str:
     if value is None or value == "":
         return "–"
     if isinstance(value, list):
         return ", ".join(map(_text, value))
+    if isinstance(value, dict):
+        inside = ", ".join(f"{name}={_text(each)}" for name, each in value.items() if name != "type")
+        return f"{value.get('type', '')}({inside})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

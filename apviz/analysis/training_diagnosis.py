@@ -96,7 +96,7 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
         f"{int(first['step'])}, where σ² = {float(first['noise']):.2g} and a residual of "
         f"{float(first['residual']):.2g} was left: these steps were taken with gradients less exact than asked for."
     )
-    if trace.method.overlap:
+    if trace.method.has_blocks and trace.method.overlap:
         return Diagnosis(Limit.CONDITIONING, evidence, "Give each solve more epochs, or raise the noise floor.")
     advice = "Solve every step on overlapping blocks, which depend on κ least."
     return Diagnosis(Limit.CONDITIONING, evidence, advice, {"solver": "overlap"})

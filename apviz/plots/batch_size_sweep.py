@@ -89,7 +89,7 @@ def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | Non
         return ["no run has converged, so no b is marked"]
     seconds = float(best["epoch"]["seconds"][-1])
     converged = sum(trace.converged for trace in compared)
-    notes = [f"ring: b = {best.attrs['block_size']:,}, {seconds:.3g} s, the fewest of {converged} converged"]
+    notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fewest of {converged} converged"]
     if len(compared) < len(traces):
         notes.append(f"of one system, to tolerance {best.attrs['tol']:g}")
     return notes

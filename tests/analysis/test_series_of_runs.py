@@ -98,13 +98,14 @@ def test_runs_on_other_data_without_a_name_are_not_of_the_same_system(n, standar
     one = run(0, apviz.AlternatingProjection(block_size=100, tol=0.1))
     cg = apviz.ConjugateGradient(tol=0.1)
     assert not same_system(one, run(1, cg)) and not same_system(run(1, cg), one)
-    assert not same_system(one, run(0, cg, noise=0.2)) and not same_system(one, run(0, cg, "named"))
+    assert not same_system(one, run(0, cg, noise=0.2)) and same_system(one, run(0, cg, "named"))
     assert same_system(one, run(0, cg)) and same_system(one, run(0, cg, dtype=torch.float32))
     assert same_system(run(0, cg, "named"), run(0, apviz.Cholesky(), "named"))
 
 
 def test_a_trace_without_a_name_that_says_too_little_is_compared_with_nothing(runs):
     bare = apviz.Trace(runs["100"].tree.copy(deep=True))
+    del bare.attrs["data"]  # as former versions wrote them
     assert same_system(runs["100"], bare)
     del bare.attrs["rhs_norms"]
     assert not same_system(runs["100"], bare)

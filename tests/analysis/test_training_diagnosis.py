@@ -164,12 +164,6 @@ def test_a_training_that_was_stopped_should_go_on_to_its_own_last_step(data):
     assert not trace.finished and found.limit is Limit.INTERRUPTED and found.change == {"steps": 20}
 
 
-def test_a_training_recorded_without_a_word_on_its_blocks_is_diagnosed_too(data):
-    trace = trained(data, steps=2, solver=ConjugateGradient(tol=1e-9, max_epochs=2))
-    del trace.tree.attrs["overlaps"]
-    assert diagnose_training(trace).limit is Limit.CONDITIONING
-
-
 def test_steps_whose_solves_leave_most_of_the_residual_are_taken_with_gradients_that_may_be_far_off(data):
     settings = {"steps": 4, "noise_floor": 1e-4, "probes": 4}
     initial = Hyperparameters("matern52", (1.0,), 1.0, 1e-3, 0.0)

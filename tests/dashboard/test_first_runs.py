@@ -56,4 +56,4 @@ def test_of_the_first_runs_the_landing_page_shows_the_comparison_alone(tmp_path)
     inside = opened("inside", tmp_path)
     assert inside.choice.run and inside._map.chart.base
     sweep = opened("batch-size", tmp_path)._cards["sweep"]
-    assert {trace.attrs["block_size"] for trace in sweep.drawn} == {100, 400}
+    assert {trace.method.block_size for trace in sweep.drawn} == {100, 400}

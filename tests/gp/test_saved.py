@@ -43,7 +43,7 @@ def predictions(gp):
         {"hyperparameters": None, "steps": np.int64(2), "ard": False, "kernel": "rbf", "random_state": 5},
         {
             "solver": apviz.AlternatingProjection(
-                block_size=10, rule=rules.Random(seed=3), partition=partitions.Shuffled(seed=4), tol=1e-4
+                block_size=10, rule=rules.Random(seed=3), partition=partitions.ShuffledRows(seed=4), tol=1e-4
             )
         },
         {

@@ -37,7 +37,7 @@ def test_of_nested_contexts_the_innermost_counts():
         assert (len(outer.traces), len(inner.traces)) == (0, 1)
         simple().gradients()
     assert (len(outer.traces), len(inner.traces)) == (1, 1)
-    assert inner.trace.attrs["block_size"] == 20
+    assert inner.trace.method.block_size == 20
 
 
 def test_another_thread_finds_gpytorch_as_it_was():
@@ -88,9 +88,9 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
     assert (default.attrs["solver"], default.attrs["tol"]) == ("Cholesky", 1e-2)  # what Automatic takes at n = 100
     for settings in ({"tol": 1e-2}, {"history": "auto"}):
         overlapping = solved_with(**settings)
-        assert overlapping.attrs["partition"] == "principal-axis-tree"
-        assert (overlapping.attrs["overlap"], overlapping.attrs["tol"]) == (0.5, 1e-2)
-    assert solved_with(30).attrs["block_size"] == 30
+        assert overlapping.method.partition == "principal-axis-tree"
+        assert (overlapping.method.overlap, overlapping.attrs["tol"]) == (0.5, 1e-2)
+    assert solved_with(30).method.block_size == 30
     # a block of all rows is a Cholesky solve
     assert solved_with(1000).converged
     paper = solved_with(25, partition="sequential", overlap=0.0, history=0, tol=0.1)

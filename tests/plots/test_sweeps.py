@@ -45,7 +45,7 @@ def test_the_ring_is_around_the_fewest_seconds_of_those_that_converged(runs):
     # `cut` took the least time by far, and did not converge
     traces = [runs["ap"], runs["ap100"], runs["cut"]]
     figure = plots.batch_size_sweep(traces)
-    seconds = {trace.attrs["block_size"]: float(trace["epoch"]["seconds"][-1]) for trace in traces[:2]}
+    seconds = {trace.method.block_size: float(trace["epoch"]["seconds"][-1]) for trace in traces[:2]}
     best = min(seconds, key=seconds.get)
     assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == len(PANELS)
     assert f"ring: b = {best}, {seconds[best]:.3g} s, the fewest of 2 converged" in figure.layout.title.text
@@ -128,7 +128,7 @@ def test_the_first_number_of_a_point_is_the_place_of_its_run(runs):
     figure = plots.batch_size_sweep(traces)
     for each in figure.data:
         for x, values in zip(each.x, each.customdata if each.customdata is not None else (), strict=False):
-            assert traces[int(values[0])].attrs["block_size"] == x
+            assert traces[int(values[0])].method.block_size == x
 
 
 def test_a_curve_over_the_noise_goes_by_kappa_and_the_methods_share_the_axis(runs):

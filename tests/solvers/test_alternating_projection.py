@@ -1,5 +1,7 @@
 """Algorithm 1, its energy and Theorem 1 against dense float64 NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -9,9 +11,9 @@ from hypothesis import strategies as st
 from test_oracle import Watch, problem
 
 import apviz
-from apviz.rules import GaussSouthwell
+from apviz.rules import RULES, GaussSouthwell
 
-RULES = ("gauss-southwell", "cyclic", "random", "shuffled")
+EVERY_RULE = ("gauss-southwell", "cyclic", "random", "shuffled")
 PARTITIONS = ("sequential", "shuffled", "kd-tree")
 KERNELS = ("Matern12", "Matern32", "Matern52", "RBF")
 NEVER = 1e-300
@@ -30,7 +32,7 @@ systems = st.fixed_dictionaries(
 solvers = st.builds(
     apviz.AlternatingProjection,
     block_size=st.integers(1, 40),
-    rule=st.sampled_from((*RULES, GaussSouthwell(short_block="end-of-epoch"))),
+    rule=st.sampled_from((*EVERY_RULE, GaussSouthwell(short_block="end-of-epoch"))),
     partition=st.sampled_from(PARTITIONS),
     overlap=st.sampled_from((0.0, 0.3, 1.0, 2.5)),
     tol=st.just(NEVER),
@@ -96,7 +98,7 @@ def test_the_recorded_energy_is_h_of_the_weights_after_every_update_and_epoch(sy
     assert abs(seen.solution.energy - energies[-1]) <= scale
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EVERY_RULE)
 @pytest.mark.parametrize("overlap", [0.0, 0.5])
 def test_with_jitter_the_recorded_energy_is_still_h_of_the_weights(rule, overlap):
     x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 3, axis=0)
@@ -241,7 +243,7 @@ def test_the_authors_schedule_differs_from_the_papers_where_the_last_block_is_sh
 
 
 @few
-@given(system=systems, more=st.integers(0, 5), rule=st.sampled_from(RULES), partition=st.sampled_from(PARTITIONS))
+@given(system=systems, more=st.integers(0, 5), rule=st.sampled_from(EVERY_RULE), partition=st.sampled_from(PARTITIONS))
 def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, rule, partition):
     p = problem(**system)
     solver = apviz.AlternatingProjection(
@@ -252,7 +254,7 @@ def test_one_block_of_all_rows_is_a_cholesky_solve_in_one_update(system, more, r
     np.testing.assert_allclose(seen.W[-1], p.W, atol=1e-9 * (1 + np.abs(p.W).max()))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EVERY_RULE)
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
 def test_weights_have_the_shape_b_was_given_in(rule, shape):
     p = problem(b=np.random.default_rng(0).standard_normal(shape))
@@ -298,7 +300,7 @@ def test_a_cyclic_solve_restarted_from_its_weights_continues_it(system, block_si
     assert torch.equal(halfway, kept)
 
 
-@pytest.mark.parametrize("rule", (*RULES, GaussSouthwell(short_block="end-of-epoch")))
+@pytest.mark.parametrize("rule", (*EVERY_RULE, GaussSouthwell(short_block="end-of-epoch")))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_same_seed_gives_the_same_trace_bit_for_bit(rule, dtype):
     p = problem(n=47, dtype=dtype)
@@ -317,18 +319,26 @@ def test_the_same_seed_gives_the_same_trace_bit_for_bit(rule, dtype):
         )
 
 
-@pytest.mark.parametrize("kind", ["Random", "Shuffled"])
-def test_another_seed_gives_another_order_of_blocks(kind):
-    import apviz.rules
-
+def drawing(rule, seed):
     recorder = apviz.Recorder()
-    for seed in (0, 1):
-        rule = getattr(apviz.rules, kind)(seed)
-        apviz.solve(
-            problem().system, apviz.AlternatingProjection(block_size=3, rule=rule, tol=NEVER, max_epochs=4), [recorder]
-        )
-    first, second = (trace["update"]["block"].values for trace in recorder.traces)
+    solver = apviz.AlternatingProjection(block_size=3, rule=rule, seed=seed, tol=NEVER, max_epochs=4)
+    apviz.solve(problem().system, solver, [recorder])
+    return recorder.trace["update"]["block"].values
+
+
+@pytest.mark.parametrize("rule", ["random", "shuffled"])
+def test_the_seed_of_the_solver_is_that_of_a_rule_given_by_name_and_an_object_has_its_own(rule):
+    first, second = drawing(rule, 0), drawing(rule, 1)
     assert (first != second).any()
+    own = RULES.make(rule, seed=1)
+    np.testing.assert_array_equal(drawing(own, 0), second)
+
+
+@pytest.mark.parametrize("partition", ["shuffled"])
+def test_the_seed_of_the_solver_is_that_of_a_partition_given_by_name(partition):
+    p, solver = problem(), apviz.AlternatingProjection(block_size=3, partition=partition)
+    orders = [replace(solver, seed=seed).prepare(p.system.operator).partition.order for seed in (0, 0, 1)]
+    assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
 
 
 def test_shuffled_visits_every_block_once_an_epoch_and_random_does_not():
@@ -376,7 +386,9 @@ class NotAKernel(apviz.RBF):
 )
 def test_a_hopeless_matrix_is_named_with_the_jitter_tried(solver, what):
     rng = np.random.default_rng(0)
-    system = apviz.KernelSystem(rng.uniform(0, 9, (30, 2)), rng.standard_normal(30), NotAKernel(0.1), noise=1e-3)
+    system = apviz.KernelSystem(
+        rng.uniform(0, 9, (30, 2)), rng.standard_normal(30), NotAKernel(lengthscale=0.1), noise=1e-3
+    )
     from apviz.solvers import NotPositiveDefinite
 
     with pytest.raises(NotPositiveDefinite, match=rf"{what} is not positive definite.*1\.0e-06, 1\.0e-05.*1\.0e-03"):

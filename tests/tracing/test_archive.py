@@ -188,7 +188,8 @@ def test_what_an_archive_tool_adds_is_left_out(tmp_path, traces):
     [
         (lambda a: a.pop("method"), "no attribute method"),
         (lambda a: a.update(n="many"), "its n must be int, got 'many'"),
-        (lambda a: a.update(method="A\u202eP"), "its method is too long, or has characters"),
+        (lambda a: a.update(label="A\u202eP"), "its label is too long, or has characters"),
+        (lambda a: a.update(method="AP"), "its method must be dict, got 'AP'"),
         (lambda a: a.update(lengthscale=["x"]), "its lengthscale must be numbers"),
         (lambda a: a.update(status="fine"), "its status must be finished or interrupted, got 'fine'"),
         (lambda a: a.update(created="today"), "no date"),

@@ -102,8 +102,9 @@ def test_the_root_attributes_say_what_was_solved_how_and_where(solver):
     attrs = recorder.trace.attrs
     expected = {
         "dataset": "cube", "n": 40, "d": 2, "kernel": "matern32", "lengthscale": [0.5], "outputscale": 1.0,
-        "noise": 0.3, "right_hand_sides": 3, "seed": 4, "solver": solver.name, "method": solver.label, "device": "cpu",
-        "dtype": "float64", "threads": torch.get_num_threads(), "status": "finished", "tol": solver.tol,
+        "noise": 0.3, "right_hand_sides": 3, "seed": 4, "solver": solver.name, "method": solver.method.plain(),
+        "label": solver.label, "device": "cpu", "dtype": "float64", "threads": torch.get_num_threads(),
+        "status": "finished", "tol": solver.tol,
         "stop_reason": str(solution.stop_reason), "stop_message": solution.stop_message,
         "residual": solution.residual, "epochs": solution.epochs, "work": solution.work,
     }  # fmt: skip

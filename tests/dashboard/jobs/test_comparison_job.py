@@ -29,7 +29,7 @@ def sweep(runs, sizes, limits=None):
 def test_every_solver_has_a_run_in_order(runs):
     job = sweep(runs, [20, 50, 100])
     assert job.state == "done" and job.share == 1.0
-    assert [runs.open(name).attrs["block_size"] for name in job.done] == [20, 50, 100]
+    assert [runs.open(name).method.block_size for name in job.done] == [20, 50, 100]
 
 
 def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(runs):

@@ -57,7 +57,7 @@ def test_a_run_draws_itself_and_its_diagnosis_is_of_the_slowest_or_the_chosen_on
         page._next_drawing = 0.0
         page.tick()
     cards = page._cards
-    assert [trace.attrs["block_size"] for trace in cards["sweep"].drawn] == [20, 50]
+    assert [trace.method.block_size for trace in cards["sweep"].drawn] == [20, 50]
     assert '"ring: b = ' in cards["sweep"].chart.base or "ring: b" in cards["sweep"].chart.base
     assert "the slowest run" in page._diagnosis._of.object
     cards["sweep"].chart.clicked = {"values": [1.0, 3.0], "count": 1}
