@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from apviz.kernels import Kernel, kernel_named
+if TYPE_CHECKING:
+    from apviz.kernels import Kernel
 
 
 @dataclass(frozen=True)
@@ -33,4 +35,6 @@ class Hyperparameters:
         Raises:
             ValueError: an unknown name, or a value that is not finite and positive.
         """
+        from apviz.kernels import kernel_named  # with torch, which a trace is read without
+
         return kernel_named(self.kernel, self.lengthscale, self.outputscale)

@@ -272,25 +272,3 @@ def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
         v = kv.clamp_min(torch.finfo(kv.dtype).eps * float(kv.max()))
     rounding = 1 + 8 * torch.finfo(k.dtype).eps * math.sqrt(len(k))
     return float(value), float(bound) * rounding
-
-
-def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
-    """exp(−t/κ′): the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1)."""
-    return np.exp(-epochs / kappa_prime)
-
-
-def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray:
-    """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4)."""
-    root = math.sqrt(kappa)
-    return 4 * ((root - 1) / (root + 1)) ** (2.0 * iterations)
-
-
-def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
-    """½√κ·log(2√κ/tol): iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0, at the latest.
-
-    From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
-    ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
-    """
-    root = np.sqrt(kappa)
-    iterations: np.ndarray = 0.5 * root * np.log(2 * root / tol)
-    return iterations

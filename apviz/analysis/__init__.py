@@ -1,1 +1,5 @@
 """What is computed from traces: errors and theory, sweeps, diagnoses."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

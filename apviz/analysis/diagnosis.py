@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apviz.analysis import errors
+from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.analysis.sweeps import same_system
-from apviz.spectrum import conjugate_gradient_iterations
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -227,7 +228,7 @@ def _tolerance(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if not ends:
         return None
     end = min(ends)
-    first = trace.sufficient_epoch(end=end)
+    first = errors.sufficient_epoch(trace, end=end)
     if first is None:
         return None
     after = 1 - work[first] / work[-1]

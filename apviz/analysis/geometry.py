@@ -6,7 +6,7 @@ Rows in a plane: the two principal axes of the inputs as the kernel sees them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,11 +14,7 @@ import xarray as xr
 
 from apviz.kernels import kernel_named
 from apviz.operators.tiled import TiledOperator
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: places in one lengthscale, and at least and at most so many in all
 PER_LENGTHSCALE: Final = 8

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.memory import numbers_held
 from apviz.method import Method
-from apviz.spectrum import conjugate_gradient_iterations
 from apviz.tracing.trace import Trace
 
 Over = Literal["block_size", "noise"]

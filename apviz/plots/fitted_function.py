@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
+from apviz.analysis import geometry
 from apviz.plots._axes import finish
 from apviz.plots._labels import outcome, safe
 from apviz.plots._marks import SHADE
@@ -35,7 +36,7 @@ class FittedFunction:
     def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
         self._trace, self._theme = trace, theme_named(theme)
         require_snapshots(trace, "fitted_function")
-        found = trace.functions()
+        found = geometry.functions(trace)
         values = found["value"].values
         finite = np.isfinite(values).all(axis=1)
         self._values, self._grid = values[finite].astype(np.float32), found["x"].values

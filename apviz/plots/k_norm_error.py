@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from apviz.analysis import errors
 from apviz.plots._axes import Grid, X, as_traces
 from apviz.plots._curves import Curves, Floats, positive
 from apviz.plots._labels import legend_entry, run_names, safe
@@ -74,7 +75,7 @@ def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
 
 def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Floats | None) -> bool:
     """Band and bound of one run, and its error where that is known; whether there is a band."""
-    error = trace.k_norm_error()
+    error = errors.k_norm_error(trace)
     upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
     known = np.flatnonzero(np.isfinite(upper))
     if not len(known):

@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from apviz.analysis import geometry
 from apviz.plots._axes import finish
 from apviz.plots._color_scales import NO_ROW, add_residual_color_bar, coded, marker_size, picture
 from apviz.plots._labels import outcome, safe
@@ -119,7 +120,7 @@ class ResidualMap:
         elif d == 2:
             self._axes = "first input", "second input"
         else:
-            found = self._trace.plane()
+            found = geometry.principal_plane(self._trace)
             plane = found["position"].values
             first, second = (f"{share:.0%}" for share in found["share"].values)
             self._axes = f"first principal axis of x/ℓ ({first} of variance)", f"second principal axis ({second})"

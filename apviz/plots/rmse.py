@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
+from apviz.analysis import errors
+from apviz.analysis.errors import RMSE_SHARE
 from apviz.plots._axes import Grid, X, as_traces
 from apviz.plots._curves import Curves
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
 from apviz.tracing.schema import EPOCH
-from apviz.tracing.trace import RMSE_SHARE
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -57,7 +58,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     curves.buttons()
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
-    if any(trace.converged and trace.sufficient_epoch() is not None for trace in several):
+    if any(trace.converged and errors.sufficient_epoch(trace) is not None for trace in several):
         notes.append(f"star: {SAYS}")
     title = "Test error above, residual below"
     return curves.finish(several, title, f"test_rmse/{x}", notes)
@@ -65,7 +66,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
 def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> None:
     """A star where solving on stops to matter, in both panels."""
-    first = trace.sufficient_epoch()
+    first = errors.sufficient_epoch(trace)
     if first is None or not trace.converged:
         return
     marker = {"color": color, "symbol": SUFFICIENT, "size": 15, "line": {"color": curves.theme.ink, "width": 1.5}}

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from apviz.analysis.errors import theorem_1
 from apviz.partitions import partitioner_named
 from apviz.rkhs.span import Floats, Span
 from apviz.rkhs.trajectory import Walk, walk
-from apviz.spectrum import theorem_1
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from apviz.analysis.errors import conjugate_gradient_bound, theorem_1
 from apviz.rkhs.span import Floats
 from apviz.rkhs.trajectory import Walk
 from apviz.settings import require
-from apviz.spectrum import conjugate_gradient_bound, theorem_1
 
 Plane = Literal[
     "largest λ and most error", "the two with most error", "the two with most residual", "largest and smallest λ"

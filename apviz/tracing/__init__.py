@@ -1,9 +1,5 @@
-"""Recording: hooks, the recorder, the trace and its store."""
+"""Recording: hooks, the recorder, the trace and its store. Opening a trace needs no torch."""
 
-from apviz.tracing.hooks import PredictionHook, ProgressHook, StopHook
-from apviz.tracing.opening import open_trace
-from apviz.tracing.recorder import Recorder
-from apviz.tracing.trace import Trace
-from apviz.tracing.training_trace import TrainingTrace
+import lazy_loader
 
-__all__ = ["PredictionHook", "ProgressHook", "Recorder", "StopHook", "Trace", "TrainingTrace", "open_trace"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,19 +8,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
 
-from apviz.analysis.geometry import functions, principal_plane
 from apviz.files import folder_made_whole
 from apviz.method import Method
-from apviz.spectrum import conjugate_gradient_bound, theorem_1
 from apviz.tracing.schema import FINISHED
-
-#: test errors this close to the last are as good as it
-RMSE_SHARE = 0.01
 
 _SYMBOLS = {"kappa": "κ", "kappa_prime": "κ′"}
 
@@ -125,83 +119,10 @@ class Trace:
             with folder_made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
-    def sufficient_epoch(self, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
-        """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
-
-        Solving on after it does not change the predictions, where the run converged: the end of one that did not is
-        no better than where it was cut off. None where fewer than two epochs have a test RMSE.
-
-        Args:
-            end: in place of the last value, such as that of a run that converged; None also where it is not kept to.
-        """
-        rmse = self["epoch"]["test_rmse"].values
-        known = np.flatnonzero(np.isfinite(rmse))
-        if len(known) < 2:
-            return None
-        end = float(rmse[known[-1]]) if end is None else end
-        far = np.flatnonzero(np.abs(rmse[known] - end) > share * end)
-        if not len(far):
-            return int(known[0])
-        return int(known[far[-1] + 1]) if far[-1] + 1 < len(known) else None
-
     def condition(self, name: str = "kappa", form: str = ".3g") -> str:
         """κ, or κ′ for `kappa_prime`, in words: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`."""
         value = self["spectrum"][name]
         return condition_words(name, float(value), estimated=is_estimate(value), form=form)
-
-    def k_norm_error(self) -> xr.Dataset:
-        """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
-
-        ‖W−W*‖²_K = 2(h(W) − h(W*)). What the recorded solve left over is not known but lies between
-        ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
-        edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random, the CG bound for
-        plain CG, NaN where theory gives none.
-        """
-        epoch, spectrum = self["epoch"], self["spectrum"]
-        energy = epoch["energy"].values
-        last = epoch["residual_per_rhs"].values[-1] * np.asarray(self.attrs["rhs_norms"])
-        left = float((last**2).sum())
-        done = 2 * (energy - energy[-1])
-        lower = np.maximum(done, 0) + left / spectrum.attrs["lambda_max_bound"]
-        upper = np.maximum(done, 0) + left / spectrum.attrs["lambda_min_bound"]
-        factor, name, is_estimate, how = self._theory(epoch["epoch"].values)
-        return xr.Dataset(
-            {
-                "lower": ("epoch", lower, {"long_name": "‖W−W*‖²_K at least", "units": "energy"}),
-                "upper": ("epoch", upper, {"long_name": "‖W−W*‖²_K at most", "units": "energy"}),
-                "bound": ("epoch", factor * upper[0], {"long_name": name, "units": "energy"}),
-            },
-            coords={"epoch": epoch["epoch"]},
-            attrs={"bound_name": name, "bound_is_estimate": is_estimate, "how": how},
-        )
-
-    def plane(self) -> xr.Dataset:
-        """Where each row lies in the plane of the first two principal axes, see `apviz.analysis.geometry`."""
-        return principal_plane(self)
-
-    def functions(self) -> xr.Dataset:
-        """The function after each snapshot of a run with one input, see `apviz.analysis.geometry`."""
-        return functions(self)
-
-    def _theory(self, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
-        """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
-        spectrum = self["spectrum"]
-        rule = self.method.rule
-        if rule in ("gauss-southwell", "random"):
-            kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
-            # by updates done, for a solve that was stopped inside an epoch, be it the first
-            of_update = self["update"]["epoch_of_update"].values if "update" in self else np.array([], dtype=int)
-            done = np.searchsorted(of_update, epochs, side="right")
-            epochs = done / self["block"].sizes["block"]
-            name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
-            how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
-            return theorem_1(epochs, kappa_prime), name, False, how
-        if self.method.is_plain_cg and self.method.source is None:
-            kappa = spectrum["kappa"]
-            how = f"{self.condition()}: {kappa.attrs['how']}"
-            factor = conjugate_gradient_bound(epochs, float(kappa))
-            return factor, "CG bound", is_estimate(kappa), how
-        return np.full(len(epochs), np.nan), "no bound is known", False, ""
 
     def __repr__(self) -> str:
         a = self.attrs

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.analysis import geometry
 
 
 def solved(x, solver=None, lengthscale=0.3, **recording):
@@ -27,7 +28,7 @@ def line():
 def test_the_plane_is_that_of_the_singular_vectors_of_the_inputs_in_lengthscales():
     x = torch.rand(80, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     lengthscale = (0.1, 0.3, 2.0, 0.7)
-    plane = solved(x, lengthscale=lengthscale).plane()
+    plane = geometry.principal_plane(solved(x, lengthscale=lengthscale))
     scaled = x.numpy() / lengthscale
     scaled -= scaled.mean(axis=0)
     u, s, _ = np.linalg.svd(scaled, full_matrices=False)
@@ -37,14 +38,14 @@ def test_the_plane_is_that_of_the_singular_vectors_of_the_inputs_in_lengthscales
 
 def test_a_plane_needs_two_inputs_and_recorded_rows(line):
     with pytest.raises(ValueError, match="two principal axes need at least two inputs"):
-        line.plane()
+        geometry.principal_plane(line)
     bare = solved(torch.rand(40, 2, dtype=torch.float64), rows=False)
     with pytest.raises(ValueError, match=r"has no rows; record them: apviz\.Recorder\(rows=True\)"):
-        bare.plane()
+        geometry.principal_plane(bare)
 
 
 def test_the_function_is_the_kernel_written_out_times_the_weights(line):
-    found, x = line.functions(), line["rows"]["coordinates"].values[:, 0]
+    found, x = geometry.functions(line), line["rows"]["coordinates"].values[:, 0]
     r = np.sqrt(3) * np.abs(found["x"].values[:, None] - x) / 0.3
     expected = line["snapshot"]["weights"].values @ (0.7 * (1 + r) * np.exp(-r)).T
     np.testing.assert_allclose(found["value"].values, expected, atol=1e-12)
@@ -54,13 +55,13 @@ def test_the_function_is_the_kernel_written_out_times_the_weights(line):
 
 def test_the_grid_has_eight_places_a_lengthscale(line):
     fine = solved(torch.as_tensor(line["rows"]["coordinates"].values), lengthscale=0.02)
-    assert 7.9 < 0.02 / np.diff(fine.functions()["x"].values)[0] < 8.1
-    assert line.functions().sizes["x"] == 400
+    assert 7.9 < 0.02 / np.diff(geometry.functions(fine)["x"].values)[0] < 8.1
+    assert geometry.functions(line).sizes["x"] == 400
 
 
 def test_functions_need_one_input_and_weights():
     x = torch.rand(40, 1, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"has no weights; record them.*weights=True"):
-        solved(x, weights=False).functions()
+        geometry.functions(solved(x, weights=False))
     with pytest.raises(ValueError, match="functions are drawn over one input.*has d = 2"):
-        solved(torch.rand(40, 2, dtype=torch.float64)).functions()
+        geometry.functions(solved(torch.rand(40, 2, dtype=torch.float64)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from apviz import plots
+from apviz.analysis import errors
 
 
 def edges(figure):
@@ -15,7 +16,7 @@ def edges(figure):
 
 
 def test_the_edges_are_the_recorded_band_relative_to_its_start(runs):
-    error = runs["ap"].k_norm_error()
+    error = errors.k_norm_error(runs["ap"])
     start = error["upper"].values[0]
     upper, lower, _ = edges(plots.k_norm_error(runs["ap"]))
     np.testing.assert_allclose(upper.y, error["upper"] / start, rtol=1e-14)
@@ -31,7 +32,7 @@ def test_the_band_is_filled_and_never_reaches_zero(runs):
 
 
 def test_the_error_itself_is_a_line_on_the_scale_of_the_band_and_moves_with_the_buttons(runs):
-    error = runs["ap"].k_norm_error()
+    error = errors.k_norm_error(runs["ap"])
     true = np.sqrt(error["upper"].values * error["lower"].values)
     figure = plots.k_norm_error(runs["ap"], errors=true)
     (line,) = [each for each in figure.data if each.name and "error itself" in each.name]
@@ -50,7 +51,7 @@ def test_errors_that_are_not_of_every_epoch_of_one_trace_are_refused(runs):
 
 def test_where_the_lower_edge_is_zero_the_band_just_ends(runs):
     run = runs["cg"]
-    error = run.k_norm_error()
+    error = errors.k_norm_error(run)
     error["lower"][-1] = 0.0
 
     class Known(type(run)):
@@ -64,7 +65,7 @@ def test_where_the_lower_edge_is_zero_the_band_just_ends(runs):
 
 
 def test_the_bound_of_theorem_1_is_dashed_in_the_colour_of_the_method(runs):
-    error = runs["ap"].k_norm_error()
+    error = errors.k_norm_error(runs["ap"])
     upper, _, (bound,) = edges(plots.k_norm_error(runs["ap"]))
     np.testing.assert_allclose(bound.y, error["bound"] / error["upper"][0], rtol=1e-14)
     assert bound.line.color == upper.line.color == plots.method_color(runs["ap"].label)
@@ -73,7 +74,7 @@ def test_the_bound_of_theorem_1_is_dashed_in_the_colour_of_the_method(runs):
 
 @pytest.mark.parametrize("name", ["ap", "cg"])
 def test_a_bound_from_estimated_eigenvalues_is_called_an_estimate(runs, name):
-    error = runs[name].k_norm_error()
+    error = errors.k_norm_error(runs[name])
     for is_estimate in (True, False):
 
         class Known(type(runs[name])):

@@ -12,6 +12,7 @@ import torch
 
 import apviz
 from apviz import plots
+from apviz.analysis import geometry
 from apviz.plots._style import THEMES
 
 MODULE = sys.modules[plots.residual_map.__module__]
@@ -146,7 +147,9 @@ def test_one_input_is_drawn_against_the_residual_two_as_they_are_more_by_princip
     plane = plots.residual_map(traces["plane"], 2).data[1]
     np.testing.assert_allclose(np.stack([plane.x, plane.y], 1), traces["plane"]["rows"]["coordinates"], rtol=1e-6)
     many = plots.residual_map(traces["many"], 2)
-    np.testing.assert_allclose(many.data[1].x, traces["many"].plane()["position"][:, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        many.data[1].x, geometry.principal_plane(traces["many"])["position"][:, 0], rtol=1e-5, atol=1e-6
+    )
     assert "of variance" in many.layout.xaxis.title.text
     assert plots.residual_map(traces["grid"], 2).data[0].type == "heatmap"
 
@@ -163,7 +166,7 @@ def test_of_many_rows_some_of_every_block_are_drawn_and_that_is_said(traces, mon
 
 def test_the_function_after_the_update_passes_its_block_and_the_one_before_is_behind_it(traces):
     trace = traces["line"]
-    found = trace.functions()["value"].values
+    found = geometry.functions(trace)["value"].values
     figure = plots.fitted_function(trace, 3)
     margin, targets, owned, before, now = figure.data
     np.testing.assert_allclose(now.y, found[3], rtol=1e-5, atol=1e-6)

@@ -17,6 +17,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from apviz import plots
+from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.plots._axes import X, without_buttons
 from apviz.plots._labels import outcome, run_names
@@ -26,7 +27,7 @@ from apviz.tracing import Trace
 
 def has_error(trace: Trace) -> bool:
     """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
-    upper = trace.k_norm_error()["upper"].values
+    upper = errors.k_norm_error(trace)["upper"].values
     return bool((np.isfinite(upper) & (upper > 0)).any())
 
 
@@ -42,7 +43,7 @@ def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 def relative_error(trace: Trace) -> pd.DataFrame:
     """`error_at_least`, `error_at_most` and `bound` as the figure draws them; its attributes are those of the error."""
-    error = trace.k_norm_error()
+    error = errors.k_norm_error(trace)
     upper = error["upper"].values
     start = upper[np.isfinite(upper) & (upper > 0)][0]
     parts = {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}

@@ -16,6 +16,7 @@ import param
 from panel.viewable import Viewable
 
 from apviz import plots
+from apviz.analysis import geometry
 from apviz.dashboard.components.animation_card import FASTEST, FilmCard, PlayerBar
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
@@ -89,7 +90,7 @@ def rows_table(trace: Trace, update: int) -> pd.DataFrame:
 
 def function_table(trace: Trace, update: int) -> pd.DataFrame:
     """The function after an update, on its grid."""
-    found = trace.functions()
+    found = geometry.functions(trace)
     place = int(np.flatnonzero(found["update"].values == update)[0])
     return pd.DataFrame({"x": found["x"].values, f"s after update {update}": found["value"].values[place]})
 

@@ -14,6 +14,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
+from apviz.analysis import errors
 from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
@@ -274,7 +275,7 @@ def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(rec
 
 def test_behind_the_errors_are_the_edges_of_the_band_and_the_bound_as_they_are_drawn(runs):
     page = opened(runs, runs=["gs", "cg"])
-    found, error = table(page, "theory"), runs.open("gs").k_norm_error()
+    found, error = table(page, "theory"), errors.k_norm_error(runs.open("gs"))
     of_gs = found[found["run"] == "AP gauss-southwell b=20"]
     start = float(error["upper"][0])
     for column, part in {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}.items():

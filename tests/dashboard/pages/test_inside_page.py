@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("panel")
 
+from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard import Limits, address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
@@ -128,4 +129,4 @@ def test_the_tables_hold_every_row_and_the_function_on_its_grid(shared):
     table = rows_table(trace, 2)
     np.testing.assert_array_equal(table["residual after update 2"], trace["snapshot"]["residual"][2])
     assert list(table.columns) == ["row", "input 1", "block", "target", "residual after update 2"]
-    np.testing.assert_array_equal(function_table(trace, 2).iloc[:, 1], trace.functions()["value"][2])
+    np.testing.assert_array_equal(function_table(trace, 2).iloc[:, 1], geometry.functions(trace)["value"][2])

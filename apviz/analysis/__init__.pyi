@@ -1,0 +1,15 @@
+from .diagnosis import Diagnosis as Diagnosis
+from .diagnosis import Limit as Limit
+from .diagnosis import diagnose as diagnose
+from .errors import conjugate_gradient_bound as conjugate_gradient_bound
+from .errors import conjugate_gradient_iterations as conjugate_gradient_iterations
+from .errors import k_norm_error as k_norm_error
+from .errors import sufficient_epoch as sufficient_epoch
+from .errors import theorem_1 as theorem_1
+from .geometry import functions as functions
+from .geometry import principal_plane as principal_plane
+from .sweeps import same_system as same_system
+from .sweeps import series as series
+from .sweeps import settings_table as settings_table
+from .sweeps import sweep_table as sweep_table
+from .training_diagnosis import diagnose_training as diagnose_training

@@ -1,0 +1,103 @@
+"""Errors and theory: how far a recorded solve was from the solution, and how far theory says it could be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import xarray as xr
+
+from apviz.tracing.trace import Trace, is_estimate
+
+#: test errors this close to the last are as good as it
+RMSE_SHARE = 0.01
+
+
+def k_norm_error(trace: Trace) -> xr.Dataset:
+    """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
+
+    ‖W−W*‖²_K = 2(h(W) − h(W*)). What the recorded solve left over is not known but lies between
+    ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
+    edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random, the CG bound for
+    plain CG, NaN where theory gives none.
+    """
+    epoch, spectrum = trace["epoch"], trace["spectrum"]
+    energy = epoch["energy"].values
+    last = epoch["residual_per_rhs"].values[-1] * np.asarray(trace.attrs["rhs_norms"])
+    left = float((last**2).sum())
+    done = 2 * (energy - energy[-1])
+    lower = np.maximum(done, 0) + left / spectrum.attrs["lambda_max_bound"]
+    upper = np.maximum(done, 0) + left / spectrum.attrs["lambda_min_bound"]
+    factor, name, estimated, how = _theory(trace, epoch["epoch"].values)
+    return xr.Dataset(
+        {
+            "lower": ("epoch", lower, {"long_name": "‖W−W*‖²_K at least", "units": "energy"}),
+            "upper": ("epoch", upper, {"long_name": "‖W−W*‖²_K at most", "units": "energy"}),
+            "bound": ("epoch", factor * upper[0], {"long_name": name, "units": "energy"}),
+        },
+        coords={"epoch": epoch["epoch"]},
+        attrs={"bound_name": name, "bound_is_estimate": estimated, "how": how},
+    )
+
+
+def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
+    """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
+    spectrum = trace["spectrum"]
+    rule = trace.method.rule
+    if rule in ("gauss-southwell", "random"):
+        kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
+        # by updates done, for a solve that was stopped inside an epoch, be it the first
+        of_update = trace["update"]["epoch_of_update"].values if "update" in trace else np.array([], dtype=int)
+        done = np.searchsorted(of_update, epochs, side="right")
+        epochs = done / trace["block"].sizes["block"]
+        name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
+        how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
+        return theorem_1(epochs, kappa_prime), name, False, how
+    if trace.method.is_plain_cg and trace.method.source is None:
+        kappa = spectrum["kappa"]
+        how = f"{trace.condition()}: {kappa.attrs['how']}"
+        factor = conjugate_gradient_bound(epochs, float(kappa))
+        return factor, "CG bound", is_estimate(kappa), how
+    return np.full(len(epochs), np.nan), "no bound is known", False, ""
+
+
+def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
+    """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
+
+    Solving on after it does not change the predictions, where the run converged: the end of one that did not is
+    no better than where it was cut off. None where fewer than two epochs have a test RMSE.
+
+    Args:
+        end: in place of the last value, such as that of a run that converged; None also where it is not kept to.
+    """
+    rmse = trace["epoch"]["test_rmse"].values
+    known = np.flatnonzero(np.isfinite(rmse))
+    if len(known) < 2:
+        return None
+    end = float(rmse[known[-1]]) if end is None else end
+    far = np.flatnonzero(np.abs(rmse[known] - end) > share * end)
+    if not len(far):
+        return int(known[0])
+    return int(known[far[-1] + 1]) if far[-1] + 1 < len(known) else None
+
+
+def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
+    """exp(−t/κ′): the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1)."""
+    return np.exp(-epochs / kappa_prime)
+
+
+def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray:
+    """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4)."""
+    root = math.sqrt(kappa)
+    return 4 * ((root - 1) / (root + 1)) ** (2.0 * iterations)
+
+
+def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
+    """½√κ·log(2√κ/tol): iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0, at the latest.
+
+    From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
+    ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
+    """
+    root = np.sqrt(kappa)
+    iterations: np.ndarray = 0.5 * root * np.log(2 * root / tol)
+    return iterations
