@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from apviz.experiments.measuring import OTHER, FlopCount
+from apviz.experiments.catalogue.flops import OTHER, FlopCount
 
 M, K, N = 7, 5, 3
 a, b, c = torch.rand(M, K), torch.rand(K, N), torch.rand(M, K)
@@ -83,7 +83,7 @@ def outer():
 
 
 def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_apart():
-    count = FlopCount({"outer": "everything", "middle": "part", "inner": "part of the part"}, {})
+    count = FlopCount({outer: "everything", middle: "part", inner: "part of the part"}, {})
     with count:
         outer()
         middle()
@@ -92,14 +92,14 @@ def test_flops_go_to_the_outermost_caller_in_the_table_and_those_of_no_caller_ap
 
 
 def test_some_functions_answer_for_what_runs_inside_them_whoever_called():
-    count = FlopCount({"outer": "everything"}, {"inner": "entries"})
+    count = FlopCount({outer: "everything"}, {inner: "entries"})
     with count:
         outer()
     assert count.flops == {"everything": 2 * M * K, "entries": M * K}
 
 
 def test_the_largest_result_is_that_of_the_largest_tensor():
-    count = FlopCount({}, {"middle": "part"})
+    count = FlopCount({}, {middle: "part"})
     with count:
         middle()
         a @ b

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from apviz.comparison import build_system
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table, duration
-from apviz.experiments.measuring import OTHER, FlopCount, machines, solved
+from apviz.experiments.measuring import machines, solved
 from apviz.experiments.sources import block_size, hyperparameters_of, load, name_of, pairs
+from apviz.factors import BlockFactors
+from apviz.operators import Operator
+from apviz.operators.interface import add_rows_
 from apviz.operators.tiled import TiledOperator
+from apviz.rules import GaussSouthwell
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers.alternating_projection import _Projection
 from apviz.solvers.solve import Run
+from apviz.solvers.steps import column_inner
 from apviz.system import KernelSystem
 
 PAIRS = (("airquality", "sgemm"),)
@@ -23,23 +37,23 @@ TOL = 1e-9
 
 CACHE, RULE, SOLVE, WEIGHTS, RESIDUAL = "cache", "rule", "solve", "weights", "residual"
 ENTRIES, RECORD = "entries", "record"
-#: which function does what
-CALLERS = {
-    "BlockFactors.__init__": CACHE,
-    "_Projection.block_norms": RULE,
-    "GaussSouthwell.begin.<locals>.<lambda>": RULE,
-    "BlockFactors.solve": SOLVE,
-    "add_rows_": WEIGHTS,
-    "Operator.subtract_columns_": RESIDUAL,
-    "column_inner": RECORD,
-    "Run.__init__": RECORD,
-    "Run.start": RECORD,
-    "Run.updated": RECORD,
-    "Run.b": RECORD,
-    "Run.solution": RECORD,
-    "Run.end_epoch": RECORD,
+#: which function does what: the functions themselves, so that one that is renamed or moved is missed at once
+CALLERS: Final = {
+    BlockFactors.__init__: CACHE,
+    _Projection.block_norms: RULE,
+    GaussSouthwell.begin: RULE,
+    BlockFactors.solve: SOLVE,
+    add_rows_: WEIGHTS,
+    Operator.subtract_columns_: RESIDUAL,
+    column_inner: RECORD,
+    Run.__init__: RECORD,
+    Run.start: RECORD,
+    Run.updated: RECORD,
+    Run.b: RECORD,
+    Run.solution: RECORD,
+    Run.end_epoch: RECORD,
 }
-EVALUATING = {"TiledOperator._tile": ENTRIES, "Operator.block": ENTRIES}
+EVALUATING: Final = {TiledOperator._tile: ENTRIES, Operator.block: ENTRIES}
 
 
 class Flops(Experiment):
@@ -173,3 +187,103 @@ def _mega(flops: float) -> str:
 
 def _numbers(count: int | None) -> str:
     return "–" if count is None else f"{count:,}"
+
+
+# --- counting ---------------------------------------------------------------------------------------------------------
+
+#: whoever is not in the table of callers
+OTHER: Final = "other"
+
+# one flop per element of the result, or of the argument
+_ELEMENTWISE: Final = frozenset(("add", "sub", "rsub", "mul", "div", "reciprocal", "sqrt", "rsqrt", "pow", "exp"))
+_REDUCTIONS: Final = frozenset(("sum", "mean"))
+# signs and comparisons, copies, new arrays, views
+_FREE: Final = frozenset((
+    "neg", "abs", "clamp", "clamp_min", "argmax", "argmin", "amax", "amin", "aminmax", "max", "min", "sort", "eq",
+    "ne", "lt", "gt", "le", "ge", "equal", "where", "any", "all", "isfinite", "nonzero", "bincount", "clone", "copy",
+    "_to_copy", "detach", "fill", "empty", "empty_like", "empty_strided", "new_empty", "new_zeros", "zeros",
+    "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor", "arange", "eye", "lift_fresh", "slice",
+    "select", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "alias", "expand", "permute", "t",
+    "transpose", "unsqueeze", "squeeze", "frexp", "ldexp", "diagonal", "unbind", "split", "cat", "stack", "index",
+    "index_select", "index_put", "_local_scalar_dense",
+))  # fmt: skip
+
+
+class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts flops while it is active: one for each +, −, ×, ÷, √ and exp of two numbers, or one; none for copies,
+    comparisons and changes of sign.
+
+    Products, triangular solves and Cholesky factors count by their shapes: 2mkn for (m, k) times (k, n), b²p for a
+    triangle (b, b) and p columns, b³/3 for a factor. Compiled engines call no tensor operations and go unseen.
+
+    Args:
+        callers: a function, method or property → what it does; what is defined inside of it goes with it. Operations
+            go to the outermost of these functions.
+        always: the same for functions that answer for what runs inside them, whoever called them.
+
+    Attributes:
+        flops: by what is done; `OTHER` where no caller is known.
+        largest: the elements of the largest result, by what is done.
+        unknown: operations it cannot count; if there are any, the count is not complete.
+    """
+
+    def __init__(self, callers: Mapping[Any, str], always: Mapping[Any, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._callers, self._always = _by_code(callers), _by_code(always)
+        self.flops: Counter[str] = Counter()
+        self.largest: dict[str, int] = {}
+        self.unknown: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        doing = self._doing()
+        self.flops[doing] += self._count(func.overloadpacket.__name__.rstrip("_"), args, kwargs, result)
+        if isinstance(result, Tensor):
+            self.largest[doing] = max(self.largest.get(doing, 0), result.numel())
+        return result
+
+    def _doing(self) -> str:
+        """What the operation is for, from the stack."""
+        found, frame = OTHER, sys._getframe(2)
+        while frame is not None:
+            if frame.f_code in self._always:
+                return self._always[frame.f_code]
+            found = self._callers.get(frame.f_code, found)
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
+    def _count(self, name: str, args: Any, kwargs: Any, result: Any) -> int:
+        """The flops of one operation."""
+        if name in ("mm", "bmm"):
+            return 2 * int(args[0].numel()) * int(args[1].shape[-1])
+        if name in ("addmm", "baddbmm"):  # the sum is among the additions of the product
+            return 2 * int(args[1].numel()) * int(args[2].shape[-1])
+        if name == "linalg_cholesky_ex":
+            return int(args[0].numel()) * int(args[0].shape[-1]) // 3
+        if name == "linalg_solve_triangular":
+            return int(args[0].numel()) * int(args[1].shape[-1])
+        if name in ("addcmul", "linalg_vector_norm"):
+            return 2 * int(args[0].numel())
+        if name == "index_add":
+            return int(args[3].numel())
+        if name in _ELEMENTWISE:
+            scaled = kwargs.get("alpha", 1) not in (1, -1)
+            return int(result.numel()) * (2 if scaled else 1)
+        if name in _REDUCTIONS:
+            return int(args[0].numel())
+        if name not in _FREE:
+            self.unknown.add(name)
+        return 0
+
+
+def _by_code(functions: Mapping[Any, str]) -> dict[CodeType, str]:
+    """What the code of each function does, and that of the functions defined inside of it."""
+    found: dict[CodeType, str] = {}
+    for function, what in functions.items():
+        codes = [inspect.unwrap(getattr(function, "fget", function)).__code__]
+        while codes:
+            code = codes.pop()
+            found[code] = what
+            codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return found
