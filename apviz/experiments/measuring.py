@@ -1,10 +1,6 @@
-"""One solve of an experiment: recorded, and what its trace says about reaching a residual.
+"""What cells measure: a solve until a residual is reached, a training, a Gaussian process trained and tested.
 
-Counting floating-point operations: every tensor operation that runs is seen, and put down to who asked for it.
-
-Hyperparameters for solves: those of the card, or of a training that the experiment does first.
-
-A Gaussian process trained and tested as in the paper's tables: one data set, one method, one seed.
+And how tables and charts show such rows.
 """
 
 from __future__ import annotations
@@ -39,6 +35,13 @@ from apviz.kernels import KERNELS
 from apviz.solvers import Solver, solve
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace, TrainingTrace, open_trace
+
+#: Adam steps of the paper (section 5.1), and those of its two largest sets
+STEPS = 50
+MORE_STEPS = {"houseelectric": 100, "gassensors": 100}
+
+
+# --- solves -----------------------------------------------------------------------------------------------------------
 
 
 def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, levels: Sequence[float]) -> Row:
@@ -79,56 +82,7 @@ def _seconds(trace: Trace) -> NDArray[np.float64]:
     return np.asarray(seconds - seconds[0] + trace.attrs["setup_seconds"], dtype=np.float64)
 
 
-def when(rows: Sequence[Row], level: float, what: str) -> str:
-    """`what` (`epochs`, `work` or `seconds`) at which the rows' solves reached a residual, for a table.
-
-    `> 500`: none did before it ended; `120 (1 of 2)`: some did.
-    """
-    found = [row["reached"][f"{level:g}"] for row in rows]
-    there = [place[what] for place in found if place is not None]
-    if not there:
-        return f"> {_shown([max(row[what] for row in rows)], what)}"
-    return _shown(there, what) + (f" ({len(there)} of {len(found)})" if len(there) < len(found) else "")
-
-
-def _shown(values: Sequence[float], what: str) -> str:
-    if what == "seconds":
-        return duration(float(np.mean(values)))
-    return spread(values, 0 if what == "epochs" else 1)
-
-
-def ending(rows: Sequence[Row]) -> str:
-    """How solves ended, in the words of `StopReason`; what did not converge says so."""
-    reasons = dict.fromkeys(row["outcome"] for row in rows)
-    return ", ".join(reason if reason == "converged" else f"{reason}, not converged" for reason in reasons)
-
-
-def machines(rows: Iterable[Row]) -> str:
-    """What the rows were measured on, in words."""
-    return "; ".join(dict.fromkeys(row["machine"] for row in rows))
-
-
-def traces_of(rows: Mapping[str, Row], folder: Path, **wanted: object) -> list[Trace]:
-    """The traces of the cells whose rows have these values, and seed 0 unless one is asked for."""
-    chosen = {"seed": 0} | wanted
-    keys = [key for key, row in rows.items() if all(row.get(name) == value for name, value in chosen.items())]
-    return [open_trace(folder / f"{key}.zarr") for key in keys if (folder / f"{key}.zarr").exists()]
-
-
-def residual_charts(headings: Mapping[str, str], text: str, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
-    """The residuals by epoch for each data set, by its name, under its heading; none where there is no trace."""
-    found = {name: traces_of(rows, folder, dataset=name) for name in headings}
-    return [residual_chart(headings[name], text, traces) for name, traces in found.items() if traces]
-
-
-def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
-    """The residuals of some traces by epoch."""
-    return Chart(heading, text, lambda theme: plots.residuals(traces, x="epochs", theme=theme))
-
-
-#: Adam steps of the paper (section 5.1), and those of its two largest sets
-STEPS = 50
-MORE_STEPS = {"houseelectric": 100, "gassensors": 100}
+# --- trainings --------------------------------------------------------------------------------------------------------
 
 
 def steps_of(name: str) -> int:
@@ -216,6 +170,56 @@ def train_and_test(
         "lanczos_rank": rank,
         "hyperparameters": dataclasses.asdict(found),
     }
+
+
+# --- in tables and charts ---------------------------------------------------------------------------------------------
+
+
+def when(rows: Sequence[Row], level: float, what: str) -> str:
+    """`what` (`epochs`, `work` or `seconds`) at which the rows' solves reached a residual, for a table.
+
+    `> 500`: none did before it ended; `120 (1 of 2)`: some did.
+    """
+    found = [row["reached"][f"{level:g}"] for row in rows]
+    there = [place[what] for place in found if place is not None]
+    if not there:
+        return f"> {_shown([max(row[what] for row in rows)], what)}"
+    return _shown(there, what) + (f" ({len(there)} of {len(found)})" if len(there) < len(found) else "")
+
+
+def _shown(values: Sequence[float], what: str) -> str:
+    if what == "seconds":
+        return duration(float(np.mean(values)))
+    return spread(values, 0 if what == "epochs" else 1)
+
+
+def ending(rows: Sequence[Row]) -> str:
+    """How solves ended, in the words of `StopReason`; what did not converge says so."""
+    reasons = dict.fromkeys(row["outcome"] for row in rows)
+    return ", ".join(reason if reason == "converged" else f"{reason}, not converged" for reason in reasons)
+
+
+def machines(rows: Iterable[Row]) -> str:
+    """What the rows were measured on, in words."""
+    return "; ".join(dict.fromkeys(row["machine"] for row in rows))
+
+
+def traces_of(rows: Mapping[str, Row], folder: Path, **wanted: object) -> list[Trace]:
+    """The traces of the cells whose rows have these values, and seed 0 unless one is asked for."""
+    chosen = {"seed": 0} | wanted
+    keys = [key for key, row in rows.items() if all(row.get(name) == value for name, value in chosen.items())]
+    return [open_trace(folder / f"{key}.zarr") for key in keys if (folder / f"{key}.zarr").exists()]
+
+
+def residual_charts(headings: Mapping[str, str], text: str, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
+    """The residuals by epoch for each data set, by its name, under its heading; none where there is no trace."""
+    found = {name: traces_of(rows, folder, dataset=name) for name in headings}
+    return [residual_chart(headings[name], text, traces) for name, traces in found.items() if traces]
+
+
+def residual_chart(heading: str, text: str, traces: Sequence[Trace]) -> Chart:
+    """The residuals of some traces by epoch."""
+    return Chart(heading, text, lambda theme: plots.residuals(traces, x="epochs", theme=theme))
 
 
 def scaling(rows: Sequence[Row]) -> str:

@@ -1,12 +1,6 @@
-"""The paper's numbers as printed (Wu et al., AISTATS 2024), by data set, kernel and method.
+"""What the paper and its authors published (Wu et al., AISTATS 2024): numbers as printed, and trainings step by step.
 
-`–` is what the paper does not give. Marks as in the paper: `FOOTNOTES` says what they mean.
-
-What the authors published of their own trainings, step by step, as far as these tables can show it.
-
-Our numbers of a method, each beside the one the paper printed for the same data set.
-
-The authors' published trainings as traces, for the same charts as our own.
+In the tables `–` is what the paper does not give, and marks are the paper's: `FOOTNOTES` says what they mean.
 """
 
 from __future__ import annotations
@@ -26,6 +20,8 @@ from apviz.tracing.schema import FINISHED, SCHEMA_VERSION
 from apviz.tracing.schema import TRAINING as TRAINING_KIND
 from apviz.tracing.store import Record
 from apviz.tracing.trace import Trace
+
+# --- numbers as printed -----------------------------------------------------------------------------------------------
 
 #: the paper's data sets, in its order
 DATASETS: Final = ("sgemm", "airquality", "3droad", "song", "buzz", "houseelectric", "gassensors")
@@ -174,10 +170,19 @@ NOISE_FLOOR: Final[dict[float, dict[str, Trained]]] = {
 }
 
 
+# --- trainings step by step -------------------------------------------------------------------------------------------
+
 #: data sets with published steps (Matérn-5/2), and the seed they were published for
 SEEDS: Final = {"sgemm": 0, "airquality": 0, "3droad": 0, "houseelectric": 3}
 #: our names of methods, and theirs
 METHODS: Final = {AP: "altproj", CG: "cg"}
+#: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
+FIRST_NOISE: Final = math.log(2.0) + 1e-4
+#: as our own methods are called
+METHOD_OF: Final = {
+    AP: Method(family=ALTERNATING_PROJECTION, rule="gauss-southwell", partition="sequential", source="published"),
+    CG: Method(family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", source="published"),
+}
 
 
 def training_of(name: str, method: str) -> tuple[PublishedRun, ...]:
@@ -194,6 +199,56 @@ def full_rows(name: str) -> int:
     """The training rows that published runs had: all."""
     return datasets.train_size(datasets.card(name).n)
 
+
+def published_traces(name: str) -> list[Trace]:
+    """The published trainings on a data set, alternating projection first; none where their file is not here."""
+    return [trace for method in METHOD_OF if (trace := published_trace(name, method)) is not None]
+
+
+def published_trace(name: str, method: str) -> Trace | None:
+    """One published training, as far as it was recorded; None if there is none, or its file is not here.
+
+    Args:
+        method: `paper.AP` or `paper.CG`.
+    """
+    runs = training_of(name, method)
+    if not runs:
+        return None
+    count, nan = len(runs), [math.nan] * len(runs)
+    record = Record(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kind": TRAINING_KIND,
+            "status": FINISHED,
+            "dataset": name,
+            "n": full_rows(name),
+            "d": datasets.card(name).d,
+            "kernel": runs[0].kernel,
+            "method": METHOD_OF[method].plain(),
+            "label": METHOD_OF[method].label,
+            "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
+            "dtype": "float32",
+        }
+    )
+    last = [run.residual_trace[-1] for run in runs]
+    record.put(
+        step={
+            "step": range(1, count + 1),
+            # a record has the hyperparameters after its step, a trace those that the step's solve was done with
+            "noise": [FIRST_NOISE, *(run.noise for run in runs[:-1])],
+            "epochs": [len(run.residual_trace) for run in runs],
+            "residual": last,
+            "converged": [value < 1.0 for value in last],
+            "work": nan,
+            "seconds": nan,
+            "kappa": nan,
+            "kappa_prime": nan,
+        }
+    )
+    return record.to_trace()
+
+
+# --- in a table, beside ours ------------------------------------------------------------------------------------------
 
 #: columns by the field of `Trained` that goes beside them
 COLUMNS: Final = {
@@ -243,60 +298,3 @@ def footnotes(cells: Sequence[Sequence[str]]) -> str:
     notes = [UNCONVERGED] if "*" in used else []
     notes += [f"{mark}: {text}." for mark, text in FOOTNOTES.items() if mark in used and mark != "*"]
     return " ".join(notes)
-
-
-#: what GPyTorch starts from, raw parameters at zero: softplus(0) above the floor
-FIRST_NOISE: Final = math.log(2.0) + 1e-4
-#: as our own methods are called
-METHOD_OF: Final = {
-    AP: Method(family=ALTERNATING_PROJECTION, rule="gauss-southwell", partition="sequential", source="published"),
-    CG: Method(family=CONJUGATE_GRADIENT, preconditioner="pivoted-cholesky", source="published"),
-}
-
-
-def published_traces(name: str) -> list[Trace]:
-    """The published trainings on a data set, alternating projection first; none where their file is not here."""
-    return [trace for method in METHOD_OF if (trace := published_trace(name, method)) is not None]
-
-
-def published_trace(name: str, method: str) -> Trace | None:
-    """One published training, as far as it was recorded; None if there is none, or its file is not here.
-
-    Args:
-        method: `paper.AP` or `paper.CG`.
-    """
-    runs = training_of(name, method)
-    if not runs:
-        return None
-    count, nan = len(runs), [math.nan] * len(runs)
-    record = Record(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "kind": TRAINING_KIND,
-            "status": FINISHED,
-            "dataset": name,
-            "n": full_rows(name),
-            "d": datasets.card(name).d,
-            "kernel": runs[0].kernel,
-            "method": METHOD_OF[method].plain(),
-            "label": METHOD_OF[method].label,
-            "training_settings": json.dumps({"steps": count, "step_size": 0.1, "probes": 15, "noise_floor": 1e-4}),
-            "dtype": "float32",
-        }
-    )
-    last = [run.residual_trace[-1] for run in runs]
-    record.put(
-        step={
-            "step": range(1, count + 1),
-            # a record has the hyperparameters after its step, a trace those that the step's solve was done with
-            "noise": [FIRST_NOISE, *(run.noise for run in runs[:-1])],
-            "epochs": [len(run.residual_trace) for run in runs],
-            "residual": last,
-            "converged": [value < 1.0 for value in last],
-            "work": nan,
-            "seconds": nan,
-            "kappa": nan,
-            "kappa_prime": nan,
-        }
-    )
-    return record.to_trace()
