@@ -47,8 +47,8 @@ from rich.table import Table
 import apviz
 from apviz import datasets
 from apviz.experiments.sources import (
-    MAX_TRAINING,
-    MIN_TRAINING,
+    MAX_TRAINING_EPOCHS,
+    MIN_TRAINING_EPOCHS,
     OURS,
     TEST_ROWS,
     TEST_TOL,
@@ -135,7 +135,7 @@ def solver_of(method: str, source: Source) -> apviz.solvers.Solver:
         return OURS
     tol, most, least = (TEST_TOL, MOST_EPOCHS, 0)
     if method == PAPER_LOOSE:
-        tol, most, least = TRAINING_TOL, MAX_TRAINING, MIN_TRAINING
+        tol, most, least = TRAINING_TOL, MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS
     return apviz.AlternatingProjection(block_size=block_size(source), tol=tol, max_epochs=most, min_epochs=least)
 
 
@@ -257,12 +257,12 @@ class _GPyTorch:
         n = len(self.x)
         with ExitStack() as stack:
             for setting in (
-                settings.cg_tolerance(TRAINING_TOL), settings.max_cg_iterations(MAX_TRAINING),
+                settings.cg_tolerance(TRAINING_TOL), settings.max_cg_iterations(MAX_TRAINING_EPOCHS),
                 settings.num_trace_samples(PROBES), settings.max_preconditioner_size(RANK),
                 settings.max_cholesky_size(min(MAX_CHOLESKY, n // 2)),
                 settings.min_preconditioning_size(min(MIN_PRECONDITIONED, n)),
                 # a value of log det K would take 20 Lanczos iterations, and so 21 of CG at least
-                settings.skip_logdet_forward(True), settings.max_lanczos_quadrature_iterations(MIN_TRAINING - 1),
+                settings.skip_logdet_forward(True), settings.max_lanczos_quadrature_iterations(MIN_TRAINING_EPOCHS - 1),
             ):  # fmt: skip
                 stack.enter_context(setting)
             yield

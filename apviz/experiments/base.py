@@ -1,7 +1,5 @@
-"""What an experiment is: cells that are computed one after another, a table of them, and figures from their traces.
-
-Numbers as a table shows them: one value, or a mean and its spread over seeds, as the paper writes them.
-"""
+"""What an experiment is: cells computed one after another, tables of them with numbers as the paper writes them, and
+figures of their traces."""
 
 from __future__ import annotations
 
@@ -114,12 +112,14 @@ class Experiment(ABC):
         """The figures of the cells that are done; `folder` holds `KEY.zarr` of every cell that wrote a trace."""
 
 
+# --- numbers as a table shows them ------------------------------------------------------------------------------------
+
 #: significant digits of what the paper's decimals would round away
-SIGNIFICANT = 3
+SIGNIFICANT_DIGITS = 3
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
-    """`0.046`, or `0.046 ± 0.001`: mean and sample standard deviation; `–` for none or NaN.
+    """Mean and sample standard deviation, `0.046` of one number or `0.046 ± 0.001`; `–` for none or NaN.
 
     So many decimals, as in the paper; what is too small to show two digits with them gets three significant ones,
     `0.00120 ± 0.00004`.
@@ -139,14 +139,14 @@ def _form(size: float, digits: int) -> str:
     exponent = math.floor(math.log10(size)) if size else 0
     if exponent >= min(0, 1 - digits):
         return f".{digits}f"
-    return f".{SIGNIFICANT - 1 - exponent}f" if exponent >= -4 else f".{SIGNIFICANT - 1}e"
+    return f".{SIGNIFICANT_DIGITS - 1 - exponent}f" if exponent >= -4 else f".{SIGNIFICANT_DIGITS - 1}e"
 
 
 def duration(seconds: float) -> str:
-    """`13.5 s`, `9.6 min`, `2.7 h`; three significant digits below a second."""
+    """Seconds in words: `13.5 s`, `9.6 min`, `2.7 h`; three significant digits below a second."""
     if math.isnan(seconds):
         return "–"
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.{SIGNIFICANT}g} s"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.{SIGNIFICANT_DIGITS}g} s"

@@ -209,7 +209,7 @@ def published_trace(name: str, method: str) -> Trace | None:
     """One published training, as far as it was recorded; None if there is none, or its file is not here.
 
     Args:
-        method: `paper.AP` or `paper.CG`.
+        method: `AP` or `CG`.
     """
     runs = training_of(name, method)
     if not runs:
@@ -264,12 +264,12 @@ PAPER: Final = "paper"
 UNCONVERGED: Final = "*: by solves that did not reach their tolerance."
 
 
-def headings(columns: Sequence[str]) -> list[str]:
+def comparison_headings(columns: Sequence[str]) -> list[str]:
     """Each column, and the paper's after it."""
     return [heading for name in columns for heading in (COLUMNS[name], PAPER)]
 
 
-def beside(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, columns: Sequence[str]) -> list[str]:
+def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, columns: Sequence[str]) -> list[str]:
     """The cells of one method over its seeds: ours, the paper's, ours, ... .
 
     Args:

@@ -1,8 +1,6 @@
-"""The data of an experiment: the paper's set where it is here, else a stand-in that is named as one.
+"""What an experiment runs on: the paper's data sets or their stand-ins, and its methods at the paper's settings.
 
-The methods of the paper's tables with the paper's settings, batch sizes and ranks in its ratio to n; and ours.
-
-The data sets of a table that has all of the paper's: those that are here.
+Batch sizes and ranks keep the paper's ratio to n. Ours stand beside the paper's methods.
 """
 
 from __future__ import annotations
@@ -19,11 +17,13 @@ from apviz.datasets.fetching import locate
 from apviz.experiments import published
 from apviz.experiments.base import Options
 from apviz.experiments.published import CG
-from apviz.gp.posterior import PAPER_RANK as LANCZOS_RANK
+from apviz.gp.posterior import PAPER_LANCZOS_RANK
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
 from apviz.solvers.automatic import overlapping
+
+# --- data sets --------------------------------------------------------------------------------------------------------
 
 #: the paper's batch sizes in training and at test time, and the preconditioner's ranks (appendix, table 3)
 PAPER_BATCH_SIZE = {"sgemm": 6000, "airquality": 6000, "3droad": 6000, "song": 4000, "buzz": 4000,
@@ -148,60 +148,6 @@ def _load(name: str, seed: int, n: int | None) -> datasets.Dataset:
     return datasets.load(name, seed=seed, n=n, dtype=torch.float32)
 
 
-#: ours, beside `CG` and `AP`
-OVERLAP: Final = "AP overlapping"
-#: tolerances of a step of training, and of a predictive mean (section 5.1)
-TRAINING_TOL, TEST_TOL = 1.0, 0.01
-#: epochs or iterations: at least 11 and at most 1,000 in a step of training; at most 4,000 at test time (Table 1)
-MIN_TRAINING, MAX_TRAINING, MAX_TEST = 11, 1000, 4000
-#: at a reduced n, where that would not end in minutes on a CPU
-REDUCED_MAX_TEST = 1000
-#: the paper's Lanczos ranks where not 1,000 (Table 1)
-OTHER_LANCZOS_RANK: Final = {"gassensors": 500}
-#: of a much reduced n: fewer rows leave an update nothing but its overhead, fewer vectors no variance to speak of
-LEAST_BLOCK, LEAST_LANCZOS_RANK = 50, 50
-
-#: our own, in training too to the tolerance of predictions
-OURS: Final = overlapping(tol=TEST_TOL, max_epochs=MAX_TRAINING)
-
-
-def training_solver(method: str, source: Source) -> Solver:
-    """The solver of a step of training."""
-    if method == OVERLAP:
-        return OURS
-    if method == CG:
-        return ConjugateGradient(
-            preconditioner=PivotedCholesky(rank=source.training_rank),
-            tol=TRAINING_TOL,
-            max_epochs=MAX_TRAINING,
-            min_epochs=MIN_TRAINING,
-        )
-    return AlternatingProjection(
-        block_size=block_size(source), tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
-    )
-
-
-def prediction_solver(method: str, source: Source) -> Solver:
-    """The solver of a predictive mean."""
-    if method == OVERLAP:
-        return OURS
-    cap = MAX_TEST if source.n == source.full_n else REDUCED_MAX_TEST
-    if method == CG:
-        return ConjugateGradient(preconditioner=PivotedCholesky(rank=source.test_rank), tol=TEST_TOL, max_epochs=cap)
-    return AlternatingProjection(block_size=block_size(source), tol=TEST_TOL, max_epochs=cap)
-
-
-def block_size(source: Source) -> int:
-    """The paper's, or in its ratio to n."""
-    return max(source.batch_size, min(LEAST_BLOCK, source.n))
-
-
-def lanczos_rank(source: Source) -> int:
-    """Of the predictive variance: the paper's, or in its ratio to n."""
-    paper = OTHER_LANCZOS_RANK.get(source.stands_in_for or source.name, LANCZOS_RANK)
-    return max(source.scaled(paper), min(LEAST_LANCZOS_RANK, source.n))
-
-
 def names(options: Options, *, trained: bool = False) -> list[str]:
     """The data set of `options`, else the paper's that are here; `trained`: with hyperparameters on their card.
 
@@ -224,3 +170,59 @@ def names(options: Options, *, trained: bool = False) -> list[str]:
 def load_named(name: str, options: Options, seed: int) -> Source:
     """One of `names`; a set that the paper does not have takes the place, and the settings, of the paper's first."""
     return load(name if name in published.DATASETS else published.DATASETS[0], name, options, seed)
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+#: ours, beside `CG` and `AP`
+OVERLAP: Final = "AP overlapping"
+#: tolerances of a step of training, and of a predictive mean (section 5.1)
+TRAINING_TOL, TEST_TOL = 1.0, 0.01
+#: epochs or iterations: at least 11 and at most 1,000 in a step of training; at most 4,000 at test time (Table 1)
+MIN_TRAINING_EPOCHS, MAX_TRAINING_EPOCHS, MAX_TEST_EPOCHS = 11, 1000, 4000
+#: at a reduced n, where that would not end in minutes on a CPU
+REDUCED_MAX_TEST_EPOCHS = 1000
+#: the paper's Lanczos ranks where not 1,000 (Table 1)
+OTHER_LANCZOS_RANK: Final = {"gassensors": 500}
+#: of a much reduced n: fewer rows leave an update nothing but its overhead, fewer vectors no variance to speak of
+MIN_BLOCK_SIZE, MIN_LANCZOS_RANK = 50, 50
+
+#: our own, in training too to the tolerance of predictions
+OURS: Final = overlapping(tol=TEST_TOL, max_epochs=MAX_TRAINING_EPOCHS)
+
+
+def training_solver(method: str, source: Source) -> Solver:
+    """The solver of a step of training."""
+    if method == OVERLAP:
+        return OURS
+    if method == CG:
+        return ConjugateGradient(
+            preconditioner=PivotedCholesky(rank=source.training_rank),
+            tol=TRAINING_TOL,
+            max_epochs=MAX_TRAINING_EPOCHS,
+            min_epochs=MIN_TRAINING_EPOCHS,
+        )
+    return AlternatingProjection(
+        block_size=block_size(source), tol=TRAINING_TOL, max_epochs=MAX_TRAINING_EPOCHS, min_epochs=MIN_TRAINING_EPOCHS
+    )
+
+
+def prediction_solver(method: str, source: Source) -> Solver:
+    """The solver of a predictive mean."""
+    if method == OVERLAP:
+        return OURS
+    cap = MAX_TEST_EPOCHS if source.n == source.full_n else REDUCED_MAX_TEST_EPOCHS
+    if method == CG:
+        return ConjugateGradient(preconditioner=PivotedCholesky(rank=source.test_rank), tol=TEST_TOL, max_epochs=cap)
+    return AlternatingProjection(block_size=block_size(source), tol=TEST_TOL, max_epochs=cap)
+
+
+def block_size(source: Source) -> int:
+    """The paper's, or in its ratio to n."""
+    return max(source.batch_size, min(MIN_BLOCK_SIZE, source.n))
+
+
+def lanczos_rank(source: Source) -> int:
+    """Of the predictive variance: the paper's, or in its ratio to n."""
+    paper = OTHER_LANCZOS_RANK.get(source.stands_in_for or source.name, PAPER_LANCZOS_RANK)
+    return max(source.scaled(paper), min(MIN_LANCZOS_RANK, source.n))

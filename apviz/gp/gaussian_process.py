@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
-from apviz.gp.posterior import METHODS, PAPER_RANK, Method, Posterior
+from apviz.gp.posterior import METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.scaling import Scaling
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -87,7 +87,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         noise_floor: float = 1e-4,
         scale: bool = True,
         variance: Method = "solves",
-        rank: int = PAPER_RANK,
+        rank: int = PAPER_LANCZOS_RANK,
         dtype: str = "float32",
         device: str = "auto",
         operator: str = "auto",

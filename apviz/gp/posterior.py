@@ -26,7 +26,7 @@ from apviz.system import DTYPES, KernelSystem, check_finite
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
 #: Lanczos vectors of the paper's variances (section 5.1)
-PAPER_RANK = 1000
+PAPER_LANCZOS_RANK = 1000
 
 # relative residual of the solves for variances
 VARIANCE_TOL = 1e-4
@@ -240,7 +240,7 @@ class Posterior:
         self,
         x_star: Any,
         method: Method = "solves",
-        rank: int = PAPER_RANK,
+        rank: int = PAPER_LANCZOS_RANK,
         *,
         noise: bool = False,
         hooks: Iterable[Hook] = (),
@@ -296,7 +296,7 @@ class Posterior:
         self,
         x_star: Any,
         method: Method = "solves",
-        rank: int = PAPER_RANK,
+        rank: int = PAPER_LANCZOS_RANK,
         *,
         noise: bool = False,
         hooks: Iterable[Hook] = (),

@@ -41,15 +41,15 @@ def small() -> Iterator[None]:
         patch.setattr(measuring, "STEPS", STEPS)
         patch.setattr(measuring, "MORE_STEPS", {})
         patch.setattr(sources, "TEST_ROWS", 200)
-        patch.setattr(sources, "REDUCED_MAX_TEST", 60)
-        patch.setattr(convergence, "CAP", 60)
-        patch.setattr(test_time, "CAP", 60)
-        patch.setattr(batch_size, "EPOCHS", 4)
+        patch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 60)
+        patch.setattr(convergence, "REDUCED_MAX_EPOCHS", 60)
+        patch.setattr(test_time, "REDUCED_MAX_EPOCHS", 60)
+        patch.setattr(batch_size, "MAX_EPOCHS", 4)
         # blocks of the paper's share of 200 rows would be of one row each
         patch.setattr(batch_size, "SIZES", (20_000, 50_000))
         patch.setattr(rules, "MILESTONES", (1, 2, 4))
         patch.setattr(training, "SVGP_STEPS", 8)
-        patch.setattr(training, "SVGP_LEAST_POINTS", 16)
+        patch.setattr(training, "SVGP_MIN_INDUCING_POINTS", 16)
         patch.setattr(lanczos_rank, "TEST_ROWS", 40)
         yield
 

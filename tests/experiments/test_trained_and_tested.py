@@ -35,8 +35,8 @@ def dense_prediction(source, h):
 def test_rmse_and_nll_are_those_of_the_exact_gp_with_the_trained_hyperparameters(small, method, monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "TEST_TOL", 1e-4)
     monkeypatch.setattr(sources, "OURS", replace(sources.OURS, tol=1e-4))
-    monkeypatch.setattr(sources, "REDUCED_MAX_TEST", 400)
-    monkeypatch.setattr(sources, "LEAST_LANCZOS_RANK", 200)
+    monkeypatch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 400)
+    monkeypatch.setattr(sources, "MIN_LANCZOS_RANK", 200)
     options = Options(200, "cpu", dataset="china")
     source = load("sgemm", "china", options)
     row = measuring.train_and_test(method, source, "matern52", 1e-4, 0, options, tmp_path / "a.zarr")
@@ -92,8 +92,8 @@ def test_a_data_set_without_hyperparameters_is_trained_first_and_once(small, loo
 
 def test_solves_of_a_training_that_did_not_converge_are_marked_in_the_table(small, monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "TRAINING_TOL", 1e-6)
-    monkeypatch.setattr(sources, "MAX_TRAINING", 11)
-    monkeypatch.setattr(sources, "REDUCED_MAX_TEST", 1)
+    monkeypatch.setattr(sources, "MAX_TRAINING_EPOCHS", 11)
+    monkeypatch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 1)
     monkeypatch.setattr(sources, "TEST_TOL", 1e-6)
     experiment, options = EXPERIMENTS["training"], Options(200, "cpu", out=tmp_path, dataset="china")
     with warnings.catch_warnings(record=True):

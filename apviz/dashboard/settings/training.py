@@ -14,7 +14,7 @@ import param
 from apviz.dashboard.settings.systems import SystemSpec, Upload, data_of
 from apviz.dashboard.store.trainings import Trainings
 from apviz.experiments.published import SEEDS, published_traces
-from apviz.experiments.sources import MAX_TRAINING, MIN_TRAINING, OURS, TEST_TOL, TRAINING_TOL
+from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
 from apviz.gp.recorded import settings_of
 from apviz.gp.training import TrainingSettings
 from apviz.preconditioners import PivotedCholesky
@@ -22,9 +22,9 @@ from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, S
 from apviz.tracing import Trace, TrainingTrace
 
 SOLVERS = {
-    "ap": f"Alternating projection (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING} epochs",
+    "ap": f"Alternating projection (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING_EPOCHS} epochs",
     "overlap": f"AP on overlapping blocks, to {TEST_TOL:g}",
-    "cg": f"CG with pivoted Cholesky (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING}",
+    "cg": f"CG with pivoted Cholesky (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING_EPOCHS}",
     "auto": f"What apviz chooses, to {TEST_TOL:g}",
 }
 
@@ -48,16 +48,16 @@ class TrainingPlan(param.Parameterized):
         if self.solver == "overlap":
             return OURS
         if self.solver == "auto":
-            return Automatic(tol=TEST_TOL, max_epochs=MAX_TRAINING)
+            return Automatic(tol=TEST_TOL, max_epochs=MAX_TRAINING_EPOCHS)
         if self.solver == "cg":
             return ConjugateGradient(
                 preconditioner=PivotedCholesky(rank=self.rank),
                 tol=TRAINING_TOL,
-                max_epochs=MAX_TRAINING,
-                min_epochs=MIN_TRAINING,
+                max_epochs=MAX_TRAINING_EPOCHS,
+                min_epochs=MIN_TRAINING_EPOCHS,
             )
         return AlternatingProjection(
-            block_size=self.block_size, tol=TRAINING_TOL, max_epochs=MAX_TRAINING, min_epochs=MIN_TRAINING
+            block_size=self.block_size, tol=TRAINING_TOL, max_epochs=MAX_TRAINING_EPOCHS, min_epochs=MIN_TRAINING_EPOCHS
         )  # fmt: skip
 
     def settings(self, spec: SystemSpec) -> TrainingSettings:

@@ -19,7 +19,7 @@ PAIRS = (("3droad", "airquality"),)
 #: of the full set; the paper trains with the last, and names none of those in its figure
 SIZES = (500, 1000, 2000, 4000, 6000)
 LEVELS = (0.1, 0.01)
-EPOCHS = 100
+MAX_EPOCHS = 100
 
 
 class BatchSize(Experiment):
@@ -50,7 +50,7 @@ class BatchSize(Experiment):
         headings += [f"{what} to {level:g}" for level in LEVELS for what in ("epochs", "time")]
         some = next(iter(rows.values()))
         note = (
-            f"{some['data']}, at most {EPOCHS} epochs, {machines(rows.values())}. The paper shows curves and no "
+            f"{some['data']}, at most {MAX_EPOCHS} epochs, {machines(rows.values())}. The paper shows curves and no "
             "numbers, and does not say for which b: smaller ones fall faster by epoch, and slower by time on its GPU."
         )
         return [Table("Batch sizes", [*headings, "s an epoch", "set-up", "ended"], body, note)]
@@ -71,6 +71,6 @@ def _solve(pair: tuple[str, str], size: int, seed: int, options: Options, trace:
         source.data.train_x, torch.cat([y, probes.to(y)], 1), h.build_kernel(), noise=h.noise, device=options.device,
         dataset=source.name, seed=seed,
     )  # fmt: skip
-    solver = AlternatingProjection(block_size=source.scaled(size), tol=LEVELS[-1] / 10, max_epochs=EPOCHS)
+    solver = AlternatingProjection(block_size=source.scaled(size), tol=LEVELS[-1] / 10, max_epochs=MAX_EPOCHS)
     row = solved(system, solver, trace, options, LEVELS)
     return row | {"full_size": size, "block_size": solver.block_size, "data": source.heading, "seed": seed}

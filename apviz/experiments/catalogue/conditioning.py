@@ -18,7 +18,7 @@ from apviz.tracing import Trace
 #: the main figure's, then the appendix's
 DATASETS = ("airquality", "sgemm", "3droad", "song", "buzz")
 #: how many of them at a reduced n, where the point is to see it in minutes
-FEW = 2
+REDUCED_DATASETS = 2
 METHODS = (published.AP, published.CG)
 #: the steps a table shows the epochs of, as parts of all, and those it shows σ² after
 EPOCH_PARTS, NOISE_PARTS = (0.02, 0.2, 0.6, 1.0), (0.2, 0.6, 1.0)
@@ -68,7 +68,7 @@ def _names(options: Options) -> list[str]:
         names = [options.dataset]
     else:
         here = [name for name in DATASETS if datasets.is_here(name)] or list(DATASETS[:1])
-        names = here if options.n is None else here[:FEW]
+        names = here if options.n is None else here[:REDUCED_DATASETS]
     for name in names:
         pairs([(name, name)], options)
     return names

@@ -12,7 +12,7 @@ from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
 from apviz.experiments.measuring import ending, machines, residual_charts, solved, when
 from apviz.experiments.published import AP, CG
 from apviz.experiments.sources import (
-    MAX_TRAINING,
+    MAX_TRAINING_EPOCHS,
     OVERLAP,
     TEST_TOL,
     TRAINING_TOL,
@@ -34,7 +34,7 @@ METHODS = (AP, PLAIN_CG, CG, OVERLAP)
 #: the tolerances of training and of test time, and one between
 LEVELS = (TRAINING_TOL, 0.1, TEST_TOL)
 #: epochs and iterations at a reduced n, where the paper's 1,000 would not end in minutes on a CPU
-CAP = 500
+REDUCED_MAX_EPOCHS = 500
 #: of the published trainings: the solve at the hyperparameters of the card
 PUBLISHED_STEP = 49
 
@@ -86,7 +86,7 @@ def _solver(method: str, source: Source, cap: int) -> Solver:
 def _solve(pair: tuple[str, str], method: str, seed: int, options: Options, trace: Path) -> Row:
     source = load(*pair, options, seed)
     system = build_system(source.data, source.hyperparameters, rhs=16, seed=seed, device=options.device)
-    solver = _solver(method, source, MAX_TRAINING if options.n is None else CAP)
+    solver = _solver(method, source, MAX_TRAINING_EPOCHS if options.n is None else REDUCED_MAX_EPOCHS)
     row = solved(system, solver, trace, options, LEVELS)
     return row | {"dataset": source.name, "data": source.heading, "kind": method, "seed": seed}
 

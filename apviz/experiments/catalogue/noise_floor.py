@@ -10,7 +10,16 @@ from typing import Final
 from apviz import plots
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
 from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
-from apviz.experiments.published import AP, CG, NOISE_FLOOR, NOISE_FLOOR_DATASET, Trained, beside, footnotes, headings
+from apviz.experiments.published import (
+    AP,
+    CG,
+    NOISE_FLOOR,
+    NOISE_FLOOR_DATASET,
+    Trained,
+    comparison_cells,
+    comparison_headings,
+    footnotes,
+)
 from apviz.experiments.sources import OVERLAP, load, name_of, pairs
 from apviz.tracing import Trace
 
@@ -48,12 +57,12 @@ class NoiseFloor(Experiment):
             printed = Trained()
             if done[0]["dataset"] == NOISE_FLOOR_DATASET:
                 printed = NOISE_FLOOR[floor].get(method, Trained())
-            body.append([f"{method}, σ² ≥ {floor:g}", *beside(done, [], printed, COLUMNS)])
+            body.append([f"{method}, σ² ≥ {floor:g}", *comparison_cells(done, [], printed, COLUMNS)])
         note = (
             f"{all_rows[0]['data']}, on {machines(all_rows)}. {scaling(all_rows)} {variances(all_rows)} "
             f"{footnotes(body)}"
         )
-        return [Table("Training by noise floor", ["method", *headings(COLUMNS)], body, note.strip())]
+        return [Table("Training by noise floor", ["method", *comparison_headings(COLUMNS)], body, note.strip())]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         by_floor = {floor: traces_of(rows, folder, noise_floor=floor) for _, floor in TRAINED}

@@ -10,7 +10,15 @@ from typing import Final
 from apviz.experiments import sources
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
 from apviz.experiments.measuring import machines, residual_charts, scaling
-from apviz.experiments.published import AP, CG, PREDICTIVE_MEAN, Trained, beside, footnotes, headings
+from apviz.experiments.published import (
+    AP,
+    CG,
+    PREDICTIVE_MEAN,
+    Trained,
+    comparison_cells,
+    comparison_headings,
+    footnotes,
+)
 from apviz.experiments.sources import OVERLAP, TEST_TOL, prediction_solver
 from apviz.gp.metrics import rmse
 from apviz.gp.posterior import Posterior
@@ -44,13 +52,13 @@ class PredictiveMean(Experiment):
             for method in dict.fromkeys(row["method"] for row in own):
                 done = [row for row in own if row["method"] == method]
                 printed = PREDICTIVE_MEAN.get(name, {}).get(method, Trained())
-                body.append([done[0]["data"], method, *beside(done, cg, printed, COLUMNS)])
+                body.append([done[0]["data"], method, *comparison_cells(done, cg, printed, COLUMNS)])
         note = (
             f"One right-hand side, to a residual of {TEST_TOL:g}, set-up included. Ours at these n on "
             f"{machines(rows.values())}, hyperparameters from the authors' published run or fitted (`apviz datasets`); "
             f"the paper's at the whole sets on a GPU (RTX A5000). {scaling(list(rows.values()))} {footnotes(body)}"
         )
-        return [Table("Predictive mean", ["data", "method", *headings(COLUMNS)], body, note.strip())]
+        return [Table("Predictive mean", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())]
 
     def charts(self, rows: Mapping[str, Row], folder: Path) -> list[Chart]:
         text = "Down is better. The buttons switch to work, the fair axis, and to seconds."

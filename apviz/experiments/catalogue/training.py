@@ -14,7 +14,16 @@ from apviz import plots
 from apviz.experiments import sources
 from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table
 from apviz.experiments.measuring import machines, scaling, traces_of, train_and_test, variances
-from apviz.experiments.published import AP, CG, SVGP, TRAINING, Trained, beside, footnotes, headings
+from apviz.experiments.published import (
+    AP,
+    CG,
+    SVGP,
+    TRAINING,
+    Trained,
+    comparison_cells,
+    comparison_headings,
+    footnotes,
+)
 from apviz.experiments.sources import OVERLAP, Source
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.plots._labels import KERNELS
@@ -26,7 +35,7 @@ NOISE_FLOOR: Final = 1e-4
 MAIN_KERNEL: Final = "matern52"
 #: SVGP at a reduced n: Adam steps, a fifth of the paper's on sgemm, a quarter of them with its first step size; and
 #: the fewest inducing points and rows of a minibatch
-SVGP_STEPS, SVGP_LEAST_POINTS, SVGP_LEAST_BATCH = 2_000, 64, 256
+SVGP_STEPS, SVGP_MIN_INDUCING_POINTS, SVGP_MIN_BATCH_SIZE = 2_000, 64, 256
 #: of whole gas sensors (appendix); of all others as `SVGPSettings` has it
 GAS_SENSORS_SCHEDULE: Final = ((50, 0.01), (350, 0.001))
 
@@ -84,7 +93,10 @@ def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
     settings = svgp.SVGPSettings(kernel, noise_floor=NOISE_FLOOR, seed=seed)
     points, batch, schedule = settings.inducing_points, settings.batch_size, settings.schedule
     if source.n < source.full_n:
-        points, batch = max(SVGP_LEAST_POINTS, source.scaled(points)), max(SVGP_LEAST_BATCH, source.scaled(batch))
+        points, batch = (
+            max(SVGP_MIN_INDUCING_POINTS, source.scaled(points)),
+            max(SVGP_MIN_BATCH_SIZE, source.scaled(batch)),
+        )
         epochs = math.ceil(SVGP_STEPS / math.ceil(source.n / batch))
         first = math.ceil(epochs / 4)
         schedule = ((first, 0.01), (max(1, epochs - first), 0.001))
@@ -112,14 +124,14 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
         for method in dict.fromkeys(row["method"] for row in own):
             done = [row for row in own if row["method"] == method]
             printed = TRAINING[kernel].get(name, {}).get(method, Trained())
-            body.append([done[0]["data"], method, *beside(done, cg, printed, COLUMNS)])
+            body.append([done[0]["data"], method, *comparison_cells(done, cg, printed, COLUMNS)])
     note = (
         f"Ours at these n on {machines(rows)}; the paper's at the whole sets on a GPU (RTX A5000). "
         f"{scaling(rows)} {variances(rows)} {footnotes(body)}"
     )
     if not find_spec("gpytorch"):
         note += " SVGP needs GPyTorch: pip install 'apviz[gpytorch]'."
-    return Table(f"Training, {KERNELS[kernel]}", ["data", "method", *headings(COLUMNS)], body, note.strip())
+    return Table(f"Training, {KERNELS[kernel]}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())
 
 
 def _chart(heading: str, traces: Sequence[Trace]) -> Chart:

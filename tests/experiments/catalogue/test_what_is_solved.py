@@ -80,7 +80,11 @@ def test_the_nll_by_solves_and_that_of_full_rank_are_those_of_the_exact_gp(small
 
 @pytest.mark.parametrize(
     ("name", "module", "setting"),
-    [("convergence", convergence, "CAP"), ("batch-size", batch_size, "EPOCHS"), ("test-time", test_time, "CAP")],
+    [
+        ("convergence", convergence, "REDUCED_MAX_EPOCHS"),
+        ("batch-size", batch_size, "MAX_EPOCHS"),
+        ("test-time", test_time, "REDUCED_MAX_EPOCHS"),
+    ],
 )
 def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatch, tmp_path, name, module, setting):
     monkeypatch.setattr(module, setting, 1)
@@ -92,7 +96,7 @@ def test_a_solve_that_ends_at_its_cap_says_so_in_its_row(small, look, monkeypatc
 
 
 def test_a_predictive_mean_that_did_not_converge_has_a_star_with_its_footnote(small, look, monkeypatch, tmp_path):
-    monkeypatch.setattr(sources, "REDUCED_MAX_TEST", 1)
+    monkeypatch.setattr(sources, "REDUCED_MAX_TEST_EPOCHS", 1)
     (table,) = run_small("predictive-mean", tmp_path)
     stars = dict(zip(look.column(table, "method"), look.column(table, "CG iterations or AP epochs"), strict=True))
     assert stars["CG"] == stars["AP"] == "1*" and not stars["AP overlapping"].endswith("*")
@@ -107,7 +111,7 @@ def test_variances_by_solves_that_did_not_converge_have_a_star(small, look, monk
 
 def test_steps_of_a_training_whose_solves_did_not_converge_are_counted(small, look, monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "TRAINING_TOL", 1e-6)
-    monkeypatch.setattr(sources, "MAX_TRAINING", 11)
+    monkeypatch.setattr(sources, "MAX_TRAINING_EPOCHS", 11)
     (table,) = run_small("conditioning", tmp_path)
     assert look.column(table, "not converged") == [str(measuring.STEPS)] * 2
     assert look.column(table, "all steps") == [str(11 * measuring.STEPS)] * 2

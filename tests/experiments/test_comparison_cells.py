@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apviz.experiments.published import Trained, beside, footnotes, headings
+from apviz.experiments.published import Trained, comparison_cells, comparison_headings, footnotes
 
 ALL = ("rmse", "nll", "solves", "time", "speed_up")
 NONE = Trained()
@@ -17,32 +17,38 @@ def row(**changes):
 
 def test_each_number_stands_left_of_the_papers():
     printed = Trained("0.1", "0.2", "300", "4 h", "5×")
-    cells = beside([row()], [row(seconds=180.0)], printed, ALL)
+    cells = comparison_cells([row()], [row(seconds=180.0)], printed, ALL)
     assert cells == ["0.250", "0.1", "0.500", "0.2", "550", "300", "90.0 s", "4 h", "2.0×", "5×"]
-    names = headings(ALL)
+    names = comparison_headings(ALL)
     assert names[1::2] == ["paper"] * 5
     assert names[::2] == ["test RMSE", "test NLL", "CG iterations or AP epochs", "time", "speed-up over CG"]
 
 
 def test_what_the_paper_does_not_have_is_a_dash():
-    assert beside([row()], [], NONE, ALL)[1::2] == ["–"] * 5
+    assert comparison_cells([row()], [], NONE, ALL)[1::2] == ["–"] * 5
 
 
 def test_only_what_comes_from_a_solve_that_did_not_converge_is_marked():
-    assert beside([row(converged=False)], [], NONE, ALL)[::2] == ["0.250", "0.500", "550*", "90.0 s*", "–"]
-    assert beside([row(mean_converged=False)], [], NONE, ALL)[::2] == ["0.250*", "0.500", "550", "90.0 s", "–"]
-    assert beside([row(), row(converged=False)], [], NONE, ("solves",))[0] == "550 ± 0*"
+    assert comparison_cells([row(converged=False)], [], NONE, ALL)[::2] == ["0.250", "0.500", "550*", "90.0 s*", "–"]
+    assert comparison_cells([row(mean_converged=False)], [], NONE, ALL)[::2] == [
+        "0.250*",
+        "0.500",
+        "550",
+        "90.0 s",
+        "–",
+    ]
+    assert comparison_cells([row(), row(converged=False)], [], NONE, ("solves",))[0] == "550 ± 0*"
 
 
 def test_cg_and_what_solves_nothing_have_no_speed_up():
     cg = [row()]
-    assert beside(cg, cg, NONE, ("speed_up",)) == ["–", "–"]
-    assert beside([row(epochs=None)], cg, NONE, ("solves", "speed_up"))[::2] == ["–", "–"]
+    assert comparison_cells(cg, cg, NONE, ("speed_up",)) == ["–", "–"]
+    assert comparison_cells([row(epochs=None)], cg, NONE, ("solves", "speed_up"))[::2] == ["–", "–"]
 
 
 def test_a_speed_up_is_of_the_mean_times_over_seeds():
     ours, cg = [row(seconds=10.0), row(seconds=30.0)], [row(seconds=50.0), row(seconds=70.0)]
-    assert beside(ours, cg, NONE, ("speed_up",))[0] == "3.0×"
+    assert comparison_cells(ours, cg, NONE, ("speed_up",))[0] == "3.0×"
 
 
 @pytest.mark.parametrize(
