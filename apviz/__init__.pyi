@@ -7,7 +7,7 @@ from .gp.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.lanczos import LanczosInverse as LanczosInverse
 from .gp.posterior import Posterior as Posterior
 from .gp.probes import rademacher as rademacher
-from .gp.progress import TrainingProgress as TrainingProgress
+from .gp.training import TrainingProgress as TrainingProgress
 from .gp.training import Training as Training
 from .gp.training import TrainingError as TrainingError
 from .gp.training import TrainingHook as TrainingHook

@@ -1,4 +1,7 @@
-"""The state of a training on disk: one NumPy archive, replaced whole after every step, read without pickle."""
+"""The files of a training: its trace, and beside it a checkpoint to go on from.
+
+The checkpoint is one NumPy archive, replaced whole after every step and read without pickle.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,20 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from apviz.files import file_made_whole
-from apviz.tracing.store import is_trace_of
+from torch import Tensor
+
+from apviz.tracing.claim import Claim
+from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
 
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
@@ -25,12 +32,12 @@ FORMER_SETTINGS = {"max_iterations": "max_epochs", "min_iterations": "min_epochs
 
 
 def checkpoint_of(trace: Path) -> Path:
-    """Where the checkpoint of the training with a trace at this path is written."""
+    """The path of the checkpoint of the training with a trace at this path: `t.zarr.checkpoint.npz` of `t.zarr`."""
     return trace.with_name(f"{trace.name}.checkpoint.npz")
 
 
 def former_checkpoint_of(trace: Path) -> Path:
-    """Where earlier versions wrote it: `out.1` and `out.2` had one name."""
+    """The path that earlier versions gave it, without the trace's suffix: the same for `out.1` and `out.2`."""
     return trace.with_suffix(".checkpoint.npz")
 
 
@@ -43,6 +50,7 @@ def find_checkpoint(trace: Path) -> Path | None:
 
 
 def _is_of(checkpoint: Path, trace: Path) -> bool:
+    """Whether the checkpoint at a former path is of the training with a trace at this path, and not of a namesake."""
     try:
         attributes = Checkpoint(checkpoint, {}).read()[1]
     except ValueError:
@@ -52,11 +60,6 @@ def _is_of(checkpoint: Path, trace: Path) -> bool:
     # the trace was deleted, or lost by a kill: it was called so, unless another beside is the one
     named = [other for other in trace.parent.glob(f"{glob.escape(trace.stem)}.*") if is_trace_of(other, attributes)]
     return trace.suffix == ".zarr" and not named
-
-
-def fingerprint(x: Tensor, y: Tensor) -> str:
-    """Of the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in."""
-    return hashlib.sha256(x.cpu().numpy().tobytes() + y.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -106,3 +109,126 @@ class Checkpoint:
                 f"{self.path} is of another training: {'; '.join(changes)}. Choose another path, or the same settings"
             )
         return arrays, attributes
+
+
+class TrainingFiles:
+    """The trace and the checkpoint at the path of a training; nothing but its own files is written to.
+
+    Args:
+        path: of the trace.
+        identity: as of `Checkpoint`.
+
+    Attributes:
+        path: where the trace is: it goes on beside, if somebody else's file has come to its place.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path, self.identity = path, identity
+        self._store: TraceStore | None = None
+        # of the checkpoint that this training knows
+        self._seen: tuple[int, int, int] | None = None
+        self._warned = False
+
+    def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """The arrays and the attributes of the checkpoint; None where the training is new.
+
+        Raises:
+            FileExistsError: what is at the path is not the trace of a training with a checkpoint beside it.
+            ValueError: a checkpoint of another training; the message names what differs.
+        """
+        path, found = self.path, find_checkpoint(self.path)
+        if found is None:
+            if os.path.lexists(path):
+                raise FileExistsError(
+                    f"{path} exists, and has no checkpoint of a training; choose another path, for a trace is never "
+                    "overwritten"
+                )
+            return None
+        self._seen = stamp(found)
+        arrays, attributes = Checkpoint(found, self.identity).read()
+        if os.path.lexists(path) and not is_trace_of(path, attributes):
+            raise FileExistsError(
+                f"{path} is not the trace of the training that {found.name} keeps, and is left as it is; move it away, "
+                "and the trace is written anew, or choose another path"
+            )
+        return arrays, attributes
+
+    @contextmanager
+    def claimed(self, record: Record) -> Iterator[None]:
+        """Inside, nobody else may write to the path, and `write` does; what is there must be as `read` found it.
+
+        Raises:
+            FileExistsError: another training runs at the path, or has done so since.
+        """
+        with Claim(self.path):
+            found = find_checkpoint(self.path)
+            if (None if found is None else stamp(found)) != self._seen:
+                raise FileExistsError(
+                    f"another training has written to {self.path} since this one was made; make it again to go on "
+                    "from there, or choose another path"
+                )
+            if self._store is None:
+                self._store = TraceStore(self.path, record, goes_on=found is not None)
+            if found is not None and found != checkpoint_of(self.path):
+                found.rename(checkpoint_of(self.path))
+            yield
+
+    def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
+        """Writes the checkpoint, then the trace, which can be written anew from it: a kill in between loses nothing.
+
+        Warns, once, where the disk does not take them.
+        """
+        assert self._store is not None  # claimed
+        try:
+            checkpoint = Checkpoint(self._free_checkpoint(self._store), self.identity)
+            checkpoint.write(arrays, attributes)
+            self._seen = stamp(checkpoint.path)
+            self._store.flush()
+        except OSError as error:
+            if not self._warned:
+                warnings.warn(
+                    f"the training could not be written to {self.path} ({error}); it is kept in memory, and every "
+                    f"later step tries again: {what_to_do(error)}",
+                    stacklevel=4,
+                )
+            self._warned = True
+
+    def _free_checkpoint(self, store: TraceStore) -> Path:
+        """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
+        store.settle()
+        path = checkpoint_of(store.path)
+        if os.path.lexists(path) and stamp(path) != self._seen:
+            store.leave(path)
+        self.path = store.path
+        return checkpoint_of(store.path)
+
+
+def can_go_on(path: Path) -> bool:
+    """Whether there is a checkpoint beside the trace of a training."""
+    return find_checkpoint(path) is not None
+
+
+def check_data(path: Path, x: Tensor, y: Tensor) -> None:
+    """Refuses other data than the training with a trace at `path` was begun with; without a checkpoint, none.
+
+    Args:
+        x, y: (n, d) and (n,), in the dtype of the training.
+
+    Raises:
+        ValueError: it was begun with other data.
+    """
+    checkpoint = find_checkpoint(path)
+    if checkpoint is None:
+        return
+    try:
+        Checkpoint(checkpoint, {"data": fingerprint(x, y)}).read()
+    except ValueError as error:
+        raise ValueError(
+            f"the rows found for {path.stem} are not those it was begun with: another split, other rows or other "
+            f"scaling ({error})"
+        ) from error
+
+
+def fingerprint(x: Tensor, y: Tensor) -> str:
+    """A hash of the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in."""
+    return hashlib.sha256(x.cpu().numpy().tobytes() + y.cpu().numpy().tobytes()).hexdigest()[:16]

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 import math
-import os
 import time
 import warnings
 from collections.abc import Iterable
@@ -16,23 +15,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 from torch import Tensor
 
-from apviz.gp.checkpoint import Checkpoint, checkpoint_of, find_checkpoint, fingerprint
+from apviz.gp.checkpoint import TrainingFiles, fingerprint
 from apviz.gp.gradient import Parametrisation, marginal_likelihood_gradient, step_system
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
-from apviz.solvers.serialization import to_plain
+from apviz.solvers.serialization import from_plain, to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
-from apviz.tracing.claim import Claim
 from apviz.tracing.recorder import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, STEP, TRAINING
-from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
+from apviz.tracing.store import Record
 from apviz.tracing.training_trace import TrainingTrace, settled_at
 
 log = logging.getLogger("apviz")
@@ -94,6 +93,22 @@ class TrainingSettings:
         return self.seed if self.warm_start else (self.seed << 20) + step
 
 
+def settings_of(trace: TrainingTrace) -> TrainingSettings:
+    """The settings that a training was run with.
+
+    Raises:
+        ValueError: a solver that is not apviz's own, or a setting that this version does not know.
+    """
+    plain = json.loads(trace.attrs["training_settings"])
+    solver = from_plain(json.loads(trace.attrs["solver_settings"]))
+    if solver is None:
+        raise ValueError("the trace of this training names no solver")
+    try:
+        return TrainingSettings(solver=solver, **plain)
+    except TypeError as error:
+        raise ValueError(f"the settings of this training are not those of this version of apviz: {error}") from error
+
+
 @dataclass(frozen=True)
 class Step:
     """One finished Adam step: the hyperparameters its solve was done with, and what the solve took.
@@ -118,6 +133,39 @@ class TrainingHook(Hook):
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
         """After every Adam step, when it is on disk."""
+
+
+class TrainingProgress(TrainingHook):
+    """Prints σ², what the solve took, and the time that is left, every few steps and after the last.
+
+    Args:
+        console: where to; None: standard error.
+        every: steps between lines.
+
+    Raises:
+        ValueError: `every` below 1.
+    """
+
+    def __init__(self, console: Console | None = None, every: int = 10) -> None:
+        require_whole("every", every, 1)
+        self.console, self.every = console or Console(stderr=True), every
+        self._seconds, self._steps = 0.0, 0
+
+    def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        self._seconds, self._steps = self._seconds + step.seconds, self._steps + 1
+        if step.number % self.every and step.number != settings.steps:
+            return
+        left = (settings.steps - step.number) * self._seconds / self._steps
+        solution = step.solution
+        solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
+        unconverged = "" if solution.converged else ", not converged"
+        self.console.print(
+            f"{settings.solver.label}: step {step.number} of {settings.steps}, σ² = "
+            f"{step.hyperparameters_after.noise:.3g}, {solved}{unconverged}, {left:.0f} s left",
+            highlight=False,
+        )
+        if step.number == settings.steps:
+            self._seconds, self._steps = 0.0, 0  # the next training begins afresh
 
 
 class Training:
@@ -156,7 +204,6 @@ class Training:
         dataset: str = "",
     ) -> None:
         self.settings = s = settings or TrainingSettings()
-        self.path = None if path is None else Path(path)
         self._operator, self._dataset = operator, dataset
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
         y = torch.as_tensor(y)
@@ -176,12 +223,16 @@ class Training:
         self._adam = torch.optim.Adam([self._raw], lr=s.step_size)
         self._weights: Tensor | None = None
         self._record = Record(self._attributes())
-        self._store: TraceStore | None = None
-        self._warned = self._unconverged = False
-        # of the checkpoint that this training knows
-        self._seen: tuple[int, int, int] | None = None
-        if self.path is not None:
-            self._find(self.path)
+        self._unconverged = False
+        self._files = None if path is None else TrainingFiles(Path(path), self._identity())
+        found = self._files.read() if self._files else None
+        if found is not None:
+            self._resume(*found)
+
+    @property
+    def path(self) -> Path | None:
+        """Where the trace is written: as given, or beside it if somebody has taken that place since."""
+        return self._files.path if self._files else None
 
     @property
     def steps_done(self) -> int:
@@ -218,10 +269,9 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        if self.path is None:
+        if self._files is None:
             return self._run(list(hooks))
-        with Claim(self.path):
-            self._open(self.path)
+        with self._files.claimed(self._record):
             return self._run(list(hooks))
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
@@ -326,26 +376,8 @@ class Training:
         where = self.path or "this Training's trace and hyperparameters"
         return f"The {self.steps_done} steps before it are kept in {where}"
 
-    def _find(self, path: Path) -> None:
-        """Takes over the state of the training at a path, if there is one."""
-        found = find_checkpoint(path)
-        if found is not None:
-            self._resume(path, found)
-        elif os.path.lexists(path):
-            raise FileExistsError(
-                f"{path} exists, and has no checkpoint of a training; choose another path, for a trace is never "
-                "overwritten"
-            )
-
-    def _resume(self, path: Path, found: Path) -> None:
+    def _resume(self, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> None:
         """The state at the last finished step; the trace is written on from it."""
-        self._seen = stamp(found)
-        arrays, attributes = Checkpoint(found, self._identity()).read()
-        if os.path.lexists(path) and not is_trace_of(path, attributes):
-            raise FileExistsError(
-                f"{path} is not the trace of the training that {found.name} keeps, and is left as it is; move it away, "
-                "and the trace is written anew, or choose another path"
-            )
         steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP}
         self._raw.data = torch.from_numpy(arrays.pop("raw"))
         weights = arrays.pop("weights")
@@ -354,49 +386,14 @@ class Training:
         self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
         self._record.put(step=steps)
 
-    def _open(self, path: Path) -> None:
-        """The store, once nobody else may write; what is on disk must be as this training found or left it."""
-        found = find_checkpoint(path)
-        if (None if found is None else stamp(found)) != self._seen:
-            raise FileExistsError(
-                f"another training has written to {path} since this one was made; make it again to go on from there, "
-                "or choose another path"
-            )
-        if self._store is None:
-            self._store = TraceStore(path, self._record, goes_on=found is not None)
-        if found is not None and found != checkpoint_of(path):
-            found.rename(checkpoint_of(path))
-
     def _write(self) -> None:
-        """The checkpoint first: the trace can be written anew from it, so a kill in between loses nothing."""
-        if self._store is None:
+        if self._files is None:
             return
         arrays = {f"{TRACED}{name}": value for (_, name), value in self._record.values().items()}
         arrays |= {name: value.numpy() for name, value in self._adam.state[self._raw].items()}
         arrays["raw"] = self._raw.detach().numpy()
         arrays["weights"] = np.empty(0) if self._weights is None else self._weights.cpu().numpy()
-        try:
-            checkpoint = Checkpoint(self._free_checkpoint(self._store), self._identity())
-            checkpoint.write(arrays, self._record.attrs)
-            self._seen = stamp(checkpoint.path)
-            self._store.flush()
-        except OSError as error:
-            if not self._warned:
-                warnings.warn(
-                    f"the training could not be written to {self.path} ({error}); it is kept in memory, and every "
-                    f"later step tries again: {what_to_do(error)}",
-                    stacklevel=3,
-                )
-            self._warned = True
-
-    def _free_checkpoint(self, store: TraceStore) -> Path:
-        """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
-        store.settle()
-        path = checkpoint_of(store.path)
-        if os.path.lexists(path) and stamp(path) != self._seen:
-            store.leave(path)
-        self.path = store.path
-        return checkpoint_of(store.path)
+        self._files.write(arrays, self._record.attrs)
 
     def _identity(self) -> dict[str, Any]:
         """All settings but the number of steps, and the data."""

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import apviz
+from apviz.gp.checkpoint import can_go_on, check_data
 from apviz.gp.gradient import step_system
-from apviz.gp.recorded import can_go_on, check_data, settings_of
+from apviz.gp.training import settings_of
 from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_plain, to_plain
 

@@ -11,8 +11,8 @@ from apviz.dashboard.jobs.job import Gate, Job
 from apviz.dashboard.jobs.live import LiveHook, too_large
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system
-from apviz.gp.recorded import check_data
 from apviz.gp.training import TrainingSettings
 from apviz.solvers import Automatic, Solver, solve
 from apviz.tracing import Recorder, Trace, TrainingTrace

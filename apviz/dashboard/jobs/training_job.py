@@ -16,8 +16,7 @@ from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration, too
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.checkpoint import find_checkpoint
-from apviz.gp.recorded import can_go_on, check_data
+from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
 from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
 from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace

@@ -25,7 +25,7 @@ from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training import TrainingPlan, changed, recorded
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.recorded import can_go_on
+from apviz.gp.checkpoint import can_go_on
 from apviz.gp.training import TrainingSettings
 from apviz.tracing import TrainingTrace
 from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS

@@ -15,8 +15,7 @@ from apviz.dashboard.settings.systems import SystemSpec, Upload, data_of
 from apviz.dashboard.store.trainings import Trainings
 from apviz.experiments.published import SEEDS, published_traces
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
-from apviz.gp.recorded import settings_of
-from apviz.gp.training import TrainingSettings
+from apviz.gp.training import TrainingSettings, settings_of
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, Solver
 from apviz.tracing import Trace, TrainingTrace
