@@ -1,10 +1,6 @@
-"""Unconstrained parameters: what Adam moves, and the hyperparameters they stand for, as in GPyTorch.
+"""One step of training: the system that is solved, the gradient of the likelihood from its weights, and its chain rule.
 
-Lengthscales and outputscale are softplus(raw), the noise is softplus(raw) + floor, the mean is raw itself.
-
-The gradient of the negative marginal log likelihood from one batched solve (paper, section 2).
-
-The system of one training step: targets minus mean, and probes, at the hyperparameters of the step.
+One batched solve serves both terms of the gradient (paper, section 2).
 """
 
 from __future__ import annotations
@@ -20,40 +16,6 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
-
-
-@dataclass(frozen=True, eq=False)
-class Gradient:
-    """∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ; lengthscale: (1,) or (d,) float64."""
-
-    mean: float
-    noise: float
-    outputscale: float
-    lengthscale: Tensor
-
-
-def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
-    """The estimate of ∂ℓ/∂θ; one pass over the entries of K (1.0 work), no n × n array.
-
-    ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). Unbiased where
-    the solves are exact; exact with the n probes √n·eᵢ.
-
-    Args:
-        weights: (n, l+1), K⁻¹ times the targets minus the mean, then times the probes.
-        dual: (n, l), P⁻¹ times the probes, as `apviz.gp.probes` returns them.
-
-    Raises:
-        ValueError: shapes that do not match, or no probes.
-    """
-    n, columns = weights.shape
-    if columns < 2 or dual.shape != (n, columns - 1):
-        raise ValueError(
-            f"weights must be (n, l+1) and dual (n, l) with l ≥ 1, got {tuple(weights.shape)} and {tuple(dual.shape)}"
-        )
-    right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
-    found = operator.bilinear_derivatives(weights, right)
-    mean = -float(weights[:, 0].sum(dtype=torch.float64))
-    return Gradient(mean, float(found.noise), float(found.outputscale), found.lengthscale.cpu())
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +64,47 @@ def step_system(
     return StepSystem(system, drawn, prepared)
 
 
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """Derivatives ∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ; lengthscale: (1,) or (d,)
+    float64."""
+
+    mean: float
+    noise: float
+    outputscale: float
+    lengthscale: Tensor
+
+
+def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
+    """The estimate of ∂ℓ/∂θ; one pass over the entries of K (1.0 work), no n × n array.
+
+    ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). Unbiased where
+    the solves are exact; exact with the n probes √n·eᵢ.
+
+    Args:
+        weights: (n, l+1), K⁻¹ times the targets minus the mean, then times the probes.
+        dual: (n, l), P⁻¹ times the probes, as `apviz.gp.probes` returns them.
+
+    Raises:
+        ValueError: shapes that do not match, or no probes.
+    """
+    n, columns = weights.shape
+    if columns < 2 or dual.shape != (n, columns - 1):
+        raise ValueError(
+            f"weights must be (n, l+1) and dual (n, l) with l ≥ 1, got {tuple(weights.shape)} and {tuple(dual.shape)}"
+        )
+    right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
+    found = operator.bilinear_derivatives(weights, right)
+    mean = -float(weights[:, 0].sum(dtype=torch.float64))
+    return Gradient(mean, float(found.noise), float(found.outputscale), found.lengthscale.cpu())
+
+
 @dataclass(frozen=True)
 class Parametrisation:
-    """Raw vectors θ: (3 + lengthscales,) float64, in the order mean, noise, outputscale, lengthscales.
+    """The unconstrained parameters that Adam moves, and the hyperparameters they stand for, as in GPyTorch.
+
+    Lengthscales and outputscale are softplus(raw), the noise is softplus(raw) + floor, the mean is raw itself. A raw
+    vector is (3 + lengthscales,) float64, in the order mean, noise, outputscale, lengthscales.
 
     Args:
         kernel: the kernel's name.
@@ -117,15 +117,16 @@ class Parametrisation:
     noise_floor: float
 
     def zeros(self) -> Tensor:
-        """Where GPyTorch starts: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
+        """The raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
         return torch.zeros(3 + self.lengthscales, dtype=torch.float64)
 
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
+        """The hyperparameters that a raw vector stands for."""
         mean, noise, outputscale, *lengthscale = [float(raw[0]), *softplus(raw[1:]).tolist()]
         return Hyperparameters(self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance)
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """The inverse of `hyperparameters`; one lengthscale stands for d equal ones.
+        """The raw vector of some hyperparameters; one lengthscale stands for d equal ones.
 
         Raises:
             ValueError: another number of lengthscales, or a noise that is not above the floor.
@@ -142,7 +143,7 @@ class Parametrisation:
         return torch.cat([torch.tensor([h.mean], dtype=torch.float64), inverse])
 
     def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
-        """∂ℓ/∂raw from ∂ℓ/∂θ."""
+        """The gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (3 + lengthscales,) float64."""
         outer = torch.tensor([gradient.mean, gradient.noise, gradient.outputscale], dtype=torch.float64)
         slopes = torch.cat([torch.ones(1, dtype=torch.float64), torch.sigmoid(raw[1:])])
         return torch.cat([outer, gradient.lengthscale.double()]) * slopes

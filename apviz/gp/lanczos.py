@@ -1,7 +1,4 @@
-"""log det K and its gradient on one set of probes, by Lanczos run until both are settled.
-
-K⁻¹ ≈ Q T⁻¹ Qᵀ by Lanczos, for variances of low rank (Pleiss et al., ICML 2018; paper, section 5.1).
-"""
+"""Lanczos on K: K⁻¹ of low rank for variances, and log det K with its gradient by quadrature."""
 
 from __future__ import annotations
 
@@ -17,12 +14,16 @@ from apviz.operators import CountingOperator, Operator
 from apviz.settings import require_whole
 from apviz.spectrum import LanczosBasis
 
+# --- an inverse of low rank -------------------------------------------------------------------------------------------
+
 # the basis, its copy when it grows or is scaled, and the engine's own of it in a product
 BASIS_COPIES = 3
 
 
 class LanczosInverse:
-    """Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
+    """The approximation Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
+
+    For variances of low rank (Pleiss et al., ICML 2018; paper, section 5.1).
 
     The start is K·1, the sum of the training covariances (Pleiss et al., section 4), so the basis does not depend on
     the test points and serves all of them. Q is in the operator's dtype, T and all that follows from it in float64.
@@ -66,9 +67,9 @@ class LanczosInverse:
         return self.operator.matmul(v[:, None].contiguous())[:, 0]
 
     def explained(self, x_star: Tensor, ranks: Sequence[int]) -> Tensor:
-        """cᵀQT⁻¹Qᵀc for c = k(X, x*): x_star (m, d), to (m, len(ranks)) in float64; it never falls with the rank.
+        """The part cᵀQT⁻¹Qᵀc of the prior's variance for c = k(X, x*): x_star (m, d), to (m, len(ranks)) in float64.
 
-        Evaluates mn entries, whatever the ranks. No n × m array is formed; m × rank arrays are.
+        It never falls with the rank. Evaluates mn entries, whatever the ranks. No n × m array is formed; m × rank arrays are.
         """
         wanted = torch.tensor([min(int(rank), len(self.operator.x)) for rank in ranks])
         most = int(wanted.max())
@@ -91,10 +92,12 @@ class LanczosInverse:
         return a.square_().div_(torch.tensor(pivots, dtype=torch.float64, device=a.device)[:, None])
 
 
-# steps between two looks, and the most there are
-LOOK, MOST_STEPS = 10, 1000
-# nats a point by which value and σ² ∂/∂σ² may still move between two looks
-SETTLED = 1e-6
+# --- log det K --------------------------------------------------------------------------------------------------------
+
+# steps from one check of the estimate to the next, and the most there are
+CHECK_EVERY_STEPS, MAX_STEPS = 10, 1000
+# by how much value and σ² ∂/∂σ² may still move from one check to the next
+SETTLED_NATS_PER_POINT = 1e-6
 # the basis, its product with F, and both once more beside the weights of the targets
 QUADRATURE_COPIES = 4
 
@@ -135,7 +138,7 @@ def lanczos_log_determinant(operator: Operator, z: Tensor, with_gradient: bool =
     diagonal, below = [], []
     before: tuple[float, float] | None = None
     scale = norms.double().square() / count
-    most = min(n, MOST_STEPS)
+    most = min(n, MAX_STEPS)
     for step in range(1, most + 1):
         w = operator.matmul(q)
         diagonal.append(torch.sum(w * q, 0, dtype=torch.float64))
@@ -143,16 +146,19 @@ def lanczos_log_determinant(operator: Operator, z: Tensor, with_gradient: bool =
             for earlier in basis:
                 w = w - earlier * torch.sum(earlier * w, 0)
         below.append(torch.linalg.vector_norm(w.double(), dim=0))
-        if step % LOOK == 0 or step == most:
+        if step % CHECK_EVERY_STEPS == 0 or step == most:
             eigenvalues, s = _eigen(diagonal, below, operator.noise)
             weight = s[:, 0].square() * scale[:, None]
             value = torch.sum(weight * eigenvalues.log())
             now = float(value) / n, float(torch.sum(weight / eigenvalues)) * operator.noise / n
-            settled = before is not None and max(abs(a - b) for a, b in zip(now, before, strict=True)) < SETTLED
+            settled = (
+                before is not None
+                and max(abs(a - b) for a, b in zip(now, before, strict=True)) < SETTLED_NATS_PER_POINT
+            )
             if settled or step == n:
                 break
             before = now
-            _check_memory((len(basis) + LOOK) * z.numel() * QUADRATURE_COPIES, z)
+            _check_memory((len(basis) + CHECK_EVERY_STEPS) * z.numel() * QUADRATURE_COPIES, z)
         if step < most:
             # a Krylov space that is complete goes on with zeros, on which nothing has weight
             alive = below[-1] > torch.finfo(z.dtype).eps * n * diagonal[0].abs()

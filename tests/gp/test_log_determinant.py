@@ -79,7 +79,7 @@ def test_float32_is_close_and_without_a_gradient_there_are_no_vectors():
 def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch):
     _, k = operator(noise=1e-6)
     z = rademacher(120, 5, 0, k.x).z
-    monkeypatch.setattr(module, "MOST_STEPS", 30)
+    monkeypatch.setattr(module, "MAX_STEPS", 30)
     with pytest.warns(UserWarning, match="log det K has not settled after 30 steps of Lanczos"):
         lanczos_log_determinant(k, z)
     monkeypatch.setattr(module, "free_memory", lambda device: 1000)
