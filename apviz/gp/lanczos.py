@@ -69,7 +69,8 @@ class LanczosInverse:
     def explained(self, x_star: Tensor, ranks: Sequence[int]) -> Tensor:
         """The part cᵀQT⁻¹Qᵀc of the prior's variance for c = k(X, x*): x_star (m, d), to (m, len(ranks)) in float64.
 
-        It never falls with the rank. Evaluates mn entries, whatever the ranks. No n × m array is formed; m × rank arrays are.
+        It never falls with the rank. Evaluates mn entries, whatever the ranks; m × rank arrays are formed,
+        no n × m array.
         """
         wanted = torch.tensor([min(int(rank), len(self.operator.x)) for rank in ranks])
         most = int(wanted.max())
