@@ -15,11 +15,15 @@ from linear_operator.operators import ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
+from apviz.gpytorch.covariances import (
+    NO_GRADIENT_OF_PREDICTION,
+    PosteriorCovariance,
+    PriorCovariance,
+    PriorDistribution,
+    without_gradient,
+)
 from apviz.gpytorch.intercept import intercepted
-from apviz.gpytorch.marginal import PriorCovariance, PriorDistribution
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
-from apviz.gpytorch.posterior import PosteriorCovariance
-from apviz.gpytorch.refused import PREDICTION, without_gradient
 from apviz.gpytorch.solves import LogDeterminant, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver
@@ -140,7 +144,7 @@ class _Models:
             posterior = self._posterior(model, prior_at(model, model.train_inputs, **kwargs))
         z, depends_on = test.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
         mean = test.mean.detach() + posterior.mean(z).to(test.mean)
-        mean = without_gradient(mean, depends_on, PREDICTION)
+        mean = without_gradient(mean, depends_on, NO_GRADIENT_OF_PREDICTION)
         if gpytorch_settings.skip_posterior_variances.on():
             return MultivariateNormal(mean, ZeroLinearOperator(len(z), len(z)))
         return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, depends_on))

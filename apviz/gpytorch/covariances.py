@@ -1,0 +1,302 @@
+"""What GPyTorch finds in place of its own covariances inside a context: of a model in training, and of a prediction.
+
+In training it adds the likelihood's noise to the model's k(X, X), and asks the sum for yᵀK⁻¹y and log det K; of a
+prediction it asks for variances, or for all of the covariance. By itself, it never evaluates k(X, X).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.lazy import LazyEvaluatedKernelTensor
+from linear_operator import to_linear_operator
+from linear_operator.operators import (
+    AddedDiagLinearOperator,
+    ConstantDiagLinearOperator,
+    DiagLinearOperator,
+    LinearOperator,
+)
+from torch import Tensor
+
+from apviz.gp.posterior import Posterior
+from apviz.gpytorch.models import KernelParameters, Prior
+from apviz.gpytorch.solves import Solves
+from apviz.kernels import kernel_named
+
+# --- in training ------------------------------------------------------------------------------------------------------
+
+
+class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
+    """A model's prior, and with the noise of a likelihood its marginal, whose density is solved for by apviz."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """GPyTorch's own takes a Cholesky factor where `fast_computations.log_prob` is off, as BoTorch's default is."""
+        covariance = self.lazy_covariance_matrix
+        if not isinstance(covariance, MarginalCovariance):
+            density: Tensor = super().log_prob(value)
+            return density
+        difference = value - self.loc
+        if difference.ndim != 1:
+            raise ValueError(f"the targets have batch dimensions, {tuple(value.shape)}; apviz takes (n,), one batch")
+        inv_quad, logdet = covariance.inv_quad_logdet(difference[:, None], logdet=True)
+        found: Tensor = -0.5 * (inv_quad + logdet + len(difference) * math.log(2 * math.pi))
+        return found
+
+
+class PriorCovariance(LazyEvaluatedKernelTensor):  # type: ignore[misc]
+    """k(X, X), which the noise of a likelihood turns into a `MarginalCovariance`. In all else GPyTorch's own."""
+
+    # of those that `of` makes; parts that are cut out of one have none, and are GPyTorch's alone
+    solves: Solves | None = None
+    parameters: KernelParameters
+
+    @classmethod
+    def of(cls, prior: Prior, solves: Solves) -> PriorCovariance:
+        covariance = prior.covariance
+        made = cls(covariance.x1, covariance.x2, covariance.kernel, **covariance.params)
+        made.solves, made.parameters = solves, prior.parameters
+        return made
+
+    def __add__(self, other: Any) -> Any:
+        if self.solves is None or not isinstance(other, DiagLinearOperator):
+            return super().__add__(other)
+        _require_one_noise(other)
+        return MarginalCovariance(self, other)
+
+
+class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
+    """K = k(X, X) + σ²I."""
+
+    def evaluate_kernel(self) -> MarginalCovariance:
+        """Itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
+        return self
+
+    def add_diagonal(self, diag: Tensor) -> Any:
+        """What `add_jitter` calls; one number for all is more noise, which GPyTorch would write out n times."""
+        if diag.numel() != 1 or not isinstance(self._diag_tensor, ConstantDiagLinearOperator):
+            return super().add_diagonal(diag)
+        return self + ConstantDiagLinearOperator(diag.reshape(1), self.shape[-1])
+
+    def inv_quad_logdet(
+        self, inv_quad_rhs: Tensor | None = None, logdet: bool | None = False, reduce_inv_quad: bool | None = True
+    ) -> Any:
+        """yᵀK⁻¹y and log det K for y: (n, 1), with the gradients of the paper, section 2."""
+        prior, noise = self._linear_op, self._diag_tensor
+        if getattr(prior, "solves", None) is None:
+            return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
+        if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[1:] == (1,)):
+            _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
+        _require_one_noise(noise)
+        p, sigma = prior.parameters, noise.diag_values.reshape(())
+        wants = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
+        return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
+            prior.solves, prior.x1.detach(), p.name, wants, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
+        )
+
+    def cholesky(self, upper: bool = False) -> Any:
+        if getattr(self._linear_op, "solves", None) is not None:
+            _refuse("the Cholesky factor of the n × n matrix (LeaveOneOutPseudoLikelihood, samples of the prior)")
+        return super().cholesky(upper)
+
+
+def _require_one_noise(noise: DiagLinearOperator) -> None:
+    if not isinstance(noise, ConstantDiagLinearOperator) or noise.diag_values.numel() != 1:
+        raise TypeError(
+            "the likelihood, or what is added after it, gives different noises to different points; apviz takes one "
+            "for all"
+        )
+
+
+def _refuse(what: str) -> NoReturn:
+    raise NotImplementedError(
+        f"{what} was asked for, which is not apviz's inside alternating_projection(): ExactMarginalLogLikelihood is; "
+        "leave the context for it"
+    )
+
+
+class _InvQuadLogdet(torch.autograd.Function):
+    """yᵀK⁻¹y and log det K; backward is one pass over the entries of K.
+
+    d(yᵀK⁻¹y) = −wᵀ ∂K w + 2wᵀ dy with w = K⁻¹y, and d log det K = tr(K⁻¹∂K): as `Solves` has it, by
+    probes (paper, section 2) or exactly. The values are `Solves`' too.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        solves: Solves,
+        x: Tensor,
+        name: str,
+        wants: bool,
+        lengthscale: Tensor,
+        outputscale: Tensor,
+        noise: Tensor,
+        residual: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        kernel = kernel_named(name, lengthscale.detach(), float(outputscale.detach()))
+        ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants)
+        ctx.save_for_backward(lengthscale, outputscale, noise, residual)
+        return solved.inv_quad.to(residual), solved.log_determinant.to(residual)
+
+    @staticmethod
+    def backward(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> tuple[Tensor | None, ...]:
+        # with create_graph=True gradients are on here, and what is found has none of its own
+        with torch.no_grad():
+            found = _InvQuadLogdet._gradients(ctx, by_inv_quad, by_logdet)
+        depends_on = (*ctx.saved_tensors, by_inv_quad, by_logdet)
+        return (
+            None,
+            None,
+            None,
+            None,
+            *(g if g is None else without_gradient(g, depends_on, NO_SECOND_DERIVATIVES) for g in found),
+        )
+
+    @staticmethod
+    def _gradients(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> tuple[Tensor | None, ...]:
+        solved, (lengthscale, outputscale, noise, residual) = ctx.solved, ctx.saved_tensors
+        by_residual = (2 * by_inv_quad * solved.w).to(residual)
+        if not any(ctx.needs_input_grad[4:7]):
+            return None, None, None, by_residual
+        if solved.right is None:
+            found = solved.operator.weighted_derivatives(by_logdet * solved.left - by_inv_quad * solved.w @ solved.w.T)
+        else:
+            left = torch.cat([solved.w, solved.left], dim=1)
+            right = torch.cat([-by_inv_quad * solved.w, by_logdet * solved.right], dim=1)
+            found = solved.operator.bilinear_derivatives(left, right)
+        along = found.lengthscale.to(lengthscale)
+        return along, found.outputscale.to(outputscale), found.noise.to(noise), by_residual
+
+
+# --- of a prediction --------------------------------------------------------------------------------------------------
+
+
+class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
+    """The covariance of f at test inputs z: (m, d) given the data. Nothing is solved before it is asked for.
+
+    The diagonal alone, which is all that variances need, takes solves in batches; the whole takes the same solves, and
+    (n, m) and (m, m) arrays. Both stay. Neither has a gradient in `depends_on`: backward raises.
+
+    Args:
+        part_of: the covariance at more test inputs, and those of them that z is; what the whole has solved is taken
+            from it, and what is asked of a part is solved for the whole, so that both have the same numbers.
+    """
+
+    def __init__(
+        self,
+        z: Tensor,
+        posterior: Posterior,
+        solves: Solves,
+        depends_on: Sequence[Tensor] = (),
+        part_of: tuple[PosteriorCovariance, slice] | None = None,
+    ) -> None:
+        super().__init__(z, posterior=posterior, solves=solves, depends_on=depends_on, part_of=part_of)
+        self.z, self.posterior, self.solves, self.depends_on = z, posterior, solves, depends_on
+        self.part_of = part_of
+        self._variance: Tensor | None = None
+        self._covariance: Tensor | None = None
+
+    def _size(self) -> torch.Size:
+        return torch.Size((len(self.z), len(self.z)))
+
+    def _transpose_nonbatch(self) -> PosteriorCovariance:
+        return self
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        product: Tensor = self.to_dense() @ rhs
+        return product
+
+    def _diagonal(self) -> Tensor:
+        if self._variance is None:
+            if self.part_of is not None:
+                found = self.part_of[0]._diagonal()[self.part_of[1]].detach()
+            elif self._covariance is None:
+                found = self.posterior.variance(self.z, hooks=self.solves.hooks)
+            else:
+                found = self._covariance.diagonal()
+            self._variance = found.to(self.z)
+        return without_gradient(self._variance, self.depends_on, NO_GRADIENT_OF_PREDICTION)
+
+    def to_dense(self) -> Tensor:
+        if self._covariance is None:
+            if self.part_of is not None:
+                found = self.part_of[0].to_dense()[self.part_of[1], self.part_of[1]].detach()
+            else:
+                found = self.posterior.covariance(self.z, hooks=self.solves.hooks)
+                if self._variance is not None:  # the same but for rounding
+                    found.diagonal().copy_(self._variance)
+            self._covariance = found.to(self.z)
+        return without_gradient(self._covariance, self.depends_on, NO_GRADIENT_OF_PREDICTION)
+
+    def evaluate_kernel(self) -> Any:
+        return to_linear_operator(self.to_dense())
+
+    # GPyTorch takes operators apart and puts them together again: from what was solved, not to be solved anew
+    def representation(self) -> Any:
+        return self.evaluate_kernel().representation()
+
+    def representation_tree(self) -> Any:
+        return self.evaluate_kernel().representation_tree()
+
+    # LinearOperator's own select parts by products with ones and zeros, with batch dimensions that z does not have
+    def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
+        for index in (row_index, col_index):
+            if not isinstance(index, slice) and not (isinstance(index, Tensor) and index.dtype != torch.bool):
+                what = "a mask" if isinstance(index, Tensor) else repr(index)
+                raise IndexError(
+                    f"a prediction was indexed with {what}; it takes an int, a slice or a tensor of positions, such "
+                    "as mask.nonzero()[:, 0], and unsqueeze(0) where a dimension is wanted"
+                )
+        if isinstance(row_index, slice) and row_index == col_index:
+            if row_index == slice(None):
+                return self
+            part_of = self, row_index
+            return PosteriorCovariance(self.z[row_index], self.posterior, self.solves, self.depends_on, part_of)
+        return self.evaluate_kernel()._getitem(row_index, col_index)
+
+    def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Any) -> Tensor:
+        if torch.equal(row_index, col_index):
+            return self._diagonal()[row_index]
+        return self.to_dense()[row_index, col_index]
+
+    def _unsqueeze_batch(self, dim: int) -> Any:
+        return self.evaluate_kernel()._unsqueeze_batch(dim)
+
+
+# --- gradients that there are not -------------------------------------------------------------------------------------
+
+NO_GRADIENT_OF_PREDICTION = (
+    "apviz.gpytorch has no gradients of predictions in hyperparameters, mean or inputs, only those of the marginal "
+    "log likelihood: predict inside torch.no_grad(), .detach() what you take from the prediction, or differentiate it "
+    "outside alternating_projection()"
+)
+NO_SECOND_DERIVATIVES = (
+    "apviz.gpytorch has no second derivatives of the marginal log likelihood (create_graph=True, Hessians): take "
+    "differences of its gradients, or differentiate twice outside alternating_projection()"
+)
+
+
+class _Refused(torch.autograd.Function):
+    """The values as they are; backward raises, where a tensor without a graph would give zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, why: str, values: Tensor, *_: Tensor) -> Tensor:
+        ctx.why = why
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(ctx.why)
+
+
+def without_gradient(values: Tensor, depends_on: Iterable[Tensor], why: str) -> Tensor:
+    """The values, which `why` forbids to differentiate in `depends_on`; plain where gradients are off."""
+    wanting = [tensor for tensor in depends_on if tensor.requires_grad]
+    if not (wanting and torch.is_grad_enabled()):
+        return values.detach()
+    refused: Tensor = _Refused.apply(why, values.detach(), *wanting)  # type: ignore[no-untyped-call]
+    return refused
