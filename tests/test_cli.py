@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner, Result
 
 import apviz
+from apviz import cli
 
 
-def apviz_command(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def apviz_here(tmp_path, monkeypatch) -> Callable[..., Result]:
+    """A function that runs a command in this process, in a folder: `tmp_path`, unless another is given."""
+
+    def run(*words: str, folder: Path = tmp_path) -> Result:
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            # as much room as a terminal; Rich reads COLUMNS when its consoles are made
+            patch.setattr(cli.console, "width", 150)
+            patch.setattr(cli.errors, "width", 150)
+            return CliRunner().invoke(cli.app, list(words))
+
+    level = logging.getLogger("apviz").level
+    yield run
+    logging.captureWarnings(False)
+    logging.getLogger("apviz").setLevel(level)
+
+
+def apviz_command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "apviz.cli", *words],
-        cwd=folder, env={**os.environ, "COLUMNS": "150", **environment}, capture_output=True, text=True,
+        cwd=folder, env={**os.environ, "COLUMNS": "150"}, capture_output=True, text=True,
     )  # fmt: skip
 
 
@@ -50,30 +72,30 @@ def test_a_run_that_hits_its_cap_is_shown_as_not_converged(compared):
     assert printed.count("not converged") == capped
 
 
-def test_report_and_table_are_rebuilt_from_traces_alone(compared):
+def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):
     _, folder = compared
     (folder / "runs/report.html").unlink()
-    done = apviz_command("report", "runs", folder=folder)
-    assert done.returncode == 0 and (folder / "runs/report.html").exists()
+    done = apviz_here("report", "runs", folder=folder)
+    assert done.exit_code == 0 and (folder / "runs/report.html").exists()
     assert "Cholesky" in done.stdout
 
 
-def test_show_prints_settings_spectrum_and_last_epochs(compared):
+def test_show_prints_settings_spectrum_and_last_epochs(compared, apviz_here):
     _, folder = compared
-    done = apviz_command("show", "runs/diabetes-n353-ap-cyclic-b=30.zarr", folder=folder)
-    assert done.returncode == 0, done.stderr
+    done = apviz_here("show", "runs/diabetes-n353-ap-cyclic-b=30.zarr", folder=folder)
+    assert done.exit_code == 0, done.stderr
     for word in ("AP cyclic b=30", "kappa_prime", "≈", "max_epochs", "last epochs", "'overlap': 0.0"):
         assert word in done.stdout
 
 
-def test_a_csv_of_ones_own_needs_a_target(compared):
+def test_a_csv_of_ones_own_needs_a_target(compared, apviz_here):
     _, folder = compared
     (folder / "own.csv").write_text("a,b\n" + "\n".join(f"{i},{i % 7}" for i in range(50)))
-    done = apviz_command("compare", "--dataset", "own.csv", folder=folder)
-    assert done.returncode == 2 and "--target" in done.stderr
+    done = apviz_here("compare", "--dataset", "own.csv", folder=folder)
+    assert done.exit_code == 2 and "--target" in done.stderr
     options = ("--block-sizes", "20", "--rules", "cyclic", "--methods", "ap", "--out", "own")
-    done = apviz_command("compare", "--dataset", "own.csv", "--target", "b", *options, folder=folder)
-    assert done.returncode == 0 and "fitted here: 40 steps on 40 of 40 rows" in done.stdout, done.stderr
+    done = apviz_here("compare", "--dataset", "own.csv", "--target", "b", *options, folder=folder)
+    assert done.exit_code == 0 and "fitted here: 40 steps on 40 of 40 rows" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,29 +113,29 @@ def test_a_csv_of_ones_own_needs_a_target(compared):
         (("--dataset", "diabetes", "--dtype", "float16"), "--dtype must be float32 or float64"),
     ],
 )
-def test_bad_input_is_named_before_any_work(tmp_path, options, message):
-    done = apviz_command("compare", *options, folder=tmp_path)
-    assert done.returncode == 2
+def test_bad_input_is_named_before_any_work(tmp_path, options, message, apviz_here):
+    done = apviz_here("compare", *options)
+    assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
     assert not (tmp_path / "runs").exists()
 
 
-def test_report_on_a_folder_without_traces_says_what_writes_them(tmp_path):
-    done = apviz_command("report", ".", folder=tmp_path)
-    assert done.returncode == 2 and "apviz compare --out" in " ".join(done.stderr.split())
+def test_report_on_a_folder_without_traces_says_what_writes_them(tmp_path, apviz_here):
+    done = apviz_here("report", ".")
+    assert done.exit_code == 2 and "apviz compare --out" in " ".join(done.stderr.split())
 
 
-def test_show_of_something_else_than_a_trace_says_so(tmp_path):
+def test_show_of_something_else_than_a_trace_says_so(tmp_path, apviz_here):
     (tmp_path / "x.zarr").mkdir()
-    done = apviz_command("show", "x.zarr", folder=tmp_path)
-    assert done.returncode == 2 and "does not open as a Zarr trace" in " ".join(done.stderr.split())
+    done = apviz_here("show", "x.zarr")
+    assert done.exit_code == 2 and "does not open as a Zarr trace" in " ".join(done.stderr.split())
 
 
-def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path):
+def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path, apviz_here):
     x, y = torch.rand(20, 1), torch.rand(20)
     apviz.Training(x, y, apviz.TrainingSettings(steps=1, solver=apviz.Cholesky()), path=tmp_path / "t.zarr").run()
-    done = apviz_command("show", "t.zarr", folder=tmp_path)
-    assert done.returncode == 2 and "t.zarr is of a training, not of one solve" in " ".join(done.stderr.split())
+    done = apviz_here("show", "t.zarr")
+    assert done.exit_code == 2 and "t.zarr is of a training, not of one solve" in " ".join(done.stderr.split())
     apviz.solve(
         apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.5), noise=0.1),
         apviz.Cholesky(),
@@ -122,13 +144,15 @@ def test_show_of_a_training_or_of_a_trace_with_odd_attributes_says_so(tmp_path):
     root = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
     root["attributes"]["noise"] = [None]
     (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(root))
-    done = apviz_command("show", "a.zarr", folder=tmp_path)
-    assert done.returncode == 2 and "its noise must be int or float, got '[None]'" in " ".join(done.stderr.split())
+    done = apviz_here("show", "a.zarr")
+    assert done.exit_code == 2 and "its noise must be int or float, got '[None]'" in " ".join(done.stderr.split())
 
 
-def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_path):
-    done = apviz_command("datasets", folder=tmp_path, APVIZ_DATA=str(tmp_path), APVIZ_CACHE=str(tmp_path))
-    assert done.returncode == 0
+def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_path, apviz_here, monkeypatch):
+    for place in ("APVIZ_DATA", "APVIZ_CACHE"):
+        monkeypatch.setenv(place, str(tmp_path))
+    done = apviz_here("datasets")
+    assert done.exit_code == 0
     for card in apviz.datasets.cards().values():
         line = next(line for line in done.stdout.splitlines() if line.strip().startswith(card.name))
         assert f"{card.n:,}" in line
@@ -155,17 +179,15 @@ def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
     assert (tmp_path / "runs/report.html").exists()
 
 
-def test_what_auto_chose_is_printed_with_its_reason(tmp_path):
-    done = apviz_command(
-        "compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2", folder=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
+def test_what_auto_chose_is_printed_with_its_reason(tmp_path, apviz_here):
+    done = apviz_here("compare", "--dataset", "diabetes", "--methods", "overlap,schwarz,auto", "--rhs", "2")
+    assert done.exit_code == 0, done.stderr
     for words in ("chosen for AP gauss-southwell pa-tree +100%", "block_size =", "history =", "coarse_rank =", "σ²"):
         assert words in done.stdout
     assert "chosen for AP gauss-southwell" in (tmp_path / "runs/report.html").read_text("utf-8")
 
 
-def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path):
-    done = apviz_command("compare", "--dataset", "diabetes", "--pictures", "3", folder=tmp_path)
-    assert done.returncode == 2 and "--pictures draws inputs with d = 2 columns" in done.stderr
+def test_pictures_of_a_system_that_is_not_flat_are_refused(tmp_path, apviz_here):
+    done = apviz_here("compare", "--dataset", "diabetes", "--pictures", "3")
+    assert done.exit_code == 2 and "--pictures draws inputs with d = 2 columns" in done.stderr
     assert not (tmp_path / "runs").exists()

@@ -28,7 +28,7 @@ SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 CHUNK = 8192
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SVGPSettings:
     """How to train; the defaults are the paper's (appendix, SVGP training).
 

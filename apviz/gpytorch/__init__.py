@@ -1,4 +1,7 @@
-"""GPyTorch in place: exact GPs on apviz's solvers, and GPyTorch's own CG recorded."""
+"""GPyTorch in place: exact GPs on apviz's solvers, and GPyTorch's own CG recorded.
+
+What stands in `__all__` is for users; the modules inside follow GPyTorch's changes, and are not.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ try:
 except ImportError as error:
     raise ImportError(f"apviz.gpytorch needs GPyTorch: pip install 'apviz[gpytorch]' ({error})") from error
 
-from apviz.gpytorch.adapter import alternating_projection
 from apviz.gpytorch.cg import record_cg
+from apviz.gpytorch.context import alternating_projection
 from apviz.gpytorch.models import hyperparameters
 
 __all__ = ["alternating_projection", "hyperparameters", "record_cg"]

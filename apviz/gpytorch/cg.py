@@ -30,10 +30,10 @@ from apviz.tracing.schema import FINISHED
 from apviz.tracing.store import Record
 
 LABEL = "GPyTorch CG"
-# iterations kept on the device before they are moved
-DRAIN = 50
+# kept on the device before they are moved
+DRAIN_ITERATIONS = 50
 # of GPyTorch's rule: the tolerance counts from this iteration on
-FIRST_LOOK = 11
+FIRST_CHECKED_ITERATION = 11
 
 
 @contextmanager
@@ -174,9 +174,9 @@ class _Observed:
             self._most = min(self._most, self._rhs.shape[-2])
         tridiagonal = _default(asked["max_tridiag_iter"], defaults.max_lanczos_quadrature_iterations)
         # the tolerance counts from here on
-        self._first_look = min(FIRST_LOOK, self._most)
+        self._first_checked = min(FIRST_CHECKED_ITERATION, self._most)
         if asked["n_tridiag"]:
-            self._first_look = max(self._first_look, min(tridiagonal, self._rhs.shape[-2], self._most - 1) + 1)
+            self._first_checked = max(self._first_checked, min(tridiagonal, self._rhs.shape[-2], self._most - 1) + 1)
         norms = self._rhs.norm(2, dim=-2, keepdim=True)
         self._is_zero = norms.lt(asked["eps"])
         # of batches, the right-hand sides of one after those of another
@@ -194,7 +194,7 @@ class _Observed:
     def _attributes(self, matrix: Matrix) -> dict[str, Any]:
         settings = {
             "tol": self._tol,
-            "min_epochs": self._first_look,
+            "min_epochs": self._first_checked,
             "max_epochs": self._most,
             "preconditioned": self._preconditioner is not None,
             "probes": self.asked["n_tridiag"],
@@ -258,7 +258,7 @@ class _Observed:
         self._pending.append(
             (self._iterations, self._work, self._clock.mark(), norms.reshape(-1), decrease)
         )  # fmt: skip
-        if len(self._pending) > DRAIN:
+        if len(self._pending) > DRAIN_ITERATIONS:
             # the last row waits for what is known at the end
             *rows, last = self._pending
             self._put(rows)
@@ -307,7 +307,7 @@ class _Observed:
     def _ending(self, below: bool, claimed: float, checked: float) -> tuple[StopReason, str]:
         if not math.isfinite(claimed):
             return StopReason.DIVERGED, StopReason.DIVERGED.value
-        met = below and (self._iterations >= self._first_look or not self._iterations)
+        met = below and (self._iterations >= self._first_checked or not self._iterations)
         numbers = (
             f"residual {claimed:.3g} by the recursion, {checked:.3g} recomputed from B − KW, tolerance {self._tol:g}"
         )
@@ -320,7 +320,7 @@ class _Observed:
         if checked < self._tol:
             return (
                 StopReason.CONVERGED,
-                f"converged: by GPyTorch's rule, after at least {self._first_look} iterations ({numbers})",
+                f"converged: by GPyTorch's rule, after at least {self._first_checked} iterations ({numbers})",
             )
         return StopReason.STAGNATED, (
             f"stagnated: GPyTorch takes this for converged, B − KW does not bear it out ({numbers}); use float64, or "

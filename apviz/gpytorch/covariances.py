@@ -48,7 +48,7 @@ class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
 
 
 class PriorCovariance(LazyEvaluatedKernelTensor):  # type: ignore[misc]
-    """k(X, X), which the noise of a likelihood turns into a `MarginalCovariance`. In all else GPyTorch's own."""
+    """The prior's k(X, X), which a likelihood's noise turns into a `MarginalCovariance`. In all else GPyTorch's own."""
 
     # of those that `of` makes; parts that are cut out of one have none, and are GPyTorch's alone
     solves: Solves | None = None
@@ -69,14 +69,14 @@ class PriorCovariance(LazyEvaluatedKernelTensor):  # type: ignore[misc]
 
 
 class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
-    """K = k(X, X) + σ²I."""
+    """K = k(X, X) + σ²I, whose summands GPyTorch keeps as `_linear_op` and `_diag_tensor`, and under no public name."""
 
     def evaluate_kernel(self) -> MarginalCovariance:
-        """Itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
+        """Returns itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
         return self
 
     def add_diagonal(self, diag: Tensor) -> Any:
-        """What `add_jitter` calls; one number for all is more noise, which GPyTorch would write out n times."""
+        """Adds what `add_jitter` gives; one number for all is more noise, which GPyTorch would write out n times."""
         if diag.numel() != 1 or not isinstance(self._diag_tensor, ConstantDiagLinearOperator):
             return super().add_diagonal(diag)
         return self + ConstantDiagLinearOperator(diag.reshape(1), self.shape[-1])
@@ -84,7 +84,7 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
     def inv_quad_logdet(
         self, inv_quad_rhs: Tensor | None = None, logdet: bool | None = False, reduce_inv_quad: bool | None = True
     ) -> Any:
-        """yᵀK⁻¹y and log det K for y: (n, 1), with the gradients of the paper, section 2."""
+        """Solves for yᵀK⁻¹y and log det K, y: (n, 1), with the gradients of the paper, section 2."""
         prior, noise = self._linear_op, self._diag_tensor
         if getattr(prior, "solves", None) is None:
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
@@ -92,9 +92,9 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
         _require_one_noise(noise)
         p, sigma = prior.parameters, noise.diag_values.reshape(())
-        wants = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
+        wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
         return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
-            prior.solves, prior.x1.detach(), p.name, wants, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
+            prior.solves, prior.x1.detach(), p.name, wants_gradient, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
         )
 
     def cholesky(self, upper: bool = False) -> Any:
@@ -119,7 +119,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 class _InvQuadLogdet(torch.autograd.Function):
-    """yᵀK⁻¹y and log det K; backward is one pass over the entries of K.
+    """Autograd's function of yᵀK⁻¹y and log det K; backward is one pass over the entries of K.
 
     d(yᵀK⁻¹y) = −wᵀ ∂K w + 2wᵀ dy with w = K⁻¹y, and d log det K = tr(K⁻¹∂K): as `Solves` has it, by
     probes (paper, section 2) or exactly. The values are `Solves`' too.
@@ -131,14 +131,14 @@ class _InvQuadLogdet(torch.autograd.Function):
         solves: Solves,
         x: Tensor,
         name: str,
-        wants: bool,
+        wants_gradient: bool,
         lengthscale: Tensor,
         outputscale: Tensor,
         noise: Tensor,
         residual: Tensor,
     ) -> tuple[Tensor, Tensor]:
         kernel = kernel_named(name, lengthscale.detach(), float(outputscale.detach()))
-        ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants)
+        ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants_gradient)
         ctx.save_for_backward(lengthscale, outputscale, noise, residual)
         return solved.inv_quad.to(residual), solved.log_determinant.to(residual)
 

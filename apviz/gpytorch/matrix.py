@@ -57,7 +57,7 @@ def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> 
     n = matrix.shape[-1]
     inner, added = matrix, None
     if isinstance(matrix, AddedDiagLinearOperator):
-        inner, added = matrix._linear_op, matrix._diag_tensor
+        inner, added = matrix._linear_op, matrix._diag_tensor  # its summands have no public names
     diagonal = matrix.diagonal(dim1=-1, dim2=-2).double()
     trace, noise = float(diagonal.sum(-1).max()), 0.0 if added is None else float(added._diagonal().min())
     scale, least = float(diagonal.mean()) - noise, noise or torch.finfo(matrix.dtype).eps * trace

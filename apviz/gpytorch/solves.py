@@ -10,6 +10,8 @@ from typing import Literal
 
 import torch
 from gpytorch import settings as gpytorch_settings
+
+# what GPyTorch's own solves warn with, so that a user's filter for it holds for these; it stands nowhere else
 from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -24,10 +26,10 @@ from apviz.solvers.automatic import CHOLESKY_ROWS
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
-LogDeterminant = Literal["auto", "lanczos", "skip"]
+LogDeterminantMethod = Literal["auto", "lanczos", "skip"]
 LOG_DETERMINANTS = ("auto", "lanczos", "skip")
 # modules of optimisers that compare values of the loss at different parameters
-COMPARING = ("scipy.optimize", "torch.optim.lbfgs")
+COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs")
 # relative residual of a solve whose value they compare, if that is left to apviz
 VALUE_TOL = 1e-4
 
@@ -78,7 +80,7 @@ class Solves:
         hooks: Sequence[Hook] = (),
         variance_solver: Solver | None = None,
         probes: int | Tensor | None = None,
-        log_determinant: LogDeterminant = "auto",
+        log_determinant: LogDeterminantMethod = "auto",
         operator: str = "auto",
         dataset: str = "",
         seed: int = 0,
@@ -100,8 +102,12 @@ class Solves:
         self._said = False
         self._factors_all: dict[int, bool] = {}
 
-    def train(self, x: Tensor, kernel: Kernel, noise: float, residual: Tensor, wants: bool) -> Solved:
-        """The batched solve of a training step; residual: (n, 1) y − m; wants: a gradient in the hyperparameters.
+    def train(self, x: Tensor, kernel: Kernel, noise: float, residual: Tensor, wants_gradient: bool) -> Solved:
+        """The batched solve of a training step.
+
+        Args:
+            residual: (n, 1) y − m.
+            wants_gradient: in the hyperparameters.
 
         Raises:
             RuntimeError: the solve diverged.
@@ -121,19 +127,19 @@ class Solves:
         comparing = _comparing()
         small = comparing is not None and system.n <= CHOLESKY_ROWS
         if self.log_determinant == "auto" and (small or self._factors_all_of(system)):
-            return self._exactly(system, wants, comparing)
+            return self._exactly(system, wants_gradient, comparing)
         by_lanczos = self.log_determinant == "lanczos" or (self.log_determinant == "auto" and comparing is not None)
         if not by_lanczos or gpytorch_settings.skip_logdet_forward.on():
-            return self._without_log_determinant(system, wants, comparing)
+            return self._without_log_determinant(system, wants_gradient, comparing)
         solver = to_tolerance(self.solver, VALUE_TOL) if self.log_determinant == "auto" else self.solver
         w, y = self._solve(system, solver, system.b[:, :0], None), system.b
         # yᵀw is off by yᵀK⁻¹r, this by rᵀK⁻¹r
         inv_quad = torch.sum((2 * y - system.operator.matmul(w)) * w, dtype=torch.float64)
         probes = self._given(system) or rademacher(system.n, self._count, self.seed, system.x)  # the same in every call
-        found = lanczos_log_determinant(system.operator, probes.z, wants)
+        found = lanczos_log_determinant(system.operator, probes.z, wants_gradient)
         return Solved(system.operator, w, found.left, found.right, inv_quad, found.value)
 
-    def _exactly(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
+    def _exactly(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
         """Value and gradient by the factor of all of K."""
         solver = self.solver if self._factors_all_of(system) else Cholesky()
         prepared = solver.prepare(system.operator)
@@ -142,17 +148,17 @@ class Solves:
         log_determinant = 2.0 * factor.diagonal().double().log().sum()
         if gpytorch_settings.skip_logdet_forward.on():
             log_determinant = self._left_out(system, comparing)
-        left, right = (torch.cholesky_inverse(factor), None) if wants else (w[:, :0], w[:, :0])
+        left, right = (torch.cholesky_inverse(factor), None) if wants_gradient else (w[:, :0], w[:, :0])
         return Solved(system.operator, w, left, right, _inv_quad(system, w), log_determinant)
 
-    def _without_log_determinant(self, system: KernelSystem, wants: bool, comparing: str | None) -> Solved:
+    def _without_log_determinant(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
         log_determinant = self._left_out(system, comparing)
         # steps draw their own probes, whose errors average out, unless GPyTorch is asked for the same
         seed = self.seed if gpytorch_settings.deterministic_probes.on() else (self.seed << 20) + self.calls
         prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0], "none")
-        if wants and (given := self._given(system)):
+        if wants_gradient and (given := self._given(system)):
             probes = given
-        elif wants:
+        elif wants_gradient:
             probes, prepared = draw(self.solver, system.operator, self._count, seed)
         weights = self._solve(system, self.solver, probes.z, seed, prepared)
         w, right = weights[:, :1], probes.dual / max(1, probes.dual.shape[1])
@@ -229,7 +235,7 @@ def _comparing() -> str | None:
     frame = sys._getframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
-        if name.startswith(COMPARING):
+        if name.startswith(COMPARING_OPTIMISERS):
             return name
         frame = frame.f_back  # type: ignore[assignment]
     return None

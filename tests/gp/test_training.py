@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import gpytorch
 import numpy as np
@@ -146,9 +147,9 @@ def test_recorders_get_the_solve_of_every_step():
 KILLED = """
 import os, signal, sys
 import torch
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 import apviz
-from test_training import training
+from tests.gp.test_training import training
 
 class Kill(apviz.TrainingHook):
     def on_step(self, step, settings):
@@ -162,7 +163,7 @@ training({path!r}, **{settings!r}).run([Kill()])
 @pytest.mark.parametrize("warm_start", [False, True], ids=["cold", "warm"])
 def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_path, warm_start):
     path, settings = str(tmp_path / "killed.zarr"), {"warm_start": warm_start}
-    script = KILLED.format(tests=os.path.dirname(__file__), path=path, settings=settings)
+    script = KILLED.format(root=str(Path(__file__).parents[2]), path=path, settings=settings)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert apviz.open_trace(path).outcome == "interrupted" and apviz.open_trace(path)["step"].sizes["step"] == 3

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 from linear_operator.utils.linear_cg import linear_cg
-from test_gpytorch_examples import example, kernels
 
 import apviz
 from apviz.report import find_traces, write_report
+from tests.gpytorch.examples import example, kernels
 
 record_cg = apviz.gpytorch.record_cg
 PERIODIC = kernels.ScaleKernel(kernels.RBFKernel() + kernels.ScaleKernel(kernels.PeriodicKernel()))
@@ -258,7 +258,7 @@ def test_inside_alternating_projection_gpytorchs_cg_has_nothing_to_do():
     with (
         pytest.warns(UserWarning, match="no CG ran inside record_cg; nothing that GPyTorch solves was asked for"),
         record_cg(recorder),
-        apviz.gpytorch.alternating_projection(40, log_determinant="lanczos"),
+        apviz.gpytorch.alternating_projection(block_size=40, log_determinant="lanczos"),
         by_cg(),
     ):
         example(80, 2).gradients()

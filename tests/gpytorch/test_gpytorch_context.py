@@ -11,9 +11,9 @@ import threading
 import gpytorch
 import pytest
 import torch
-from test_gpytorch_examples import close, exactly, simple
 
 import apviz
+from tests.gpytorch.examples import close, exactly, simple
 
 alternating_projection = apviz.gpytorch.alternating_projection
 
@@ -23,7 +23,7 @@ def test_gpytorch_is_restored_after_the_context_and_after_an_exception():
     with alternating_projection():
         assert vars(gpytorch.models.ExactGP)["__call__"] is not before
     assert vars(gpytorch.models.ExactGP)["__call__"] is before
-    with pytest.raises(ZeroDivisionError), alternating_projection(), alternating_projection(20):
+    with pytest.raises(ZeroDivisionError), alternating_projection(), alternating_projection(block_size=20):
         raise ZeroDivisionError
     assert vars(gpytorch.models.ExactGP)["__call__"] is before
 
@@ -31,8 +31,8 @@ def test_gpytorch_is_restored_after_the_context_and_after_an_exception():
 @pytest.mark.filterwarnings("ignore:the value of the marginal")
 def test_of_nested_contexts_the_innermost_counts():
     outer, inner = apviz.Recorder(), apviz.Recorder()
-    with alternating_projection(50, hooks=[outer]):
-        with alternating_projection(20, hooks=[inner]):
+    with alternating_projection(block_size=50, hooks=[outer]):
+        with alternating_projection(block_size=20, hooks=[inner]):
             simple().gradients()
         assert (len(outer.traces), len(inner.traces)) == (0, 1)
         simple().gradients()
@@ -50,7 +50,7 @@ def test_another_thread_finds_gpytorch_as_it_was():
 
     with exactly():
         theirs = simple().gradients()
-    with alternating_projection(50, hooks=[recorder]):
+    with alternating_projection(block_size=50, hooks=[recorder]):
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()
@@ -78,9 +78,9 @@ def test_threads_that_leave_in_any_order_leave_nothing_behind():
 
 
 def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_projection():
-    def solved_with(*args, **settings):
+    def solved_with(**settings):
         recorder = apviz.Recorder()
-        with alternating_projection(*args, hooks=[recorder], **settings), torch.no_grad():
+        with alternating_projection(hooks=[recorder], **settings), torch.no_grad():
             simple().predict().mean  # noqa: B018
         return recorder.trace
 
@@ -90,10 +90,10 @@ def test_the_solver_is_automatic_and_with_settings_overlapping_alternating_proje
         overlapping = solved_with(**settings)
         assert overlapping.method.partition == "principal-axis-tree"
         assert (overlapping.method.overlap, overlapping.attrs["tol"]) == (0.5, 1e-2)
-    assert solved_with(30).method.block_size == 30
+    assert solved_with(block_size=30).method.block_size == 30
     # a block of all rows is a Cholesky solve
-    assert solved_with(1000).converged
-    paper = solved_with(25, partition="sequential", overlap=0.0, history=0, tol=0.1)
+    assert solved_with(block_size=1000).converged
+    paper = solved_with(block_size=25, partition="sequential", overlap=0.0, history=0, tol=0.1)
     assert paper.label == "AP gauss-southwell b=25"
     assert solved_with(solver=apviz.ConjugateGradient(tol=1e-3)).label == "CG"
 

@@ -6,9 +6,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from test_gpytorch_examples import ExactGP, exactly, example
 
 import apviz
+from tests.gpytorch.examples import ExactGP, exactly, example
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
 TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
@@ -139,7 +139,7 @@ def patched():
 def test_a_part_it_cannot_take_is_named_at_the_first_call(parts, error, message, training):
     e = example(30, 2, **parts)
     e.model.train(training)
-    with apviz.gpytorch.alternating_projection(10), pytest.raises(error, match=message):
+    with apviz.gpytorch.alternating_projection(block_size=10), pytest.raises(error, match=message):
         e.model(e.x if training else e.test_x)
 
 
@@ -154,14 +154,14 @@ def test_a_likelihood_given_to_the_objective_alone_is_checked_too():
     e = example(30, 2)
     other = likelihoods.FixedNoiseGaussianLikelihood(torch.linspace(0.1, 1, 30, dtype=torch.float64))
     e.model.train()
-    with apviz.gpytorch.alternating_projection(10), pytest.raises(TypeError, match="different noises"):
+    with apviz.gpytorch.alternating_projection(block_size=10), pytest.raises(TypeError, match="different noises"):
         gpytorch.mlls.ExactMarginalLogLikelihood(other, e.model)(e.model(e.x), e.y)
 
 
 def test_batches_of_inputs_or_targets_are_refused():
     e = example(30, 2)
     e.model.eval()
-    with apviz.gpytorch.alternating_projection(10):
+    with apviz.gpytorch.alternating_projection(block_size=10):
         with pytest.raises(ValueError, match=r"inputs of the kernel have shape \(3, 5, 2\); apviz takes \(n, d\)"):
             e.model(torch.rand(3, 5, 2, dtype=torch.float64))
         e.model.train()
@@ -175,7 +175,7 @@ def test_batches_of_inputs_or_targets_are_refused():
 
 def test_missing_observations_and_cholesky_on_request_are_refused():
     e = example(30, 2)
-    with apviz.gpytorch.alternating_projection(10):
+    with apviz.gpytorch.alternating_projection(block_size=10):
         with (
             gpytorch.settings.observation_nan_policy("mask"),
             pytest.raises(ValueError, match="observation_nan_policy is 'mask'"),
@@ -196,7 +196,7 @@ def test_learned_features_are_taken_where_nothing_is_learned():
     with exactly():
         mean = e.predict().mean
     e.model.prediction_strategy = None
-    with torch.no_grad(), apviz.gpytorch.alternating_projection(20, tol=1e-8):
+    with torch.no_grad(), apviz.gpytorch.alternating_projection(block_size=20, tol=1e-8):
         np.testing.assert_allclose(e.predict().mean, mean, atol=1e-6)
 
 

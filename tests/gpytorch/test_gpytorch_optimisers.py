@@ -11,9 +11,9 @@ import linear_operator
 import numpy as np
 import pytest
 import torch
-from test_gpytorch_examples import exactly, example
 
 import apviz
+from tests.gpytorch.examples import exactly, example
 
 kernels = gpytorch.kernels
 alternating_projection = apviz.gpytorch.alternating_projection
@@ -81,7 +81,7 @@ def by_lbfgs(e):
 
 
 @pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [60, 200])
 @pytest.mark.parametrize(
     "settings",
     [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}],
@@ -98,7 +98,7 @@ def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
     assert ended(alternating_projection(**settings)) > ended(exactly()) - CLOSE
 
 
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [60, 200])
 @pytest.mark.parametrize("settings", [{}, {"block_size": 50}], ids=["auto", "AP"])
 def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
     from botorch.fit import fit_gpytorch_mll
@@ -128,8 +128,8 @@ def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
     from botorch.models import SingleTaskGP
 
     ended = []
-    for context in (alternating_projection(50, log_determinant="lanczos", tol=1e-4), exactly()):
-        model = SingleTaskGP(*points(400))
+    for context in (alternating_projection(block_size=50, log_determinant="lanczos", tol=1e-4), exactly()):
+        model = SingleTaskGP(*points(200))
         with context:
             fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
         ended.append(exact_value(model))

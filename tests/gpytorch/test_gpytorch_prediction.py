@@ -9,9 +9,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, simple
 
 import apviz
+from tests.gpytorch.examples import EXAMPLES, ExactGP, Example, exactly, example, simple
 
 TIGHT = {"block_size": 40, "tol": 1e-8}
 alternating_projection = apviz.gpytorch.alternating_projection
@@ -56,7 +56,7 @@ def test_a_variance_from_a_solve_that_stops_early_is_not_too_small():
     with exactly():
         theirs = e.predict().variance
     e.model.prediction_strategy = None
-    with alternating_projection(20, tol=0.3):
+    with alternating_projection(block_size=20, tol=0.3):
         assert (e.predict().variance >= theirs - 1e-12).all()
 
 
@@ -70,7 +70,7 @@ def test_float32_predictions_are_close_and_in_float32():
     with exactly():
         theirs = example(100).predict()
         mean, variance = theirs.mean, theirs.variance
-    with alternating_projection(40, tol=1e-5):
+    with alternating_projection(block_size=40, tol=1e-5):
         ours = example(100, dtype=torch.float32).predict()
         assert ours.mean.dtype == ours.variance.dtype == torch.float32
         np.testing.assert_allclose(ours.mean, mean, atol=1e-3)
@@ -79,7 +79,7 @@ def test_float32_predictions_are_close_and_in_float32():
 
 def test_nothing_is_solved_for_variances_that_nobody_asks_for_and_nothing_twice():
     e, recorder = simple(), apviz.Recorder()
-    with alternating_projection(40, hooks=[recorder]):
+    with alternating_projection(block_size=40, hooks=[recorder]):
         e.predict().mean  # noqa: B018
         e.predict().mean  # noqa: B018
         assert len(recorder.traces) == 1
@@ -107,7 +107,7 @@ def test_new_data_or_hyperparameters_are_solved_anew():
 
 def test_settings_that_leave_out_variances_or_data_are_followed():
     e = simple()
-    with alternating_projection(40):
+    with alternating_projection(block_size=40):
         with gpytorch.settings.skip_posterior_variances():
             e.model.eval()
             with torch.no_grad():
@@ -118,7 +118,7 @@ def test_settings_that_leave_out_variances_or_data_are_followed():
 
 def test_after_the_context_gpytorch_predicts_as_if_it_had_not_been():
     e, fresh = simple(), simple()
-    with alternating_projection(40, tol=0.5):
+    with alternating_projection(block_size=40, tol=0.5):
         e.predict().variance  # noqa: B018
     with exactly():
         ours, theirs = e.predict(), fresh.predict()
@@ -134,7 +134,7 @@ def test_a_distribution_made_inside_still_answers_outside():
 
 
 def test_a_covariance_whose_solve_does_not_converge_warns():
-    with alternating_projection(10, tol=1e-9, max_epochs=1), pytest.warns(match="not converged"):
+    with alternating_projection(block_size=10, tol=1e-9, max_epochs=1), pytest.warns(match="not converged"):
         simple().predict().covariance_matrix  # noqa: B018
 
 
@@ -222,7 +222,7 @@ def test_a_gradient_of_a_prediction_raises_where_it_would_be_none(take):
 
 def test_a_variance_solver_is_used_for_variance_and_covariance():
     e, recorder = simple(), apviz.Recorder()
-    with alternating_projection(40, variance_solver=apviz.ConjugateGradient(tol=1e-9), hooks=[recorder]):
+    with alternating_projection(block_size=40, variance_solver=apviz.ConjugateGradient(tol=1e-9), hooks=[recorder]):
         found = latent(e)
         found.variance, latent(copy.deepcopy(e)).covariance_matrix
     labels = [trace.label for trace in recorder.traces]
@@ -262,7 +262,8 @@ def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(ta
         np.testing.assert_allclose(take(predicted()).covariance_matrix, covariance, atol=1e-6)
         np.testing.assert_allclose(part.mean, mean, atol=1e-6)
         assert part.rsample(torch.Size([2])).shape == (2, *mean.shape)
-    with alternating_projection(20, tol=0.1), torch.no_grad():  # so loose that another solve has other numbers
+    # so loose that another solve has other numbers
+    with alternating_projection(block_size=20, tol=0.1), torch.no_grad():
         whole = predicted()
         np.testing.assert_allclose(take(whole).variance, take(whole).covariance_matrix.diagonal(dim1=-2, dim2=-1))
         if mean.ndim == 1:
@@ -274,7 +275,7 @@ def test_a_part_of_a_prediction_is_gpytorchs_and_has_the_numbers_of_the_whole(ta
 def test_the_variances_of_a_part_need_no_covariance_and_nothing_twice(monkeypatch):
     monkeypatch.setattr(apviz.gp.posterior.Posterior, "covariance", None)
     recorder = apviz.Recorder()
-    with alternating_projection(40, hooks=[recorder]), torch.no_grad():
+    with alternating_projection(block_size=40, hooks=[recorder]), torch.no_grad():
         found = latent(simple())
         found[:3].variance, found[3:9].stddev, found.variance
     assert len(recorder.traces) == 2
@@ -297,7 +298,7 @@ def test_entries_of_the_covariance_are_those_of_the_whole():
 @pytest.mark.parametrize("noisy", [False, True])
 def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
     e = simple()
-    with alternating_projection(40), torch.no_grad():
+    with alternating_projection(block_size=40), torch.no_grad():
         found = e.predict() if noisy else latent(e)
         with pytest.raises(IndexError, match=r"indexed with a mask; it takes .* such as mask.nonzero\(\)\[:, 0\]"):
             found[torch.arange(20) > 15]
@@ -308,7 +309,7 @@ def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
 def test_a_gradient_of_a_part_raises_too():
     e = simple()
     e.model.eval()
-    with alternating_projection(40):
+    with alternating_projection(block_size=40):
         for take in (PARTS["slice"], PARTS["positions"]):
             with pytest.raises(RuntimeError, match="no gradients of predictions"):
                 take(e.model(e.test_x)).variance.sum().backward()

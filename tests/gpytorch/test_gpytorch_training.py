@@ -8,12 +8,13 @@ import warnings
 import gpytorch
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from gpytorch.utils.warnings import NumericalWarning
-from test_gpytorch_examples import EXAMPLES, ard, close, exact_probes, exactly, example, simple
 
 import apviz
+from tests.gpytorch.examples import EXAMPLES, ard, close, exact_probes, exactly, example, simple
 
 kernels, means = gpytorch.kernels, gpytorch.means
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal log li
 
 def tight(n, **settings):
     """Solves to 1e-10 and exact probes, so that nothing is left to chance."""
-    return apviz.gpytorch.alternating_projection(40, tol=1e-10, probes=exact_probes(n), **settings)
+    return apviz.gpytorch.alternating_projection(block_size=40, tol=1e-10, probes=exact_probes(n), **settings)
 
 
 @EXAMPLES
@@ -113,7 +114,7 @@ def test_float32_is_close_to_float64():
     e = example(100, 2, dtype=torch.float32)
     with exactly():
         theirs = example(100, 2).gradients()
-    with apviz.gpytorch.alternating_projection(40, tol=1e-5, probes=exact_probes(100)):
+    with apviz.gpytorch.alternating_projection(block_size=40, tol=1e-5, probes=exact_probes(100)):
         ours = e.gradients()
     assert all(g.dtype == torch.float32 for g in ours.values())
     close(ours, theirs, rtol=1e-3, atol=1e-5)
@@ -172,7 +173,7 @@ def test_where_all_of_k_is_factored_value_and_gradient_are_gpytorchs_without_pro
 
 def test_the_value_by_lanczos_has_the_gradient_that_differences_of_it_have_and_is_repeatable():
     e = ard()
-    with apviz.gpytorch.alternating_projection(40, tol=1e-10, log_determinant="lanczos"):
+    with apviz.gpytorch.alternating_projection(block_size=40, tol=1e-10, log_determinant="lanczos"):
         gradients, value = e.gradients(), e.loss().item()
         assert e.loss().item() == value
         close(e.gradients(), gradients, rtol=0)
@@ -189,7 +190,7 @@ def test_the_value_by_lanczos_has_the_gradient_that_differences_of_it_have_and_i
 
 def test_gpytorchs_deterministic_probes_are_kept_from_step_to_step():
     e = simple()
-    with gpytorch.settings.deterministic_probes(), apviz.gpytorch.alternating_projection(50, tol=1e-10):
+    with gpytorch.settings.deterministic_probes(), apviz.gpytorch.alternating_projection(block_size=50, tol=1e-10):
         first, second = e.gradients(), e.gradients()
     close(first, second, rtol=0)
 
@@ -213,7 +214,7 @@ def test_the_leave_one_out_objective_is_not_silently_gpytorchs_own():
     e.model.train()
     objective = gpytorch.mlls.LeaveOneOutPseudoLikelihood(e.likelihood, e.model)
     with (
-        apviz.gpytorch.alternating_projection(50),
+        apviz.gpytorch.alternating_projection(block_size=50),
         pytest.raises(NotImplementedError, match="Cholesky factor of the n × n matrix .*LeaveOneOutPseudoLikelihood"),
     ):
         objective(e.model(e.x), e.y)
@@ -222,23 +223,23 @@ def test_the_leave_one_out_objective_is_not_silently_gpytorchs_own():
 def test_a_seed_gives_one_training_and_steps_draw_other_probes():
     def trained(seed):
         e = simple()
-        with apviz.gpytorch.alternating_projection(50, seed=seed):
+        with apviz.gpytorch.alternating_projection(block_size=50, seed=seed):
             return e.train(3)
 
     close(trained(1), trained(1), rtol=0)
     assert any((trained(1)[name] != value).any() for name, value in trained(2).items())
     e = simple()
-    with apviz.gpytorch.alternating_projection(50, tol=1e-10):
+    with apviz.gpytorch.alternating_projection(block_size=50, tol=1e-10):
         first, second = e.gradients(), e.gradients()
     assert any((first[name] != second[name]).any() for name in first)
 
 
 def test_probes_follow_gpytorchs_setting_and_every_solve_is_recorded():
     e, recorder = simple(), apviz.Recorder()
-    with gpytorch.settings.num_trace_samples(7), apviz.gpytorch.alternating_projection(50, hooks=[recorder]):
+    with gpytorch.settings.num_trace_samples(7), apviz.gpytorch.alternating_projection(block_size=50, hooks=[recorder]):
         e.gradients()
         e.gradients()
-    with apviz.gpytorch.alternating_projection(50, hooks=[recorder], probes=3, dataset="sine"):
+    with apviz.gpytorch.alternating_projection(block_size=50, hooks=[recorder], probes=3, dataset="sine"):
         e.gradients()
         with torch.no_grad():
             e.loss()
@@ -262,7 +263,7 @@ def test_the_matrix_is_never_evaluated(monkeypatch):
         raise AssertionError("n × n entries were asked for")
 
     e = simple()
-    with apviz.gpytorch.alternating_projection(50):
+    with apviz.gpytorch.alternating_projection(block_size=50):
         monkeypatch.setattr(LazyEvaluatedKernelTensor, "evaluate_kernel", evaluated)
         monkeypatch.setattr(LazyEvaluatedKernelTensor, "to_dense", evaluated)
         e.gradients()
@@ -272,7 +273,7 @@ def test_the_matrix_is_never_evaluated(monkeypatch):
 
 def test_a_solve_that_does_not_converge_warns_with_its_residual_and_advice():
     with (
-        apviz.gpytorch.alternating_projection(10, tol=1e-9, max_epochs=1),
+        apviz.gpytorch.alternating_projection(block_size=10, tol=1e-9, max_epochs=1),
         pytest.warns(NumericalWarning, match=r"not converged: mean relative residual \d.*, tolerance 1e-09.*raise it"),
     ):
         simple().gradients()
@@ -280,7 +281,7 @@ def test_a_solve_that_does_not_converge_warns_with_its_residual_and_advice():
 
 def test_probes_of_another_number_of_rows_are_refused():
     with (
-        apviz.gpytorch.alternating_projection(50, probes=torch.ones(7, 2)),
+        apviz.gpytorch.alternating_projection(block_size=50, probes=torch.ones(7, 2)),
         pytest.raises(ValueError, match="probes has 7 rows, the model has 100 training points"),
     ):
         simple().gradients()
@@ -308,3 +309,12 @@ def test_different_noises_added_to_the_marginal_are_refused():
         more = marginal.lazy_covariance_matrix.add_diagonal(torch.linspace(0.1, 1, 100, dtype=torch.float64))
         with pytest.raises(TypeError, match=r"what is added after it, gives different noises to different points"):
             type(marginal)(marginal.mean, more).log_prob(e.y)
+
+
+def test_the_references_loss_is_scipys_density():
+    e = simple()
+    with torch.no_grad():
+        k = e.likelihood(e.model(e.x)).covariance_matrix
+        loss = e.loss()
+    density = scipy.stats.multivariate_normal.logpdf(e.y.numpy(), np.zeros(100), k.numpy())
+    np.testing.assert_allclose(loss, -density / 100, rtol=1e-10)

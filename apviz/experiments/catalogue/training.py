@@ -90,7 +90,7 @@ def _cell(method: str, name: str, kernel: str, seed: int, options: Options, path
 def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
     from apviz.gp import svgp  # needs GPyTorch
 
-    settings = svgp.SVGPSettings(kernel, noise_floor=NOISE_FLOOR, seed=seed)
+    settings = svgp.SVGPSettings(kernel=kernel, noise_floor=NOISE_FLOOR, seed=seed)
     points, batch, schedule = settings.inducing_points, settings.batch_size, settings.schedule
     if source.n < source.full_n:
         points, batch = (
@@ -102,7 +102,7 @@ def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
         schedule = ((first, 0.01), (max(1, epochs - first), 0.001))
     elif source.name == "gassensors":
         schedule = GAS_SENSORS_SCHEDULE
-    settings = svgp.SVGPSettings(kernel, points, batch, schedule, NOISE_FLOOR, seed=seed)
+    settings = replace(settings, inducing_points=points, batch_size=batch, schedule=schedule)
     data = source.data
     model = svgp.SVGP(data.train_x, data.train_y, settings, device=options.device)
     model.run()

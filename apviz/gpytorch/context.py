@@ -24,7 +24,7 @@ from apviz.gpytorch.covariances import (
 )
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
-from apviz.gpytorch.solves import LogDeterminant, Solves
+from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver
 from apviz.solvers.automatic import overlapping
@@ -34,13 +34,13 @@ from apviz.solvers.automatic import overlapping
 
 @contextmanager
 def alternating_projection(
-    block_size: int | Literal["auto"] = "auto",
     *,
+    block_size: int | Literal["auto"] = "auto",
     hooks: Sequence[Hook] = (),
     solver: Solver | None = None,
     variance_solver: Solver | None = None,
     probes: int | Tensor | None = None,
-    log_determinant: LogDeterminant = "auto",
+    log_determinant: LogDeterminantMethod = "auto",
     operator: str = "auto",
     dataset: str = "",
     seed: int = 0,

@@ -9,7 +9,6 @@ from typing import Any
 import gpytorch
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 
 kernels, means = gpytorch.kernels, gpytorch.means
@@ -101,12 +100,3 @@ def close(ours, theirs, **tolerance):
     assert ours.keys() == theirs.keys()
     for name in theirs:
         np.testing.assert_allclose(ours[name], theirs[name], **tolerance, err_msg=name)
-
-
-def test_the_references_loss_is_scipys_density():
-    e = simple()
-    with torch.no_grad():
-        k = e.likelihood(e.model(e.x)).covariance_matrix
-        loss = e.loss()
-    density = scipy.stats.multivariate_normal.logpdf(e.y.numpy(), np.zeros(100), k.numpy())
-    np.testing.assert_allclose(loss, -density / 100, rtol=1e-10)
