@@ -21,21 +21,7 @@ from rich.console import Console
 
 import apviz
 from apviz.tracing.training_trace import settled_at
-
-CHOLESKY = apviz.Cholesky(tol=1e-6)
-
-
-def data(n=80, d=2):
-    generator = torch.Generator().manual_seed(5)
-    x = torch.rand(n, d, generator=generator, dtype=torch.float64) * 2 - 1
-    y = torch.sin(4 * x[:, 0]) + 0.5 + 0.2 * torch.randn(n, generator=generator, dtype=torch.float64)
-    return x, y
-
-
-def training(path=None, n=80, dtype=torch.float64, x=None, **settings):
-    inputs, y = data(n)
-    settings = apviz.TrainingSettings(**{"solver": CHOLESKY, "steps": 6, **settings})
-    return apviz.Training(inputs if x is None else x, y, settings, path=path, dtype=dtype, dataset="sine")
+from tests.gp.small import CHOLESKY, data, train_to, training
 
 
 def values(h):
@@ -149,7 +135,7 @@ import os, signal, sys
 import torch
 sys.path.insert(0, {root!r})
 import apviz
-from tests.gp.test_training import training
+from tests.gp.small import training
 
 class Kill(apviz.TrainingHook):
     def on_step(self, step, settings):
@@ -480,24 +466,11 @@ def test_a_training_of_an_earlier_version_whose_trace_was_lost_goes_on_too(tmp_p
     assert training(path, steps=4).steps_done == 2
 
 
-def train_to(path, results, start):
-    """One of several processes that train to one path at once."""
-    trained = training(path, steps=5)
-    start.wait()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            trained.run()
-            results.put("trained")
-        except Exception as error:
-            results.put(f"{type(error).__name__}: {error}")
-
-
 def test_of_processes_that_train_to_one_path_at_once_one_does_and_the_others_say_why_not(tmp_path):
     path = tmp_path / "t.zarr"
     context = multiprocessing.get_context("spawn")
-    results, start = context.Queue(), context.Barrier(4)
-    processes = [context.Process(target=train_to, args=(str(path), results, start)) for _ in range(4)]
+    results, start = context.Queue(), context.Barrier(3)
+    processes = [context.Process(target=train_to, args=(str(path), results, start)) for _ in range(3)]
     for process in processes:
         process.start()
     said = [results.get(timeout=120) for _ in processes]
