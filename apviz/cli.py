@@ -1,4 +1,4 @@
-"""The command line: `apviz compare`, `apviz experiment`, `apviz datasets`, `apviz report`, `apviz show`."""
+"""The command line: `apviz compare`, `experiment`, `datasets`, `dashboard`, `report` and `show`."""
 
 from __future__ import annotations
 

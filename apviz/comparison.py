@@ -50,7 +50,7 @@ def choose_hyperparameters(
     fit: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> Hyperparameters:
-    """Those of the data set's card, with what is given in their place; `provenance` says which is which.
+    """The hyperparameters of the data set's card, those given in their place; `provenance` says which is which.
 
     Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
     lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some; `hooks` are told
@@ -100,7 +100,7 @@ def build_system(
     device: str = "auto",
     operator: str = "auto",
 ) -> KernelSystem:
-    """K W = B of the training rows: the targets minus the mean, and rhs − 1 Rademacher probes (paper, section 5.1)."""
+    """The system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, section 5.1)."""
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
     generator = torch.Generator().manual_seed(seed)
@@ -182,7 +182,7 @@ def choose_solvers(
 
 
 def by_gauss_southwell(solver: Solver) -> bool:
-    """Whether it is alternating projection by that rule."""
+    """Tests whether a solver is alternating projection by the gauss-southwell rule."""
     return solver.method.rule == "gauss-southwell"
 
 

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Options:
-    """How an experiment is run.
+    """Settings of a run of an experiment.
 
     Args:
         n: training rows of each data set; None: all there are, as in the paper.
@@ -96,7 +96,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def cells(self, options: Options) -> list[Cell]:
-        """What to compute, in order; every key once.
+        """The cells to compute, in order; every key once.
 
         Raises:
             ValueError: options that do not fit.

@@ -108,7 +108,7 @@ def training_cells(pair: tuple[str, str], seed: int, options: Options) -> list[C
 
 
 def hyperparameters(name: str, seed: int, folder: Path) -> Hyperparameters:
-    """The card's, or those that the training cell left in the experiment's folder."""
+    """The hyperparameters of the card, or those that the training cell left in the experiment's folder."""
     card = datasets.card(name).hyperparameters
     if card is not None:
         return card
@@ -176,7 +176,7 @@ def train_and_test(
 
 
 def when(rows: Sequence[Row], level: float, what: str) -> str:
-    """`what` (`epochs`, `work` or `seconds`) at which the rows' solves reached a residual, for a table.
+    """The mean over rows of `what` (`epochs`, `work` or `seconds`) when their solves reached a residual, for a table.
 
     `> 500`: none did before it ended; `120 (1 of 2)`: some did.
     """
@@ -194,13 +194,13 @@ def _shown(values: Sequence[float], what: str) -> str:
 
 
 def ending(rows: Sequence[Row]) -> str:
-    """How solves ended, in the words of `StopReason`; what did not converge says so."""
+    """The ends of solves in the words of `StopReason`; what did not converge says so."""
     reasons = dict.fromkeys(row["outcome"] for row in rows)
     return ", ".join(reason if reason == "converged" else f"{reason}, not converged" for reason in reasons)
 
 
 def machines(rows: Iterable[Row]) -> str:
-    """What the rows were measured on, in words."""
+    """The machines that the rows were measured on, in words."""
     return "; ".join(dict.fromkeys(row["machine"] for row in rows))
 
 
@@ -238,7 +238,7 @@ def scaling(rows: Sequence[Row]) -> str:
 
 
 def variances(rows: Sequence[Row]) -> str:
-    """What the variances behind the test NLL are, in words."""
+    """The ranks of the variances behind the test NLL, in words."""
     ranks = sorted({row["lanczos_rank"] for row in rows if "lanczos_rank" in row})
     own = "; SVGP has its own" if any("lanczos_rank" not in row for row in rows) else ""
     return f"Test NLL with Lanczos variances of rank {' and '.join(map(str, ranks))}{own}."

@@ -265,7 +265,7 @@ UNCONVERGED: Final = "*: by solves that did not reach their tolerance."
 
 
 def comparison_headings(columns: Sequence[str]) -> list[str]:
-    """Each column, and the paper's after it."""
+    """The headings of some columns, with the paper's after each."""
     return [heading for name in columns for heading in (COLUMNS[name], PAPER)]
 
 
@@ -293,7 +293,7 @@ def comparison_cells(rows: Sequence[Row], cg: Sequence[Row], printed: Trained, c
 
 
 def footnotes(cells: Sequence[Sequence[str]]) -> str:
-    """What the marks in a table's cells mean, ours and the paper's."""
+    """The meanings of the marks in a table's cells, ours and the paper's."""
     used = "".join(cell for row in cells for cell in row)
     notes = [UNCONVERGED] if "*" in used else []
     notes += [f"{mark}: {text}." for mark, text in FOOTNOTES.items() if mark in used and mark != "*"]

@@ -69,7 +69,7 @@ def _set_aside(trace: Path) -> None:
 
 
 def machine(device: str) -> str:
-    """What the numbers were measured on, in words."""
+    """The machine that computes on a device, in words."""
     if device != "cpu" and torch.cuda.is_available():
         return torch.cuda.get_device_name(None if device == "auto" else device)
     threads = torch.get_num_threads()

@@ -66,26 +66,26 @@ class Source:
 
     @property
     def batch_size(self) -> int:
-        """The paper's, or as many batches as the paper has."""
+        """The paper's batch size, or one that makes as many batches as the paper has."""
         return self.scaled(PAPER_BATCH_SIZE.get(self.stands_in_for or self.name, OTHER_BATCH_SIZE))
 
     @property
     def training_rank(self) -> int:
-        """Of the preconditioner in training, scaled like the batch size."""
+        """The rank of the preconditioner in training, scaled like the batch size."""
         return self.scaled(PAPER_TRAINING_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
 
     @property
     def test_rank(self) -> int:
-        """Of the preconditioner at test time, scaled like the batch size."""
+        """The rank of the preconditioner at test time, scaled like the batch size."""
         return self.scaled(PAPER_TEST_RANK.get(self.stands_in_for or self.name, PAPER_RANK))
 
     def scaled(self, rows: int) -> int:
-        """`rows` of the full set, as the same share of these; at least 1."""
+        """The same share of these rows as `rows` are of the full set; at least 1."""
         return max(1, round(rows * self.n / self.full_n))
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Those on the card: published by the authors, or fitted.
+        """The hyperparameters on the card: published by the authors, or fitted.
 
         Raises:
             ValueError: the card has none.
@@ -94,7 +94,7 @@ class Source:
 
 
 def hyperparameters_of(name: str) -> Hyperparameters:
-    """Those on a data set's card.
+    """The hyperparameters on a data set's card.
 
     Raises:
         ValueError: the card has none.
@@ -168,7 +168,7 @@ def names(options: Options, *, trained: bool = False) -> list[str]:
 
 
 def load_named(name: str, options: Options, seed: int) -> Source:
-    """One of `names`; a set that the paper does not have takes the place, and the settings, of the paper's first."""
+    """The data set of that name; one that the paper does not have takes the place and settings of the paper's first."""
     return load(name if name in published.DATASETS else published.DATASETS[0], name, options, seed)
 
 
@@ -218,11 +218,11 @@ def prediction_solver(method: str, source: Source) -> Solver:
 
 
 def block_size(source: Source) -> int:
-    """The paper's, or in its ratio to n."""
+    """The paper's batch size, or one in its ratio to n."""
     return max(source.batch_size, min(MIN_BLOCK_SIZE, source.n))
 
 
 def lanczos_rank(source: Source) -> int:
-    """Of the predictive variance: the paper's, or in its ratio to n."""
+    """The Lanczos rank of predictive variances: the paper's, or one in its ratio to n."""
     paper = OTHER_LANCZOS_RANK.get(source.stands_in_for or source.name, PAPER_LANCZOS_RANK)
     return max(source.scaled(paper), min(MIN_LANCZOS_RANK, source.n))

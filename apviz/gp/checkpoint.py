@@ -204,7 +204,7 @@ class TrainingFiles:
 
 
 def can_go_on(path: Path) -> bool:
-    """Whether there is a checkpoint beside the trace of a training."""
+    """Tests whether there is a checkpoint beside the trace of a training."""
     return find_checkpoint(path) is not None
 
 

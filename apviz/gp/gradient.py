@@ -20,7 +20,7 @@ from apviz.system import KernelSystem
 
 @dataclass(frozen=True, eq=False)
 class StepSystem:
-    """What a step solves, and with what.
+    """The system that a step solves, and what it is solved with.
 
     Args:
         system: its right-hand sides are the targets minus the mean, then the probes.

@@ -105,7 +105,7 @@ QUADRATURE_COPIES = 4
 
 @dataclass(frozen=True, eq=False)
 class LogDeterminant:
-    """The estimate, and its derivative: ∂ log det K/∂θ ≈ tr(leftᵀ ∂K right).
+    """An estimate of log det K, and its derivative: ∂ log det K/∂θ ≈ tr(leftᵀ ∂K right).
 
     Args:
         value: 0-d float64.
@@ -118,7 +118,7 @@ class LogDeterminant:
 
 
 def lanczos_log_determinant(operator: Operator, z: Tensor, with_gradient: bool = True) -> LogDeterminant:
-    """log det K ≈ mean of zᵀ log(K) z, by stochastic Lanczos quadrature (Ubaru, Chen & Saad, 2017).
+    """Estimates log det K by the mean of zᵀ log(K) z, by stochastic Lanczos quadrature (Ubaru, Chen & Saad, 2017).
 
     With K Q ≈ Q T from z = ‖z‖q₁ and T = S Λ Sᵀ, zᵀ log(K) z ≈ ‖z‖² e₁ᵀ log(T) e₁, whose derivative along ∂K is
     ‖z‖² tr(F Qᵀ ∂K Q), F = S (G ∘ s sᵀ) Sᵀ for the first row s of S and the divided differences G of log (Daleckii &

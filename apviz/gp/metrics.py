@@ -1,4 +1,4 @@
-"""How good predictions are: root mean squared error, and negative log likelihood."""
+"""Measures of predictions: root mean squared error, and negative log likelihood."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def rmse(mean: Any, y: Any) -> float:
-    """√(mean of (y − mean)²), in the units of y; both (m,).
+    """The root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
 
     Raises:
         ValueError: shapes that differ, or no rows.

@@ -51,7 +51,7 @@ BATCH_SHARE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class VarianceSolve:
-    """How the solve of one batch of test points ended.
+    """The end of the solve of one batch of test points.
 
     Args:
         rows: of the test inputs.
@@ -225,11 +225,11 @@ class Posterior:
 
     @property
     def prior_variance(self) -> float:
-        """k(x*, x*), the same everywhere."""
+        """The prior's variance k(x*, x*), the same everywhere."""
         return self.system.kernel.outputscale
 
     def mean(self, x_star: Any) -> Tensor:
-        """μ + k(x*, X) weights: x_star (m, d), to (m,) on the system's device. mn entries; no n × m array."""
+        """The mean μ + k(x*, X) weights: x_star (m, d), to (m,) on the system's device. mn entries; no n × m array."""
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points))
         for rows in _chunks(len(points), self._chunk()):

@@ -18,7 +18,7 @@ from apviz.solvers import Prepared, Solver
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """z: (n, l), dual = P⁻¹z: (n, l), and what they were drawn from, in words."""
+    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the law they were drawn from, in words."""
 
     z: Tensor
     dual: Tensor
@@ -26,14 +26,14 @@ class Probes:
 
 
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
-    """Entries ±1: P = I, as the paper has them for alternating projection (appendix, GP training)."""
+    """Draws entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training)."""
     z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(seed)) - 1.0
     z = z.to(like)
     return Probes(z, z, "Rademacher")
 
 
 def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:
-    """The probes that suit a solver, and what it prepared where they are drawn from it.
+    """Draws the probes that suit a solver; also returns what it prepared, where they are drawn from that.
 
     CG with a low-rank preconditioner P gets z from N(0, P), as in GPyTorch; every other solver Rademacher probes.
     """

@@ -32,7 +32,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What the file holds.
+    """The contents of the file.
 
     Args:
         settings: of the estimator, by name: plain values, and solvers.
@@ -92,7 +92,7 @@ def write(path: str | Path, saved: Saved) -> None:
 
 
 def read(path: str | Path) -> Saved:
-    """What a file holds. Nothing in it is executed, and no more is read than the file is long.
+    """Reads a file. Nothing in it is executed, and no more is read than the file is long.
 
     Raises:
         OSError: no such file.

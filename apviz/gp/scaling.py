@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Scaled inputs are (x − centre)/half_width, scaled targets (y − mean)/std.
+    """The maps to scaled inputs (x − centre)/half_width and scaled targets (y − mean)/std.
 
     Args:
         centre, half_width: (d,) of each input's range; an input of half-width 0 is scaled to 0 wherever it is.
@@ -58,12 +58,12 @@ class Scaling:
         return cls(high / 2 + low / 2, np.ones(x.shape[1]), 0.0, 1.0)
 
     def inputs(self, x: Array) -> Array:
-        """x: (m, d), to the same shape."""
+        """Scales inputs x: (m, d), to the same shape."""
         # halved, for the difference may overflow
         return np.divide(
             x / 2 - self.centre / 2, self.half_width / 2, out=np.zeros_like(x), where=self.half_width > 0
         )  # fmt: skip
 
     def targets(self, y: Array) -> Array:
-        """y: (m,), to the same shape."""
+        """Scales targets y: (m,), to the same shape."""
         return (y / 2 - self.mean / 2) / (self.std / 2)

@@ -30,7 +30,7 @@ CHUNK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class SVGPSettings:
-    """How to train; the defaults are the paper's (appendix, SVGP training).
+    """Settings of a training; the defaults are the paper's (appendix, SVGP training).
 
     Args:
         kernel: `matern12`, `matern32`, `matern52` or `rbf`, scaled, with a constant mean.

@@ -43,12 +43,12 @@ TRACED = "trace_"
 
 
 class TrainingError(RuntimeError):
-    """A step could not be done; what was done before it is kept."""
+    """Raised where a step could not be done; what was done before it is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """How to train.
+    """Settings of a training.
 
     Args:
         kernel: `matern12`, `matern32`, `matern52` or `rbf`.
@@ -132,7 +132,7 @@ class TrainingHook(Hook):
     """A hook that is also told about the steps of a training."""
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
-        """After every Adam step, when it is on disk."""
+        """Called after every Adam step, when it is on disk."""
 
 
 class TrainingProgress(TrainingHook):
@@ -231,7 +231,7 @@ class Training:
 
     @property
     def path(self) -> Path | None:
-        """Where the trace is written: as given, or beside it if somebody has taken that place since."""
+        """The path of the trace: as given, or beside it if somebody has taken that place since."""
         return self._files.path if self._files else None
 
     @property
@@ -240,7 +240,7 @@ class Training:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Those after the last finished step."""
+        """The hyperparameters after the last finished step."""
         return self._hyperparameters(self.steps_done)
 
     def _hyperparameters(self, steps: int) -> Hyperparameters:

@@ -38,7 +38,7 @@ FIRST_CHECKED_ITERATION = 11
 
 @contextmanager
 def record_cg(recorder: Recorder) -> Iterator[Recorder]:
-    """Inside, every run of GPyTorch's CG becomes a trace of `recorder`; its numbers are bit for bit the same.
+    """Records every run of GPyTorch's CG inside as a trace of `recorder`; its numbers are bit for bit the same.
 
     A trace has one epoch an iteration, with GPyTorch's residuals (by the recursion, of normalised right-hand sides),
     and at its end the residual recomputed from B − KW, which GPyTorch does not do: one more product with K. It stops
@@ -107,7 +107,7 @@ class _Calls:
         self._largest = 0
 
     def evaluate_kernel(self, call_next: Any, covariance: Any) -> Any:
-        """In place of `LazyEvaluatedKernelTensor.evaluate_kernel`, which comes before every solve."""
+        """Stands before `LazyEvaluatedKernelTensor.evaluate_kernel`, which comes before every solve."""
         if covariance.x1.shape == covariance.x2.shape:
             self._note_settings(covariance.x1.shape[-2])
         if same_inputs(covariance.x1, covariance.x2):  # not of as many test inputs with the training inputs
@@ -134,7 +134,7 @@ class _Calls:
         )
 
     def linear_cg(self, call_next: Any, *args: Any, **kwargs: Any) -> Any:
-        """In place of `linear_cg`."""
+        """Stands before `linear_cg`."""
         call = inspect.signature(_original()).bind(*args, **kwargs)
         call.apply_defaults()
         asked = call.arguments
@@ -273,7 +273,7 @@ class _Observed:
     # --- how it ends ----------------------------------------------------------------------------------------------
 
     def finish(self, result: Tensor) -> None:
-        """linear_cg returned: recomputes the residual, and ends the trace."""
+        """Recomputes the residual, and ends the trace, when `linear_cg` has returned."""
         result = result.reshape(self._rhs.shape)
         mark = self._clock.mark()
         fresh = (self._rhs - self._closure(result)).double()
@@ -328,7 +328,7 @@ class _Observed:
         )
 
     def abandon(self, error: BaseException) -> None:
-        """linear_cg was left by an exception or Ctrl-C, which is raised after this."""
+        """Ends the trace when `linear_cg` was left by an exception or Ctrl-C, which is raised after this."""
         self._put(self._pending)
         self.record.attrs["stop_message"] = f"interrupted by {type(error).__name__}: {error}".rstrip(": ")
         self.recorder.flush_if_due(at_once=True)

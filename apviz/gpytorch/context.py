@@ -46,7 +46,7 @@ def alternating_projection(
     seed: int = 0,
     **settings: Any,
 ) -> Iterator[None]:
-    """Inside, an `ExactGP` trains and predicts through apviz's solvers, with the code as it is.
+    """Solves for GPyTorch: inside, an `ExactGP` trains and predicts by apviz's solvers, with the code as it is.
 
     For a model with a `GaussianLikelihood`, any mean, and a Matérn or RBF kernel, alone or in a `ScaleKernel`, ARD or
     not, in float32 or float64; anything else raises at once and names the part. The n × n matrix is never formed.
@@ -125,7 +125,7 @@ class _Models:
         self._posteriors: WeakKeyDictionary[Any, Posterior] = WeakKeyDictionary()
 
     def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
-        """In place of `ExactGP.__call__`."""
+        """Stands before `ExactGP.__call__`."""
         _check_settings()
         noise_of(model.likelihood)
         if model.training:

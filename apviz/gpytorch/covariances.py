@@ -1,4 +1,4 @@
-"""What GPyTorch finds in place of its own covariances inside a context: of a model in training, and of a prediction.
+"""The covariances that GPyTorch finds inside a context: of a model in training, and of a prediction.
 
 In training it adds the likelihood's noise to the model's k(X, X), and asks the sum for yᵀK⁻¹y and log det K; of a
 prediction it asks for variances, or for all of the covariance. By itself, it never evaluates k(X, X).
@@ -34,7 +34,7 @@ class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
     """A model's prior, and with the noise of a likelihood its marginal, whose density is solved for by apviz."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """GPyTorch's own takes a Cholesky factor where `fast_computations.log_prob` is off, as BoTorch's default is."""
+        """The log density; GPyTorch's own takes Cholesky where `fast_computations.log_prob` is off, as in BoTorch."""
         covariance = self.lazy_covariance_matrix
         if not isinstance(covariance, MarginalCovariance):
             density: Tensor = super().log_prob(value)

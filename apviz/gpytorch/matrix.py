@@ -1,4 +1,4 @@
-"""What can be said of a matrix that GPyTorch's CG is given: for the attributes and the spectrum of its trace."""
+"""A matrix that GPyTorch's CG is given, described for the attributes and the spectrum of its trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Matrix:
     least: float
 
     def spectrum(self, method: Method | None) -> Spectrum:
-        """By apviz where it has the kernel, else the bounds alone."""
+        """The spectrum by apviz where it has the kernel, else the bounds alone."""
         if self.system is not None:
             return spectrum(self.system, (), method)
         bounds = self.trace, self.least, math.nan
@@ -47,7 +47,7 @@ class Matrix:
 
 
 def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> Matrix:
-    """What is known.
+    """Describes a matrix as far as it is known.
 
     Args:
         matrix: K.

@@ -1,4 +1,4 @@
-"""What of a GPyTorch model apviz takes: one Gaussian noise, a (scaled) Matérn or RBF kernel, any mean."""
+"""The parts of a GPyTorch model that apviz takes: one Gaussian noise, a (scaled) Matérn or RBF kernel, any mean."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Prior:
 
     @property
     def x(self) -> Tensor:
-        """(n, d) the inputs that the kernel sees."""
+        """The inputs that the kernel sees, (n, d)."""
         x: Tensor = self.covariance.x1
         return x
 
@@ -112,7 +112,7 @@ def _name(kernel: Any) -> str | None:
 
 
 def noise_of(likelihood: Any, where: str = "likelihood") -> Tensor:
-    """σ² of a GaussianLikelihood, a 0-d tensor as GPyTorch differentiates it.
+    """The noise σ² of a GaussianLikelihood, a 0-d tensor as GPyTorch differentiates it.
 
     Raises:
         TypeError: another likelihood, or another noise model in it.
@@ -131,7 +131,7 @@ def noise_of(likelihood: Any, where: str = "likelihood") -> Tensor:
 
 
 def prior_of(model: Any, output: Any) -> Prior:
-    """What `model.forward` returned, if apviz takes it.
+    """The prior that `model.forward` returned, if apviz takes it.
 
     Raises:
         TypeError: a distribution, a covariance or a kernel that apviz does not have; the part is named.
@@ -164,7 +164,7 @@ def prior_of(model: Any, output: Any) -> Prior:
 
 
 def same_inputs(x: Tensor, z: Tensor) -> bool:
-    """Whether both are (n, d) and the same; what is not finite is refused later, in its own words."""
+    """Tests whether both are (n, d) and the same; what is not finite is refused later, in its own words."""
     return x is z or (x.shape == z.shape and torch.allclose(x, z, rtol=0.0, atol=0.0, equal_nan=True))
 
 

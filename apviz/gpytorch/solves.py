@@ -43,7 +43,7 @@ SKIPPED = (
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What a training step is made of.
+    """The solved system of a training step.
 
     Args:
         operator: K.
@@ -62,7 +62,7 @@ class Solved:
 
 
 class Solves:
-    """What a context was asked to solve with, and how often it did.
+    """The settings of a context's solves, and how many there were.
 
     Args:
         solver: any solver of apviz.

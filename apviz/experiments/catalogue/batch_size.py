@@ -23,7 +23,7 @@ MAX_EPOCHS = 100
 
 
 class BatchSize(Experiment):
-    """K⁻¹[y, z₁ … z₁₅] with standard Gaussian zᵢ at trained hyperparameters, the mean not subtracted (appendix)."""
+    """Solves for K⁻¹[y, z₁ … z₁₅], zᵢ standard Gaussian, at trained hyperparameters; no mean subtracted (appendix)."""
 
     name = "batch-size"
     title = "Batch sizes: fewer epochs, more updates"

@@ -40,7 +40,7 @@ PUBLISHED_STEP = 49
 
 
 class Convergence(Experiment):
-    """16 right-hand sides, y − μ and 15 probes, at the hyperparameters of a training's 50th step (section 4)."""
+    """Solves for y − μ and 15 probes at the hyperparameters of a training's 50th step (section 4)."""
 
     name = "convergence"
     title = "The residual of alternating projection and of conjugate gradients"

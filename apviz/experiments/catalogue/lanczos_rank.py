@@ -30,7 +30,7 @@ TOL: Final = 1e-3
 
 
 class LanczosRank(Experiment):
-    """At the hyperparameters of the data set's card: a GP trained by alternating projection, or fitted."""
+    """Variances at the hyperparameters of the data set's card: of a GP trained by alternating projection, or fitted."""
 
     name = "lanczos-rank"
     title = "Test NLL by the rank of the Lanczos variances"

@@ -30,7 +30,7 @@ COLUMNS: Final = ("rmse", "solves", "time", "speed_up")
 
 
 class PredictiveMean(Experiment):
-    """K⁻¹(y − μ), one right-hand side, to 0.01 at the hyperparameters of the data set's card (appendix)."""
+    """Solves for K⁻¹(y − μ), one right-hand side, to 0.01 at the hyperparameters of the data set's card (appendix)."""
 
     name = "predictive-mean"
     title = "The predictive mean of one Gaussian process, by CG and by alternating projection"

@@ -20,7 +20,7 @@ MILESTONES = (5, 10, 20, 50)
 
 
 class Rules(Experiment):
-    """K⁻¹y at trained hyperparameters with batch size 1,000, the prior mean not subtracted (paper, appendix)."""
+    """Solves for K⁻¹y at trained hyperparameters, with batch size 1,000 and no mean subtracted (paper, appendix)."""
 
     name = "rules"
     title = "Which block next: gauss-southwell, cyclic, random"

@@ -24,7 +24,7 @@ REDUCED_MAX_EPOCHS = 1000
 
 
 class TestTime(Experiment):
-    """K⁻¹(y − μ) by alternating projection and by CG with the paper's preconditioner (section 5.3)."""
+    """Solves for K⁻¹(y − μ) by alternating projection and by CG with the paper's preconditioner (section 5.3)."""
 
     __test__ = False  # pytest collects what is called so
 

@@ -41,7 +41,7 @@ GAS_SENSORS_SCHEDULE: Final = ((50, 0.01), (350, 0.001))
 
 
 class TrainingTable(Experiment):
-    """50 Adam steps of 0.1 (100 on house electric and gas sensors), 15 probes, σ² ≥ 1e-4 (section 5.1)."""
+    """Trainings by 50 Adam steps of 0.1 (100 on house electric and gas sensors), 15 probes, σ² ≥ 1e-4 (section 5.1)."""
 
     name = "training"
     title = "Gaussian processes trained by CG, by alternating projection, and SVGP"
