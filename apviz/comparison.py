@@ -100,7 +100,7 @@ def build_system(
     device: str = "auto",
     operator: str = "auto",
 ) -> KernelSystem:
-    """The system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, section 5.1)."""
+    """The system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
     generator = torch.Generator().manual_seed(seed)

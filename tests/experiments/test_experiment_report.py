@@ -14,8 +14,6 @@ from apviz.experiments import EXPERIMENTS, Options, Table
 from apviz.experiments.report import TerminalTable, command, write_experiment_report
 from tests.report.test_page import open_page
 
-WIDTHS = (60, 80, 100, 150, 300)
-
 
 def printed(table: Table, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
@@ -23,18 +21,18 @@ def printed(table: Table, width: int) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finished, name, width):
+def test_no_word_is_broken_and_nothing_is_cut_in_a_terminal_of_any_width(finished, name):
     options, rows, _ = finished(name)
     for table in EXPERIMENTS[name].tables(rows, options):
-        text = printed(table, width)
-        assert max(map(len, text.splitlines())) <= width
-        for word in " ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split():
-            assert re.search(rf"(?<!\S){re.escape(word)}(?!\S)", text), word
+        words = {*" ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split()}
+        for width in range(60, 301, 20):
+            text = printed(table, width)
+            assert max(map(len, text.splitlines())) <= width
+            assert words <= {*text.split()}, width
 
 
-@pytest.mark.parametrize("width", WIDTHS[1:])
+@pytest.mark.parametrize("width", [80, 100, 150, 300])
 def test_numbers_stay_whole_and_the_papers_stays_beside_ours(width):
     table = Table(
         "Training",
