@@ -1,1 +1,25 @@
-"""Gaussian processes on the solvers: gradient, training, prediction, and GPyTorch models in place."""
+"""Gaussian processes on the solvers: gradient, training, prediction, and what they are measured by.
+
+`apviz.GaussianProcess` needs scikit-learn and `apviz.gp.svgp` GPyTorch; both are imported when they are asked for.
+"""
+
+from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
+from apviz.gp.lanczos import LanczosInverse, lanczos_log_determinant
+from apviz.gp.metrics import negative_log_likelihood, rmse
+from apviz.gp.posterior import Posterior, Prediction, VarianceSolve
+from apviz.gp.probes import Probes, rademacher
+from apviz.gp.training import (
+    PAPER_SOLVER,
+    Step,
+    Training,
+    TrainingError,
+    TrainingHook,
+    TrainingProgress,
+    TrainingSettings,
+)
+
+__all__ = [
+    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "Prediction", "Probes", "Step", "Training",
+    "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
+    "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
+]  # fmt: skip
