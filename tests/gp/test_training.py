@@ -21,7 +21,7 @@ from rich.console import Console
 
 import apviz
 from apviz.tracing.training_trace import settled_at
-from tests.gp.small import CHOLESKY, data, train_to, training
+from tests.gp.small_trainings import CHOLESKY, data, train_to, training
 
 
 def values(h):
@@ -135,7 +135,7 @@ import os, signal, sys
 import torch
 sys.path.insert(0, {root!r})
 import apviz
-from tests.gp.small import training
+from tests.gp.small_trainings import training
 
 class Kill(apviz.TrainingHook):
     def on_step(self, step, settings):
