@@ -7,10 +7,10 @@ from .gp.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.lanczos import LanczosInverse as LanczosInverse
 from .gp.posterior import Posterior as Posterior
 from .gp.probes import rademacher as rademacher
-from .gp.training import TrainingProgress as TrainingProgress
 from .gp.training import Training as Training
 from .gp.training import TrainingError as TrainingError
 from .gp.training import TrainingHook as TrainingHook
+from .gp.training import TrainingProgress as TrainingProgress
 from .gp.training import TrainingSettings as TrainingSettings
 from .hyperparameters import Hyperparameters as Hyperparameters
 from .kernels import RBF as RBF

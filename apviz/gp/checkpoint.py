@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from apviz.files import file_made_whole
 from torch import Tensor
 
+from apviz.files import file_made_whole
 from apviz.tracing.claim import Claim
 from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
 
