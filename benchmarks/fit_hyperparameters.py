@@ -1,4 +1,4 @@
-"""Write apviz/datasets/hyperparameters.json: exact GPs fitted to subsets, and the paper's values.
+"""Write the hyperparameters on the cards in data/: exact GPs fitted to subsets, and the paper's values.
 
 Run from the repository's root with APVIZ_DATA set. Needs GPyTorch; takes some minutes on two cores.
 """
@@ -6,7 +6,7 @@ Run from the repository's root with APVIZ_DATA set. Needs GPyTorch; takes some m
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import gpytorch
@@ -15,7 +15,7 @@ import torch
 from apviz import datasets
 from apviz.datasets import Hyperparameters
 
-OUTPUT = Path(__file__).parent.parent / "apviz" / "datasets" / "hyperparameters.json"
+CARDS = Path(__file__).parent.parent / "data"
 ROWS, STEPS, RATE, NOISE_FLOOR = 2_000, 150, 0.1, 1e-4
 FITTED = {
     "china": 13_696,
@@ -76,13 +76,21 @@ def fit(name: str, n: int | None) -> Hyperparameters:
     )
 
 
+def write(name: str, found: Hyperparameters) -> None:
+    """Replaces the end of a card, which is its table of hyperparameters."""
+    path = CARDS / f"{name}.toml"
+    # what JSON writes of texts, numbers and lists of numbers is TOML
+    lines = [f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in asdict(found).items()]
+    kept = path.read_text("utf-8").partition("\n[hyperparameters]")[0].rstrip()
+    path.write_text("\n".join([kept, "", "[hyperparameters]", *lines]) + "\n", "utf-8")
+
+
 def main() -> None:
-    values = {}
     for name, seed in PUBLISHED.items():
-        found = asdict(datasets.published_hyperparameters(name, seed=seed, step=48).hyperparameters)
-        values[name] = found | {"provenance": found["provenance"] + CAVEATS.get(name, "")}
-    values |= {name: asdict(fit(name, n)) for name, n in FITTED.items()}
-    OUTPUT.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        found = datasets.published_hyperparameters(name, seed=seed, step=48).hyperparameters
+        write(name, replace(found, provenance=found.provenance + CAVEATS.get(name, "")))
+    for name, n in FITTED.items():
+        write(name, fit(name, n))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Data sets by name, your own tables, and what the paper's authors published of their runs."""
 
-from apviz.datasets.cards import Card
+from apviz.datasets.cards import Card, CardError
 from apviz.datasets.fetching import DatasetUnavailable, DownloadError
 from apviz.datasets.loading import Entry, card, cards, fetch, is_here, load, registry, require_here
 from apviz.datasets.preprocessing import Dataset, train_size
@@ -15,6 +15,7 @@ from apviz.hyperparameters import Hyperparameters
 
 __all__ = [
     "Card",
+    "CardError",
     "Dataset",
     "DatasetUnavailable",
     "DownloadError",

@@ -1,27 +1,44 @@
-"""What is known about each data set: its size, source, licence and recipe."""
+"""What is known about each data set: its size, source, licence and recipe, read from one TOML file a set.
+
+The files are in `data/` of a checkout, whose README says what every field means, and in the package once installed.
+"""
 
 from __future__ import annotations
 
-import json
+import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
-from importlib import resources
+from math import isfinite
+from pathlib import Path
+from typing import Any
 
 from apviz.hyperparameters import Hyperparameters
 
-UCI = "https://archive.ics.uci.edu"
-CC_BY_4 = "CC BY 4.0"
+_PACKAGE = Path(__file__).parents[1]
+
+
+class CardError(ValueError):
+    """A card that cannot be used; the message names the file, the field and what is accepted."""
 
 
 @dataclass(frozen=True)
 class Card:
     """What a reader should know before using a data set.
 
-    `n` counts rows after cleaning (training and test together). `d_raw` counts the recipe's inputs,
-    `d` those left once inputs without variance are dropped: the number of columns that `load` returns.
-    `files` are the names looked for in the data folders, the first being the one `fetch` writes.
-    `sha256=None` means that no official checksum is known: such a file is checked by n and d after loading.
-    `documented` says what the source or the paper states about the recipe, `reading` what we read into it.
+    Attributes:
+        n: rows after cleaning, training and test together.
+        d: inputs left once those without variance are dropped: the number of columns that `load` returns.
+        d_raw: inputs of the recipe.
+        documented: what the source or the paper states about the recipe.
+        reading: what we read into it.
+        files: names looked for in the data folders, the first being the one that `fetch` writes.
+        sha256: of the file at the first of `urls`; None where no official checksum is known: such a file is checked
+            by n and d after loading.
+        how_to_get: advice for a data set that cannot be fetched.
+        target_column: of a table that is read as it is (see `load_table`); None where a recipe in code reads it.
+        in_paper: whether Wu et al. (2024) use it.
     """
 
     name: str
@@ -41,6 +58,8 @@ class Card:
     sha256: str | None = None
     how_to_get: str = ""
     hyperparameters: Hyperparameters | None = None
+    target_column: str | int | None = None
+    in_paper: bool = False
 
     @property
     def checked_by(self) -> str:
@@ -50,322 +69,143 @@ class Card:
         return f"no official checksum is known; checked by its size after loading (n = {self.n:,}, d = {self.d})"
 
 
+def folder() -> Path:
+    """Where the cards are: in the installed package, or in `data/` of a checkout.
+
+    Raises:
+        CardError: in neither.
+    """
+    places = (_PACKAGE / "data", _PACKAGE.parent / "data")
+    for place in places:
+        if any(place.glob("*.toml")):
+            return place
+    raise CardError(f"no data cards, neither in {places[0]} nor in {places[1]}: install apviz again")
+
+
 @cache
-def _fitted() -> dict[str, Hyperparameters]:
-    text = resources.files("apviz.datasets").joinpath("hyperparameters.json").read_text("utf-8")
-    return {
-        name: Hyperparameters(**{**values, "lengthscale": tuple(values["lengthscale"])})
-        for name, values in json.loads(text).items()
-    }
+def read_cards() -> dict[str, Card]:
+    """All cards by name: the paper's first, then those with a file, then those without, each by size."""
+    found = [read_card(path) for path in folder().glob("*.toml")]
+    found.sort(key=lambda card: (not card.in_paper, not card.files, card.n))
+    return {card.name: card for card in found}
 
 
-def _uci(
-    number: int,
-    slug: str,
-    name: str,
-    n: int,
-    d: int,
-    *files: str,
-    title: str,
-    target: str,
-    citation: str,
-    documented: str,
-    reading: str,
-    doi: str | None = None,
-    d_raw: int | None = None,
-) -> Card:
-    return Card(
-        name=name,
-        title=title,
-        n=n,
-        d=d,
-        d_raw=d if d_raw is None else d_raw,
-        target=target,
-        licence=CC_BY_4,
-        citation=citation,
-        page=f"{UCI}/dataset/{number}/{slug}",
-        documented=documented,
-        reading=reading,
-        doi=doi,
-        urls=(f"{UCI}/static/public/{number}/{slug}.zip",),
-        files=(f"{slug}.zip", *files),
-        hyperparameters=_fitted().get(name),
+def read_card(path: Path) -> Card:
+    """The card of a file; its name without `.toml` is that of the data set.
+
+    Raises:
+        CardError: no TOML, a field that is missing, unknown or of another type, or values that contradict each other.
+    """
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CardError(f"{path}: not TOML: {error}") from error
+    _check_fields(path, values, _FIELDS, _REQUIRED)
+    values.setdefault("d_raw", values["d"])
+    hyperparameters = values.pop("hyperparameters", None)
+    if hyperparameters is not None:
+        hyperparameters = _hyperparameters(path, hyperparameters, values["d"])
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    card = Card(name=path.stem, hyperparameters=hyperparameters, **fields)
+    if card.d_raw < card.d:
+        raise CardError(f"{path}: d_raw = {card.d_raw}: expected at least d = {card.d}")
+    if not card.urls and not card.how_to_get:
+        raise CardError(f"{path}: how_to_get is missing; without urls, expected a sentence on how to get the data set")
+    if not card.files and (card.urls or card.target_column is not None):
+        raise CardError(f"{path}: files is missing; expected the names of the file that is fetched or read")
+    return card
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+# a kind of value: what is accepted, in words, and the test for it
+_TEXT = ("text that is not empty", _is_text)
+_LIST = ("a list of texts", _is_list)
+_COUNT = ("a positive whole number", lambda value: _is_whole(value) and value > 0)
+_NUMBER = ("a finite number", _is_number)
+_POSITIVE = ("a finite positive number", lambda value: _is_number(value) and value > 0)
+
+_REQUIRED = {
+    "title": _TEXT,
+    "n": _COUNT,
+    "d": _COUNT,
+    "target": _TEXT,
+    "licence": _TEXT,
+    "citation": _TEXT,
+    "page": _TEXT,
+    "documented": _TEXT,
+    "reading": _TEXT,
+}
+_FIELDS = _REQUIRED | {
+    "d_raw": _COUNT,
+    "doi": _TEXT,
+    "urls": _LIST,
+    "files": _LIST,
+    "sha256": (
+        "64 hexadecimal digits",
+        lambda value: isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef"),
+    ),
+    "how_to_get": _TEXT,
+    "target_column": (
+        "a column's name, or its position (-1 is the last)",
+        lambda value: _is_text(value) or _is_whole(value),
+    ),
+    "in_paper": ("true or false", lambda value: isinstance(value, bool)),
+    "hyperparameters": ("a table: [hyperparameters]", lambda value: isinstance(value, dict)),
+}
+_HYPERPARAMETERS = {
+    "kernel": _TEXT,
+    "lengthscale": (
+        "a list of finite positive numbers",
+        lambda value: isinstance(value, list) and all(_is_number(each) and each > 0 for each in value),
+    ),
+    "outputscale": _POSITIVE,
+    "noise": _POSITIVE,
+    "mean": _NUMBER,
+    "provenance": _TEXT,
+}
+
+
+def _check_fields(path: Path, values: dict[str, Any], known: dict[str, Any], required: Iterable[str]) -> None:
+    for field in values:
+        if field not in known:
+            close = get_close_matches(field, known, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise CardError(f"{path}: {field} is not a field.{hint} Accepted are {', '.join(known)}")
+    for field in required:
+        if field not in values:
+            raise CardError(f"{path}: {field} is missing; expected {known[field][0]}")
+    for field, value in values.items():
+        accepted, is_accepted = known[field]
+        if not is_accepted(value):
+            raise CardError(f"{path}: {field} = {value!r}: expected {accepted}")
+
+
+def _hyperparameters(path: Path, values: dict[str, Any], d: int) -> Hyperparameters:
+    _check_fields(path, values, _HYPERPARAMETERS, _HYPERPARAMETERS)
+    lengthscale = tuple(map(float, values["lengthscale"]))
+    if len(lengthscale) != d:
+        raise CardError(f"{path}: lengthscale has {len(lengthscale)} values: expected one for each of d = {d} inputs")
+    numbers = {field: float(values[field]) for field in ("outputscale", "noise", "mean")}
+    found = Hyperparameters(
+        kernel=values["kernel"], lengthscale=lengthscale, provenance=values["provenance"], **numbers
     )
-
-
-def _prepared(
-    name: str,
-    n: int,
-    d: int,
-    *,
-    title: str,
-    target: str,
-    licence: str,
-    citation: str,
-    page: str,
-    documented: str,
-    reading: str,
-    doi: str | None = None,
-    d_raw: int | None = None,
-) -> Card:
-    return Card(
-        name=name,
-        title=title,
-        n=n,
-        d=d,
-        d_raw=d if d_raw is None else d_raw,
-        target=target,
-        licence=licence,
-        citation=citation,
-        page=page,
-        documented=documented,
-        reading=reading,
-        doi=doi,
-        files=(f"{name}/data.csv.gz", f"{name}.csv.gz", f"{name}.csv"),
-        how_to_get=(
-            "No official archive holds exactly this prepared table. A collection with files of the same names and "
-            "layout is https://github.com/treforevans/uci_datasets; its content is checked by n and d only."
-        ),
-        hyperparameters=_fitted().get(name),
-    )
-
-
-def _paper_cards() -> tuple[Card, ...]:
-    return (
-        _uci(
-            440,
-            "sgemm+gpu+kernel+performance",
-            "sgemm",
-            241_600,
-            14,
-            "sgemm_product_dataset.zip",
-            "sgemm_product.csv",
-            title="SGEMM GPU kernel performance",
-            target="log of the mean of the four run times (log ms)",
-            citation="Paredes, E. G. and Ballester-Ripoll, R. (2017). SGEMM GPU kernel performance. UCI Machine "
-            "Learning Repository.",
-            doi="10.24432/C5MK70",
-            documented="14 tuning parameters, four run times. The data set's own notes advise the logarithm of the "
-            "times.",
-            reading="None open: n, d and the target agree with the paper's table and the authors' code.",
-        ),
-        _uci(
-            501,
-            "beijing+multi+site+air+quality+data",
-            "airquality",
-            382_168,
-            13,
-            "PRSA2017_Data_20130301-20170228.zip",
-            title="Beijing multi-site air quality",
-            target="PM2.5 (µg/m³)",
-            citation="Chen, S. (2017). Beijing Multi-Site Air Quality. UCI Machine Learning Repository.",
-            doi="10.24432/C5RK5G",
-            documented="Rows with a missing value, and the columns No, PM10, year and day, are dropped; wind "
-            "direction and station become integer labels in sorted order, as in the authors' code.",
-            reading="Stations are concatenated in the order of the archive, which fixes what a seed selects.",
-        ),
-        _uci(
-            246,
-            "3d+road+network+north+jutland+denmark",
-            "3droad",
-            434_874,
-            3,
-            "3D_spatial_network.txt",
-            title="3D road network (North Jutland, Denmark)",
-            target="altitude (m)",
-            citation="Kaul, M. (2013). 3D Road Network (North Jutland, Denmark). UCI Machine Learning Repository.",
-            documented="Comma-separated OSM id, longitude, latitude, altitude; d = 3 in the paper's table.",
-            reading="d = 3 means that the OSM id is an input, first in the file's order; the paper used a prepared "
-            "copy.",
-        ),
-        _uci(
-            203,
-            "yearpredictionmsd",
-            "song",
-            515_345,
-            90,
-            "YearPredictionMSD.txt.zip",
-            "YearPredictionMSD.txt",
-            title="YearPredictionMSD",
-            target="year of release",
-            citation="Bertin-Mahieux, T. (2011). Year Prediction MSD. UCI Machine Learning Repository.",
-            doi="10.24432/C50K61",
-            documented="Comma-separated: the year, then 90 timbre features.",
-            reading="Year untransformed, rows in file order. The random split of the paper is used, not the split by "
-            "artist that the donor recommends; the paper used a prepared copy.",
-        ),
-        _uci(
-            248,
-            "buzz+in+social+media",
-            "buzz",
-            583_250,
-            77,
-            "regression.tar.gz",
-            "Twitter.data",
-            title="Buzz in social media (Twitter)",
-            target="log(1 + mean number of active discussions)",
-            citation="Kawala, F., Douzal, A., Gaussier, E. and Diemert, E. (2013). Buzz in social media. UCI Machine "
-            "Learning Repository.",
-            doi="10.24432/C56G6V",
-            documented="Twitter.data: 77 features (11 quantities at 7 times), then the target, comma-separated, no "
-            "header.",
-            reading="The logarithm of the target is our reading (it is common for this heavy-tailed count); the paper "
-            "used a prepared copy whose recipe is not published.",
-        ),
-        _uci(
-            235,
-            "individual+household+electric+power+consumption",
-            "houseelectric",
-            2_049_280,
-            11,
-            "household_power_consumption.zip",
-            "household_power_consumption.txt",
-            d_raw=12,
-            title="Individual household electric power consumption",
-            target="log of global active power (log kW)",
-            citation="Hebrail, G. and Berard, A. (2006). Individual Household Electric Power Consumption. UCI Machine "
-            "Learning Repository.",
-            doi="10.24432/C58K54",
-            documented="Semicolon-separated; date dd/mm/yyyy, time hh:mm:ss, seven quantities; missing values as '?' "
-            "or empty. Rows with one are dropped: 2,049,280 remain, as in the paper.",
-            reading="Inputs: day, month, year, hour, minute, second (constant, so dropped), reactive power, voltage, "
-            "intensity, three sub-meterings: 11 as in the paper. The order and the log target are our reading; the "
-            "published lengthscales, whose only short one (0.06) falls on intensity, agree with both.",
-        ),
-        _uci(
-            322,
-            "gas+sensor+array+under+dynamic+gas+mixtures",
-            "gassensors",
-            4_178_504,
-            17,
-            "ethylene_methane.txt",
-            title="Gas sensor array under dynamic gas mixtures (methane)",
-            target="methane concentration (ppm)",
-            citation="Fonollosa, J. (2015). Gas sensor array under dynamic gas mixtures. UCI Machine Learning "
-            "Repository.",
-            doi="10.24432/C5WP4C",
-            documented="ethylene_methane.txt: one header line, then time, methane, ethylene and 16 sensors, separated "
-            "by white space. The authors' code predicts methane from the sensors; the paper says 17 inputs.",
-            reading="The 17th input is time, as the description in the authors' code suggests, although that code "
-            "uses the 16 sensors only.",
-        ),
-    )
-
-
-def _prepared_cards() -> tuple[Card, ...]:
-    centred = "The table comes without a header, inputs and target already centred; the target is the last column."
-    return (
-        _prepared(
-            "bike",
-            17_379,
-            17,
-            title="Bike sharing (hourly)",
-            target="last column: log of the rental count, centred",
-            licence=CC_BY_4,
-            citation="Fanaee-T, H. (2013). Bike Sharing. UCI Machine Learning Repository.",
-            page=f"{UCI}/dataset/275/bike+sharing+dataset",
-            doi="10.24432/C5W894",
-            documented=centred,
-            reading="The target is the centred logarithm of the count. The last two inputs add up to the count "
-            "(casual and registered riders), so it can be predicted almost without noise; inputs 0 and 1 recur as 4 "
-            "and 5.",
-        ),
-        _prepared(
-            "protein",
-            45_730,
-            9,
-            title="Physicochemical properties of protein tertiary structure",
-            target="last column: log(1 + RMSD), centred",
-            licence=CC_BY_4,
-            citation="Rana, P. (2013). Physicochemical Properties of Protein Tertiary Structure. UCI Machine Learning "
-            "Repository.",
-            page=f"{UCI}/dataset/265/physicochemical+properties+of+protein+tertiary+structure",
-            doi="10.24432/C5QW3H",
-            documented=centred,
-            reading="The values agree with log(1 + RMSD), RMSD from 0 to 21 Å, centred.",
-        ),
-        _prepared(
-            "kin40k",
-            40_000,
-            8,
-            title="kin40k: kinematics of a robot arm",
-            target="last column: distance of the arm's end from a point, as prepared",
-            licence="not stated",
-            citation="Schwaighofer, A. and Tresp, V. (2002). Transductive and inductive methods for approximate "
-            "Gaussian process regression. NIPS 15.",
-            page="https://github.com/treforevans/uci_datasets",
-            documented="Simulated, not a UCI set: a larger draw from the kin family of the DELVE archive (forward "
-            "kinematics of an eight-link arm). " + centred,
-            reading="None beyond the column order.",
-        ),
-        _prepared(
-            "keggundirected",
-            63_608,
-            26,
-            d_raw=27,
-            title="KEGG metabolic reaction network (undirected)",
-            target="last column, as prepared",
-            licence=CC_BY_4,
-            citation="Naeem, M. and Asghar, S. (2011). KEGG Metabolic Reaction Network (Undirected). UCI Machine "
-            "Learning Repository.",
-            page=f"{UCI}/dataset/221/kegg+metabolic+reaction+network+undirected",
-            documented=centred,
-            reading="27 inputs, one of them constant, so 26 after preprocessing. How missing values of the original "
-            "were filled is not stated.",
-        ),
-    )
-
-
-def _bundled_cards() -> tuple[Card, ...]:
-    return (
-        Card(
-            name="china",
-            title="A photograph: grey value by pixel position",
-            n=273_280,
-            d=2,
-            d_raw=2,
-            target="luminance (0 to 255)",
-            licence="CC BY 2.0",
-            citation="Photograph by danielbuechele, distributed with scikit-learn as china.jpg.",
-            page="https://www.flickr.com/photos/danielbuechele/6061409035/",
-            documented="427 × 640 pixels; inputs are row and column. Luminance is 0.299 R + 0.587 G + 0.114 B (ITU-R "
-            "BT.601).",
-            reading="With n given, pixels are first thinned on a regular grid, so that a subset is still a picture.",
-            how_to_get="It comes with scikit-learn (and needs Pillow to be read): nothing to fetch.",
-            hyperparameters=_fitted().get("china"),
-        ),
-        Card(
-            name="china-profile",
-            title="The photograph along one axis: mean grey value by column",
-            n=640,
-            d=1,
-            d_raw=1,
-            target="mean luminance of a column (0 to 255)",
-            licence="CC BY 2.0",
-            citation="Photograph by danielbuechele, distributed with scikit-learn as china.jpg.",
-            page="https://www.flickr.com/photos/danielbuechele/6061409035/",
-            documented="The luminance of 'china', averaged over the 427 pixels of each of its 640 columns.",
-            reading="None open: it is made here, for pictures of functions of one input.",
-            how_to_get="It comes with scikit-learn (and needs Pillow to be read): nothing to fetch.",
-            hyperparameters=_fitted().get("china-profile"),
-        ),
-        Card(
-            name="diabetes",
-            title="Diabetes progression",
-            n=442,
-            d=10,
-            d_raw=10,
-            target="disease progression after one year",
-            licence="not stated; distributed with scikit-learn (BSD 3-Clause)",
-            citation="Efron, B., Hastie, T., Johnstone, I. and Tibshirani, R. (2004). Least angle regression. Annals "
-            "of Statistics 32(2).",
-            page="https://www4.stat.ncsu.edu/~boos/var.select/diabetes.html",
-            documented="Ten baseline variables of 442 patients.",
-            reading="None open.",
-            how_to_get="It comes with scikit-learn: nothing to fetch.",
-            hyperparameters=_fitted().get("diabetes"),
-        ),
-    )
-
-
-CARDS: dict[str, Card] = {card.name: card for card in (*_paper_cards(), *_prepared_cards(), *_bundled_cards())}
+    try:
+        found.build_kernel()
+    except ValueError as error:
+        raise CardError(f"{path}: kernel = {found.kernel!r}: {error}") from error
+    return found

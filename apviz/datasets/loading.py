@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from apviz.datasets import uci
 from apviz.datasets.bundled import grid_shape, grid_stride, read_china, read_china_profile, read_diabetes
-from apviz.datasets.cards import CARDS, Card
+from apviz.datasets.cards import Card, CardError, read_cards
 from apviz.datasets.fetching import DatasetUnavailable, fetch_card, locate
 from apviz.datasets.preprocessing import (
     Dataset,
@@ -38,10 +39,6 @@ class Entry:
         return self.read_file is not None
 
 
-def _last_column(path: Path) -> RawTable:
-    return read_table(path, -1)
-
-
 _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
     "sgemm": uci.read_sgemm,
     "airquality": uci.read_airquality,
@@ -50,10 +47,6 @@ _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
     "buzz": uci.read_buzz,
     "houseelectric": uci.read_houseelectric,
     "gassensors": uci.read_gassensors,
-    "bike": _last_column,
-    "protein": _last_column,
-    "kin40k": _last_column,
-    "keggundirected": _last_column,
 }
 _MAKERS: dict[str, Callable[[], RawTable]] = {
     "china": read_china,
@@ -61,9 +54,26 @@ _MAKERS: dict[str, Callable[[], RawTable]] = {
     "diabetes": read_diabetes,
 }
 
-registry: dict[str, Entry] = {
-    name: Entry(card, read_file=_FILE_READERS.get(name), make=_MAKERS.get(name)) for name, card in CARDS.items()
-}
+
+def entry_of(card: Card) -> Entry:
+    """How a card's data set is had: a table read as it is, or by the recipe of its name.
+
+    Raises:
+        CardError: neither.
+    """
+    if card.target_column is not None:
+        return Entry(card, read_file=partial(read_table, target=card.target_column))
+    if card.name in _FILE_READERS:
+        return Entry(card, read_file=_FILE_READERS[card.name])
+    if card.name in _MAKERS:
+        return Entry(card, make=_MAKERS[card.name])
+    raise CardError(
+        f"{card.name}.toml: target_column is missing; expected a column's name or its position (-1 is the last), for "
+        f"no recipe in apviz/datasets/loading.py is called {card.name}"
+    )
+
+
+registry: dict[str, Entry] = {name: entry_of(card) for name, card in read_cards().items()}
 
 
 def find(name: str) -> Entry:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from apviz.datasets.cards import CARDS
+from apviz import datasets
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def need_file():
         folder = os.environ.get("APVIZ_DATA")
         if not folder:
             pytest.skip("APVIZ_DATA is not set: no real data")
-        files = CARDS[name].files if name in CARDS else (name,)
+        files = datasets.card(name).files if name in datasets.registry else (name,)
         if not any((Path(folder) / file).is_file() for file in files):
             pytest.skip(f"APVIZ_DATA has no file of {name}")
 

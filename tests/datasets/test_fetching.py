@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from apviz import datasets
-from apviz.datasets.cards import CARDS
 from apviz.datasets.fetching import ResumingDownloader, fetch_card, locate
 
 
@@ -70,7 +69,7 @@ def server():
 def test_fetch_puts_the_archive_where_load_finds_it(empty_folders, server):
     path = datasets.fetch("sgemm", progress=False, base_url=server.url)
     assert path.read_bytes() == server.body
-    assert locate(CARDS["sgemm"]) == path and empty_folders / "cache" in path.parents
+    assert locate(datasets.card("sgemm")) == path and empty_folders / "cache" in path.parents
     datasets.fetch("sgemm", progress=False, base_url=server.url)
     assert len(server.ranges) == 1  # it is in the cache: not fetched again
 
@@ -119,7 +118,7 @@ def test_a_downloader_can_write_to_an_open_file(tmp_path, server):
 
 
 def test_a_wrong_checksum_names_both_and_removes_the_file(empty_folders, server):
-    card = dataclasses.replace(CARDS["sgemm"], sha256="0" * 64)
+    card = dataclasses.replace(datasets.card("sgemm"), sha256="0" * 64)
     with pytest.raises(datasets.DownloadError, match="wrong checksum") as caught:
         fetch_card(card, progress=False, base_url=server.url)
     assert "0" * 64 in str(caught.value) and hashlib.sha256(server.body).hexdigest() in str(caught.value)
@@ -127,7 +126,7 @@ def test_a_wrong_checksum_names_both_and_removes_the_file(empty_folders, server)
 
 
 def test_a_right_checksum_is_accepted(empty_folders, server):
-    card = dataclasses.replace(CARDS["sgemm"], sha256=hashlib.sha256(server.body).hexdigest())
+    card = dataclasses.replace(datasets.card("sgemm"), sha256=hashlib.sha256(server.body).hexdigest())
     assert fetch_card(card, progress=False, base_url=server.url).is_file()
     assert card.checked_by.startswith("SHA-256")
 
@@ -163,4 +162,4 @@ def test_the_data_folder_comes_before_the_cache(empty_folders, server, file):
     own = empty_folders / "data" / file
     own.parent.mkdir(exist_ok=True)
     own.write_bytes(b"")
-    assert locate(CARDS["sgemm"]) == own
+    assert locate(datasets.card("sgemm")) == own

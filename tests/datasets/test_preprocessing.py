@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz.datasets.cards import CARDS
+from apviz.datasets import card
 from apviz.datasets.preprocessing import RawTable, prepare, shuffle, train_size
 
 
@@ -17,7 +17,7 @@ def table(rows=50, inputs=3, seed=0):
 
 
 def prepared(raw, seed=0, n=None, dtype=torch.float64):
-    return prepare(raw, CARDS["diabetes"], seed=seed, n=n, dtype=dtype, source="here")
+    return prepare(raw, card("diabetes"), seed=seed, n=n, dtype=dtype, source="here")
 
 
 @given(seed=st.integers(0, 2**31), rows=st.integers(1, 300))
