@@ -14,7 +14,7 @@ PICTURE_SHAPE = (427, 640)
 
 
 def read_china(stride: int = 1) -> RawTable:
-    """Pixel position (row, column) → luminance, for every `stride`-th row and column."""
+    """Reads pixel position (row, column) → luminance, for every `stride`-th row and column."""
     grey = _read_luminance()[::stride, ::stride].ravel()
     rows, columns = np.meshgrid(*(np.arange(0, size, stride) for size in PICTURE_SHAPE), indexing="ij")
     position = np.column_stack([rows.ravel(), columns.ravel()]).astype(np.float64)
@@ -22,7 +22,7 @@ def read_china(stride: int = 1) -> RawTable:
 
 
 def read_china_profile() -> RawTable:
-    """Column → mean luminance of the pixels in it: one input, so that functions can be drawn."""
+    """Reads column → mean luminance of the pixels in it: one input, so that functions can be drawn."""
     column = np.arange(PICTURE_SHAPE[1], dtype=np.float64)[:, None]
     return RawTable(column, _read_luminance().mean(axis=0), ("column",), "mean luminance")
 
@@ -43,7 +43,7 @@ def grid_shape(stride: int) -> tuple[int, int]:
 
 
 def grid_stride(n: int | None) -> int:
-    """The largest stride that leaves at least n training pixels; 1 where even all pixels are too few."""
+    """Largest stride that leaves at least n training pixels; 1 where even all pixels are too few."""
     stride = 1
     while n is not None and train_size(prod(grid_shape(stride + 1))) >= max(n, MINIMUM_ROWS):
         stride += 1
@@ -51,7 +51,7 @@ def grid_stride(n: int | None) -> int:
 
 
 def read_diabetes() -> RawTable:
-    """Ten baseline variables → disease progression after one year."""
+    """Reads ten baseline variables → disease progression after one year."""
     bunch = _scikit_learn().load_diabetes(scaled=False)  # type: ignore[attr-defined]
     return RawTable(
         np.asarray(bunch.data, dtype=np.float64),

@@ -29,21 +29,24 @@ class DownloadError(OSError):
 
 
 def data_folder() -> Path | None:
-    """The folder named by APVIZ_DATA, looked in first; None where it is unset."""
+    """Folder named by the environment variable APVIZ_DATA, looked in first; None where it is unset."""
     value = os.environ.get("APVIZ_DATA")
     return Path(value).expanduser() if value else None
 
 
 def cache_folder() -> Path:
-    """Where downloads go: APVIZ_CACHE, or the user's cache folder."""
+    """Folder of downloads: the environment variable APVIZ_CACHE, or the user's cache folder."""
     value = os.environ.get("APVIZ_CACHE")
     return Path(value).expanduser() if value else Path(pooch.os_cache("apviz"))
 
 
 def locate(card: Card) -> Path:
-    """The first of the card's files found in APVIZ_DATA, then in the cache.
+    """Finds the first of the card's files in APVIZ_DATA, then in the cache.
 
     Each file is looked for in the folder itself and in a folder in it named after the data set.
+
+    Raises:
+        DatasetUnavailable: in neither; with how to get it.
     """
     for folder in (data_folder(), cache_folder()):
         if folder is None:
@@ -63,7 +66,7 @@ def _advice(card: Card) -> str:
 
 
 def fetch_card(card: Card, *, progress: bool = True, base_url: str | None = None) -> Path:
-    """Download the card's archive into the cache (see `apviz.datasets.fetch`)."""
+    """Downloads the card's archive into the cache (see `apviz.datasets.fetch`)."""
     if not card.urls:
         if not card.files:
             raise DownloadError(f"{card.name}: {card.how_to_get}")
@@ -86,9 +89,13 @@ def fetch_card(card: Card, *, progress: bool = True, base_url: str | None = None
 
 @dataclass(frozen=True)
 class ResumingDownloader:
-    """A pooch downloader that keeps a broken transfer in `part` and goes on from there.
+    """Downloader for pooch that keeps a broken transfer in `part` and goes on from there.
 
     pooch gives a new temporary file at each call, so the bytes are kept beside it until they are complete.
+
+    Attributes:
+        attempts: transfers before giving up.
+        timeout: of a silent server, in seconds.
     """
 
     part: Path

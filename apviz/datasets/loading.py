@@ -28,7 +28,12 @@ from apviz.datasets.tables import read_table
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered data set: its card, and how its file is read, or how it is made without one."""
+    """A registered data set: its card, and how its file is read, or how it is made without one.
+
+    Attributes:
+        read_file: the raw table of a file; None where none is needed.
+        make: the raw table of a data set that comes with a library; None where a file is needed.
+    """
 
     card: Card
     read_file: Callable[[Path], RawTable] | None = None
@@ -36,6 +41,7 @@ class Entry:
 
     @property
     def needs_file(self) -> bool:
+        """Whether `load` reads a file, which may have to be fetched first."""
         return self.read_file is not None
 
 
@@ -77,7 +83,11 @@ registry: dict[str, Entry] = {name: entry_of(card) for name, card in read_cards(
 
 
 def find(name: str) -> Entry:
-    """The entry of that name; an unknown name gets the list, and the names that look like it."""
+    """The entry of that name.
+
+    Raises:
+        ValueError: an unknown name; with the list, and the names that look like it.
+    """
     if name in registry:
         return registry[name]
     close = get_close_matches(str(name).lower(), registry, n=3)
@@ -86,17 +96,21 @@ def find(name: str) -> Entry:
 
 
 def card(name: str) -> Card:
-    """The card of a data set."""
+    """The card of a data set: size, source, licence, recipe and hyperparameters.
+
+    Raises:
+        ValueError: an unknown name; with the list.
+    """
     return find(name).card
 
 
 def cards() -> dict[str, Card]:
-    """All cards by name, the paper's data sets first."""
+    """Cards of all data sets by name, the paper's first."""
     return {name: entry.card for name, entry in registry.items()}
 
 
 def require_here(name: str) -> None:
-    """Refuse a data set that `load` needs a download for, without reading it.
+    """Refuses a data set that `load` needs a download for, without reading it.
 
     Raises:
         DatasetUnavailable: its file is not on this machine; with how to get it.
@@ -117,10 +131,23 @@ def is_here(name: str) -> bool:
 
 
 def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32) -> Dataset:
-    """Load a data set with the paper's preprocessing; nothing is downloaded (see `fetch`).
+    """Loads a data set with the paper's preprocessing; nothing is downloaded (see `fetch`).
 
-    `n` keeps the first n of the shuffled training rows; all test rows stay. For `china` pixels are thinned on
-    a regular grid first, as far as n allows. Raises DatasetUnavailable where the file is not on this machine.
+    Inputs without variance are dropped, the others scaled to [−1, 1], and the target standardised, by all rows; 80% of
+    the rows are for training.
+
+    Args:
+        seed: of the shuffle before the split; the same seed gives the same rows.
+        n: keeps the first n of the shuffled training rows; all test rows stay. Pixels of `china` are thinned on a
+            regular grid first, as far as n allows.
+        dtype: torch.float32 or torch.float64.
+
+    Returns:
+        train_x (n, d), train_y (n,), test_x (m, d), test_y (m,), the names of the inputs and the card.
+
+    Raises:
+        DatasetUnavailable: its file is not on this machine; with how to get it.
+        ValueError: an unknown name, a setting that cannot be meant, or a file of another size than the card's.
     """
     check_settings(seed, n, dtype)
     entry = find(name)
@@ -140,13 +167,12 @@ def load(name: str, *, seed: int = 0, n: int | None = None, dtype: torch.dtype =
 
 
 def check_size(table: RawTable, card: Card, source: str) -> None:
-    """Refuse a table whose n or d is not that of the card: another file, or another version of it."""
+    """Refuses a table whose n or d is not that of the card: another file, or another version of it."""
     found = (len(table.target), int(varying_inputs(table).sum()), table.inputs.shape[1])
     expected = (card.n, card.d, card.d_raw)
     if found != expected:
         raise ValueError(
-            f"{source}: expected n = {expected[0]:,} and d = {expected[1]} ({expected[2]} inputs before "
-            f"those without "
+            f"{source}: expected n = {expected[0]:,} and d = {expected[1]} ({expected[2]} inputs before those without "
             f"variance are dropped), found n = {found[0]:,} and d = {found[1]} ({found[2]}). "
             "The file is incomplete or not the version that the recipe was written for"
         )
@@ -162,9 +188,14 @@ def _load_picture(card: Card, *, seed: int, n: int | None, dtype: torch.dtype) -
 
 
 def fetch(name: str, *, progress: bool = True, base_url: str | None = None) -> Path:
-    """Download a data set's archive into the cache and return its path; a broken transfer is resumed.
+    """Downloads a data set's archive into the cache, once, and returns its path; a broken transfer is resumed.
 
-    `base_url` replaces the official address by a mirror that holds the archive under the same file name.
-    A data set that is already in the cache is not fetched again.
+    Args:
+        progress: show a bar.
+        base_url: of a mirror that holds the archive under the same file name, in place of the official address.
+
+    Raises:
+        DownloadError: no archive to fetch, a transfer that broke off, or a wrong checksum; with what to do.
+        ValueError: an unknown name.
     """
     return fetch_card(find(name).card, progress=progress, base_url=base_url)

@@ -18,7 +18,7 @@ MINIMUM_ROWS = 10
 
 @dataclass(frozen=True)
 class RawTable:
-    """Inputs (n, d) and target (n,) in float64 as a recipe leaves them, before any scaling."""
+    """Inputs (n, d) and target (n,) in float64, as a recipe leaves them, before any scaling."""
 
     inputs: NDArray[np.float64]
     target: NDArray[np.float64]
@@ -30,9 +30,12 @@ class RawTable:
 class Dataset:
     """A data set ready to solve: train_x (n, d), train_y (n,), test_x (m, d), test_y (m,).
 
-    `grid_stride` and `grid_shape` (rows, columns) are set for pictures only: pixels lie on the grid with that
-    stride, and (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it. `notes` are sentences on what was left
-    out of a table of one's own, and what its rounding has made alike.
+    Attributes:
+        train_x: scaled inputs, in [−1, 1].
+        train_y: standardised target.
+        grid_stride: of pictures only: pixels lie on the grid with that stride.
+        grid_shape: (rows, columns) of that grid; (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it.
+        notes: sentences on what was left out of a table of one's own, and what its rounding has made alike.
     """
 
     train_x: torch.Tensor
@@ -53,12 +56,12 @@ class Dataset:
 
 
 def train_size(rows: int) -> int:
-    """The number of training rows among `rows`: the first floor(0.8 n) of the shuffled ones."""
+    """Number of training rows among `rows`: the first floor(0.8 n) of the shuffled ones."""
     return floor(TRAIN_FRACTION * rows)
 
 
 def check_settings(seed: object, n: object, dtype: object) -> None:
-    """Refuse a seed, n or dtype that cannot be meant, before anything is read."""
+    """Refuses a seed, n or dtype that cannot be meant, before anything is read."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed = {seed!r}: expected an integer")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
@@ -68,13 +71,13 @@ def check_settings(seed: object, n: object, dtype: object) -> None:
 
 
 def check_enough(available: int, n: int | None, source: str) -> None:
-    """Refuse an n beyond the training rows that exist."""
+    """Refuses an n beyond the training rows that exist."""
     if n is not None and n > available:
         raise ValueError(f"n = {n:,}: {source} has {available:,} training rows; ask for at most that many")
 
 
 def check_values(table: RawTable, source: str) -> None:
-    """Refuse tables that no Gaussian process can be fitted to, naming the columns at fault."""
+    """Refuses tables that no Gaussian process can be fitted to, naming the columns at fault."""
     rows = len(table.target)
     if rows < MINIMUM_ROWS:
         raise ValueError(f"{source} has {rows} rows; at least {MINIMUM_ROWS} are needed")
@@ -97,12 +100,12 @@ def check_values(table: RawTable, source: str) -> None:
 
 
 def varying_inputs(table: RawTable) -> NDArray[np.bool_]:
-    """Which inputs vary, (d,). By extremes: the computed variance of a constant column may not be zero."""
+    """Mask of the inputs that vary, (d,). By extremes: the computed variance of a constant column may not be zero."""
     return np.asarray(table.inputs.min(axis=0) != table.inputs.max(axis=0))
 
 
 def shuffle(rows: int, seed: int) -> torch.Tensor:
-    """What `torch.manual_seed(seed); torch.randperm(rows)` gives, leaving the global state alone."""
+    """Permutation that `torch.manual_seed(seed); torch.randperm(rows)` gives, leaving the global state alone."""
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
@@ -115,7 +118,7 @@ def scaled(table: RawTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def prepare(table: RawTable, card: Card, *, seed: int, n: int | None, dtype: torch.dtype, source: str) -> Dataset:
-    """Drop inputs without variance, scale the others to [−1, 1], standardise the target, shuffle and split.
+    """Drops inputs without variance, scales the others to [−1, 1], standardises the target, shuffles and splits.
 
     Scaling uses all rows, before the split, as in the paper's experiments. It is done in float64 and cast at
     the end (the authors scale in float32; the two differ by rounding only).

@@ -18,11 +18,13 @@ PUBLISHED_NAMES = {"sgemm": "sgemmgpu"}
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """One Adam step of a published run (Wu et al., 2024).
+    """One Adam step of a published run (Wu et al., 2024): the hyperparameters after it, the residuals before it.
 
-    The hyperparameters are those after the step. `residual_trace` was measured before it, at the
-    hyperparameters of step − 1; the residuals at these ones are `published_residuals(..., step=step + 1)`.
-    It is the mean over 16 right-hand sides, after each epoch (altproj) or iteration (cg).
+    Attributes:
+        residual_trace: relative, the mean over 16 right-hand sides, after each epoch (altproj) or iteration (cg).
+            Measured at the hyperparameters of step − 1; those at the ones here are
+            `published_residuals(..., step=step + 1)`.
+        method: altproj or cg.
     """
 
     kernel: str
@@ -37,6 +39,7 @@ class PublishedRun:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
+        """Values after the step, in scaled units."""
         return Hyperparameters(
             self.kernel,
             self.lengthscale,
@@ -50,9 +53,13 @@ class PublishedRun:
 def published_hyperparameters(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 48
 ) -> PublishedRun:
-    """The published record of one step: its hyperparameters, those after the step.
+    """Record of one published step, with the hyperparameters after it.
 
-    Houseelectric was published for seed 3 only; a record that does not exist gets the list of those that do.
+    Houseelectric was published for seed 3 only.
+
+    Raises:
+        DatasetUnavailable: the file of the published runs is not on this machine.
+        ValueError: no such run or step; with those that there are.
     """
     steps = _steps(name, kernel, method, seed)
     if step not in steps:
@@ -63,7 +70,11 @@ def published_hyperparameters(
 def published_training(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0
 ) -> tuple[PublishedRun, ...]:
-    """All published steps of a training in order, from step 0; errors as of `published_hyperparameters`."""
+    """Records of all published steps of a training in order, from step 0.
+
+    Raises:
+        DatasetUnavailable, ValueError: as `published_hyperparameters`.
+    """
     steps = _steps(name, kernel, method, seed)
     return tuple(_run(steps[step]) for step in sorted(steps))
 
@@ -71,7 +82,11 @@ def published_training(
 def published_residuals(
     name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 49
 ) -> tuple[float, ...]:
-    """The published mean residuals of a step's solve, at the hyperparameters of step − 1 (default 48)."""
+    """Mean residuals of a step's published solve, at the hyperparameters of step − 1 (default 48).
+
+    Raises:
+        DatasetUnavailable, ValueError: as `published_hyperparameters`.
+    """
     return published_hyperparameters(name, kernel=kernel, method=method, seed=seed, step=step).residual_trace
 
 

@@ -46,12 +46,16 @@ def load_table(
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Read a table of numbers and preprocess it as `load` does; every column but the target is an input.
-
-    `target` as a name: the first line of a CSV file holds the names. `target` as a position (−1 is the last
-    column): a CSV file has no header. A Parquet file has names in any case and takes either.
+    """Reads a table of numbers and preprocesses it as `load` does; every column but the target is an input.
 
     What is left out of the table, or becomes alike by rounding, is warned about and in the `notes` of the data set.
+
+    Args:
+        target: a name: the first line of a CSV file holds the names; or a position (−1 is the last column): a CSV file
+            has no header. A Parquet file has names in any case and takes either.
+        seed: of the shuffle before the split.
+        n: keeps the first n of the shuffled training rows; all test rows stay.
+        dtype: torch.float32 or torch.float64.
 
     Raises:
         FileNotFoundError: no such file.
@@ -116,7 +120,12 @@ def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
 
 
 def read_table(path: Path, target: str | int) -> RawTable:
-    """The raw table of a CSV or Parquet file (see `load_table` for `target`)."""
+    """Raw table of a CSV or Parquet file (see `load_table` for `target`).
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no table of numbers.
+    """
     frame = _read_frame(path, headerless=not isinstance(target, str))
     position = _target_position(frame, target, path)
     _check_numeric(frame, path, headerless=frame.columns.inferred_type == "integer")
