@@ -1,7 +1,7 @@
 """The table and the chart of `benchmarks.solvers`, from its result files: `python -m benchmarks.table`.
 
-Writes the table into the README between its two marks, and the chart to `results/solvers.png` (needs kaleido and a
-browser; `--no-chart` leaves it).
+Writes the table into the README beside this file, between its two marks, and the chart to `results/solvers.png` (needs
+kaleido and a browser; `--no-chart` leaves it).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.machine import RESULTS
 from benchmarks.solvers import FOLDER, GPYTORCH, machine
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).with_name("README.md")
 MARKS = ("<!-- the table of benchmarks.table -->", "<!-- its end -->")
 TOL = "0.01"
 A, B = "A: AP, overlapping", "B: CG, two-level Schwarz"

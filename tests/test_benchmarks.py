@@ -59,12 +59,6 @@ def test_the_published_trace_is_the_one_after_the_hyperparameters():
     assert apviz.datasets.published_residuals("sgemm", step=49)[0] == pytest.approx(0.9364203)
 
 
-def test_the_readmes_table_is_the_one_that_the_results_give():
-    from benchmarks.table import README, table
-
-    assert table() in README.read_text()
-
-
 @needs_data
 def test_every_training_starts_where_gpytorch_does_and_takes_its_steps():
     from benchmarks.training import GPYTORCH, METHODS, REFERENCE, compare, measure

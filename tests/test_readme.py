@@ -1,4 +1,4 @@
-"""Every command and snippet of the README runs."""
+"""Every command and snippet of the README, the guide and the benchmarks runs, links lead on, numbers are measured."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "docs" / "guide.md", ROOT / "benchmarks" / "README.md"]
+README, GUIDE, BENCHMARKS = (path.read_text("utf-8") for path in PAGES)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README + GUIDE + BENCHMARKS) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def commands() -> list[str]:
@@ -99,7 +100,8 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
 def test_the_make_commands_are_targets_of_the_makefile():
     made = [line.split()[1] for line in commands() if line.startswith("make")]
     assert made == ["demo", "test", "dashboard", "lab", "notebooks", "bench"]
-    for target in made:
+    named = re.findall(r"`make ([a-z-]+)", README + GUIDE + BENCHMARKS)
+    for target in {*made, *named}:
         done = run(["make", "--dry-run", target], ROOT)
         assert done.returncode == 0, done.stderr
 
@@ -126,8 +128,37 @@ def test_make_demo_compares_three_rules_at_two_block_sizes_with_cg_pcg_and_what_
     assert (out / "report.html").exists()
 
 
-def test_the_table_of_the_readme_is_the_one_the_results_give():
-    from benchmarks.table import MARKS, table
+def test_the_first_thing_in_the_readme_is_a_solve_and_its_two_commands_are_those_of_a_check():
+    assert "apviz.solve" in blocks("python", README)[0] and README.index("```python") < 1_000
+    assert [line for block in blocks("sh", README) for line in block.splitlines()][:2] == ["make demo", "make test"]
+    assert "make test" in (ROOT / ".ci" / "run").read_text("utf-8")
 
-    shown = README.partition(MARKS[0])[2].partition(MARKS[1])[0].strip()
+
+def test_every_link_to_a_file_is_to_one_that_is_there():
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "notes.md"]:
+        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        for target in targets:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_table_of_the_benchmarks_is_the_one_the_results_give():
+    from benchmarks.table import MARKS, README, table
+
+    assert PAGES[2] == README
+    shown = BENCHMARKS.partition(MARKS[0])[2].partition(MARKS[1])[0].strip()
     assert shown == table()
+
+
+def test_what_the_readme_says_of_speed_is_in_the_table():
+    from benchmarks.table import OTHER_CG, by_auto, gpytorch_ratio, ratio, results
+
+    rows = [one for one in results() if 13_000 < one["n"] < 15_000 and one["right-hand sides"] == 16]
+    said = " ".join(README.split())
+    assert len(rows) == 7 and "on seven systems of about 14,000 rows and 16 right-hand sides" in said
+    seconds = sorted(by_auto(one, "seconds") for one in rows)
+    assert all(done for _, done in seconds)
+    assert f"0.01 after {seconds[0][0]:.1f} to {seconds[-1][0]:.1f} s on two cores" in said
+    others = sorted(float(ratio(one, OTHER_CG, "seconds").rstrip("×")) for one in rows)
+    assert f"The best other CG takes {others[0]:.1f} to {others[-1]:.1f} times as long" in said
+    gpytorch = min(float(gpytorch_ratio(one).lstrip("≥ ").rstrip("×")) for one in rows)
+    assert f"at least {gpytorch:.0f} times" in said
