@@ -84,9 +84,9 @@ def folder() -> Path:
 
 @cache
 def read_cards() -> dict[str, Card]:
-    """All cards by name: the paper's first, then those with a file, then those without, each by size."""
+    """Reads all cards: the paper's by size, as its table has them; then by name those with a file, and the others."""
     found = [read_card(path) for path in folder().glob("*.toml")]
-    found.sort(key=lambda card: (not card.in_paper, not card.files, card.n))
+    found.sort(key=lambda card: (not card.in_paper, not card.files, card.n if card.in_paper else 0, card.name))
     return {card.name: card for card in found}
 
 
