@@ -26,6 +26,7 @@ from .solvers import Automatic as Automatic
 from .solvers import Cholesky as Cholesky
 from .solvers import ConjugateGradient as ConjugateGradient
 from .solvers import Hook as Hook
+from .solvers import NotConverged as NotConverged
 from .solvers import Prepared as Prepared
 from .solvers import Solution as Solution
 from .solvers import StopReason as StopReason

@@ -16,7 +16,7 @@ from apviz.datasets import Dataset
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
-from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.automatic import overlapping
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace
@@ -230,7 +230,7 @@ def compare(
             eigenvalues=eigenvalues,
         )
         try:
-            solve(system, solver, [*prediction, recorder, *hooks])
+            attempt(system, solver, [*prediction, recorder, *hooks])
         except KeyboardInterrupt:
             if recorder.traces:
                 yield Outcome(solver, recorder.trace, path=path)

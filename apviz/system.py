@@ -30,8 +30,8 @@ class KernelSystem:
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target.
         operator: `auto`, `dense`, `tiled` or `keops`, or an `Operator` of the same points.
-        dtype: torch.float32 or torch.float64; inputs and right-hand sides are converted.
-        device: `auto` (a GPU if there is one), or a torch device.
+        dtype: torch.float32 or torch.float64; None: that of the data, float64 where x or b is, else float32.
+        device: a torch device; `auto`: that of x where it is a GPU, else a GPU if there is one.
         dataset: the name of the data, for charts and traces.
         seed: the seed the right-hand sides were drawn with, for the trace.
 
@@ -52,13 +52,11 @@ class KernelSystem:
         *,
         noise: float,
         operator: str | Operator = "auto",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
         dataset: str = "",
         seed: int | None = None,
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         if not isinstance(kernel, Kernel):
             raise TypeError(
                 f"kernel must be an apviz kernel such as apviz.Matern52(lengthscale=0.2), got {type(kernel).__name__}"
@@ -69,16 +67,20 @@ class KernelSystem:
                 f"noise is the variance σ² and must be finite and positive, got {noise!r}; "
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
+        x, b = _tensor(x, "x"), _tensor(b, "b")
+        if dtype is None:
+            dtype = torch.float64 if torch.float64 in (x.dtype, b.dtype) else torch.float32
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
         if max(noise, kernel.outputscale) > torch.finfo(dtype).max / 2:
             raise ValueError(
                 f"noise = {noise:g} and outputscale = {kernel.outputscale:g} are beyond what {dtype} holds; scale the "
                 "target, or use dtype=torch.float64"
             )
-        x, b = _tensor(x, "x"), _tensor(b, "b")
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
-        self.device = _device(device)
+        self.device = _device(device, x)
         # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
         given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
             memory_format=torch.contiguous_format
@@ -145,7 +147,9 @@ class KernelSystem:
         )
 
 
-def _device(device: str | torch.device) -> torch.device:
+def _device(device: str | torch.device, x: Tensor) -> torch.device:
+    if device == "auto" and x.is_cuda:
+        return x.device
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     chosen = torch.device(device)

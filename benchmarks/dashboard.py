@@ -34,6 +34,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
 import apviz
+from apviz.solvers import attempt
 from apviz.tracing.store import Record
 from benchmarks.machine import RESULTS, describe
 
@@ -164,7 +165,7 @@ def make_large(path: Path, updates: int = LARGE) -> None:
     data = apviz.datasets.load("china", n=2_000)
     system = apviz.KernelSystem(data.train_x, data.train_y, apviz.Matern52(lengthscale=0.2), noise=0.1, dataset="china")
     recorder = apviz.Recorder()
-    apviz.solve(system, apviz.AlternatingProjection(block_size=100, tol=1e-12, max_epochs=50), [recorder])
+    attempt(system, apviz.AlternatingProjection(block_size=100, tol=1e-12, max_epochs=50), [recorder])
     short, blocks = recorder.trace, len(recorder.trace["block"]["block"])
     epochs = updates // blocks
     record = Record(dict(short.attrs))

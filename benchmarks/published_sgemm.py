@@ -11,6 +11,7 @@ from __future__ import annotations
 import apviz
 from apviz import comparison
 from apviz.rules import GaussSouthwell, ShortBlock
+from apviz.solvers import attempt
 from benchmarks.machine import RESULTS, keep
 
 EPOCHS, BLOCK_SIZE = 3, 6_000
@@ -31,7 +32,7 @@ def residuals(
     solver = apviz.AlternatingProjection(
         block_size=block_size, rule=GaussSouthwell(short_block=schedule), tol=1e-6, max_epochs=EPOCHS
     )
-    apviz.solve(system, solver, [recorder])
+    attempt(system, solver, [recorder])
     return list(recorder.trace.to_dataframe("epoch")["residual"].loc[1:])
 
 

@@ -32,7 +32,7 @@ from apviz.gp.posterior import Posterior
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
-from apviz.solvers import Solver, solve
+from apviz.solvers import Solver, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace, TrainingTrace, open_trace
 
@@ -48,7 +48,7 @@ def solved(system: KernelSystem, solver: Solver, path: Path, options: Options, l
     """Solves, with a trace at `path`; the row says how it ended and when its residual was first below each level."""
     system.operator.prepare(system.b.shape[1])  # compiling is not part of a solve's time
     recorder = Recorder(path)
-    solution = solve(system, solver, [recorder, *options.hooks])
+    solution = attempt(system, solver, [recorder, *options.hooks])
     trace = recorder.trace
     seconds = _seconds(trace)
     return {

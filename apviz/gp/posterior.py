@@ -19,7 +19,7 @@ from apviz.memory import free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, solve
+from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, attempt
 from apviz.solvers.choices import solved_rows
 from apviz.system import DTYPES, KernelSystem, check_finite
 
@@ -151,7 +151,7 @@ class Posterior:
         weights: Any = None,
         initial_weights: Any = None,
         batch_size: int | Literal["auto"] = "auto",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
         operator: str | Operator = "auto",
         dataset: str = "",
@@ -183,10 +183,10 @@ class Posterior:
             device=device,
             dataset=dataset,
         )
-        spacing = torch.finfo(dtype).eps * abs(hyperparameters.mean)
+        spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
         if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
             warnings.warn(
-                f"the prior mean {hyperparameters.mean:g} leaves means in {dtype} known to {spacing:.2g} only, "
+                f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} only, "
                 f"{spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; use "
                 "dtype=torch.float64, or subtract it from the targets",
                 stacklevel=2,
@@ -208,7 +208,7 @@ class Posterior:
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
-        self.solution = solution = solve(self.system, self.solver, hooks, initial_weights)
+        self.solution = solution = attempt(self.system, self.solver, hooks, initial_weights)
         self._solve_work += solution.work
         if not solution.converged:
             warnings.warn(
@@ -388,7 +388,7 @@ class Posterior:
         batch = KernelSystem(
             s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
         )
-        solution = solve(batch, self.variance_solver, hooks, prepared=prepared)
+        solution = attempt(batch, self.variance_solver, hooks, prepared=prepared)
         solutions, w, r = [solution], solution.weights, c - self._operator.matmul(solution.weights)
         while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
             ratio = float(self._excess_ratio(self._variance_of(w, c + r), self._excess_of(r)).max())
@@ -397,7 +397,7 @@ class Posterior:
             tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
             left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
             tighter = to_tolerance(self.variance_solver, tol)
-            solution = solve(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
+            solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
             solutions.append(solution)
             fresh = c - self._operator.matmul(solution.weights)
             better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)

@@ -90,7 +90,7 @@ class SVGP:
         y: Any,
         settings: SVGPSettings | None = None,
         *,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
     ) -> None:
         self.settings = s = settings or SVGPSettings()
@@ -100,7 +100,7 @@ class SVGP:
         checked = KernelSystem(x, y, KERNELS[s.kernel](), noise=1.0, operator="tiled", dtype=dtype, device=device)
         # GPyTorch takes differences in the dtype of the inputs
         self._centre = centre_of(checked.operator.given)
-        self._x, self._y = self._centred(checked.operator.given, dtype), checked.b[:, 0]
+        self._x, self._y = self._centred(checked.operator.given, checked.dtype), checked.b[:, 0]
         self._generator = torch.Generator().manual_seed(s.seed)
         chosen = torch.randperm(checked.n, generator=self._generator)[: s.inducing_points]
         self._inducing = len(chosen)

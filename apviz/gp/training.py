@@ -24,7 +24,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
-from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, solve
+from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, attempt
 from apviz.solvers.serialization import from_plain, to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
@@ -199,7 +199,7 @@ class Training:
         path: str | Path | None = None,
         initial: Hyperparameters | None = None,
         operator: str = "auto",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
         dataset: str = "",
     ) -> None:
@@ -311,7 +311,7 @@ class Training:
         )  # fmt: skip
         operator, watch = CountingOperator(built.system.operator), _Spectrum()
         watching = [*hooks, watch] if s.spectrum else hooks
-        solution = solve(built.system, s.solver, watching, self._weights, prepared=built.prepared)
+        solution = attempt(built.system, s.solver, watching, self._weights, prepared=built.prepared)
         if solution.stop_reason is StopReason.STOPPED:
             self._end(stop_message=solution.stop_message)
             return None

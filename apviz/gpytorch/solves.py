@@ -21,7 +21,7 @@ from apviz.gp.probes import Probes, draw, rademacher
 from apviz.kernels import Kernel
 from apviz.operators import Operator
 from apviz.settings import require, require_whole
-from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, solve
+from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, attempt
 from apviz.solvers.automatic import CHOLESKY_ROWS
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
@@ -179,7 +179,7 @@ class Solves:
             dataset=self.dataset,
             seed=seed,
         )
-        solution = solve(whole, solver, self.hooks, prepared=prepared)
+        solution = attempt(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
         return solution.weights
 

@@ -13,7 +13,7 @@ from apviz.datasets.preprocessing import train_size
 from apviz.kernels import Matern52
 from apviz.rkhs.span import Floats
 from apviz.settings import require
-from apviz.solvers import AlternatingProjection, Solution, solve
+from apviz.solvers import AlternatingProjection, Solution, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace
 
@@ -81,7 +81,7 @@ def photograph(
         x, b, Matern52(lengthscale=lengthscale), noise=noise, operator="dense", device="cpu", dataset="china"
     )
     recorder = _ToTheEnd(rows=True, snapshots=_kept(max_epochs * -(-pixels // block_size)), weights=True)
-    solve(
+    attempt(
         system,
         AlternatingProjection(
             block_size=block_size, rule=rule, partition=partition, overlap=overlap, tol=tol, max_epochs=max_epochs

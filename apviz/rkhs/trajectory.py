@@ -13,7 +13,7 @@ from apviz.rkhs.span import Floats, Span
 from apviz.rules import Random, Shuffled
 from apviz.rules import Rule as SelectionRule
 from apviz.settings import require, require_whole
-from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.interface import Update
 from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
@@ -116,7 +116,7 @@ def walk(
             history=0,
         )
     keeper = _Keeper(steps)
-    solve(system, solver, [keeper])
+    attempt(system, solver, [keeper])
     sets = _solved_sets(keeper.partition)
     return Walk(span, b, span.interpolant(b), sets, tuple(_steps(span, b, sets, keeper)), solver.label)
 

@@ -5,10 +5,10 @@ from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.automatic import Automatic
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
-from apviz.solvers.interface import Epoch, Hook, Prepared, Solution, Solver, StopReason, Update
-from apviz.solvers.solve import Run, solve
+from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.solve import Run, attempt, solve
 
 __all__ = [
-    "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotPositiveDefinite",
-    "Prepared", "Run", "Solution", "Solver", "StopReason", "Update", "solve",
+    "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotConverged",
+    "NotPositiveDefinite", "Prepared", "Run", "Solution", "Solver", "StopReason", "Update", "attempt", "solve",
 ]  # fmt: skip

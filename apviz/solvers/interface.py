@@ -40,6 +40,17 @@ class StopReason(Enum):
         return self.value.partition(": ")[2]
 
 
+class NotConverged(UserWarning):
+    """A solve ended before its residual was below the tolerance; `solution` is what it ended with.
+
+    `apviz.solve` warns with it, and raises it where asked to.
+    """
+
+    def __init__(self, message: str, solution: Solution) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
 @dataclass(frozen=True)
 class Solution:
     """What every solver returns.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
@@ -17,10 +18,13 @@ from apviz.operators.counting import Entries
 from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.clock import Clock
-from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.interface import Cost, Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
 from apviz.solvers.steps import column_inner, column_squares
 from apviz.solvers.stopping import Checks, ExactResidual, Limits
 from apviz.system import KernelSystem
+
+# rows, from which on a solve in float64 takes seconds longer than one in float32
+LARGE = 10_000
 
 log = logging.getLogger("apviz")
 
@@ -355,20 +359,61 @@ def solve(
     initial_weights: Tensor | None = None,
     *,
     prepared: Prepared | None = None,
+    throw: bool = False,
 ) -> Solution:
-    """Solves K W = B.
+    """Solves K W = B, and warns where the solution is not converged.
 
     Args:
+        hooks: told about start, updates, epochs and stop, such as an `apviz.Recorder`.
         initial_weights: W to start from, of the shape of B; costs one product with K (1.0 work).
         prepared: what `solver.prepare(system.operator)` built, of which `solver` may change the tolerance and the
             caps; None: it is built here. It is counted as set-up of the first solve that uses it.
+        throw: raise `NotConverged` in place of warning.
 
     Raises:
         ValueError: initial weights of another shape, settings that do not fit the system, or something prepared by
             another solver or for another operator.
+        NotConverged: where `throw` is true, with the solution so far as its `solution`.
         NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
 
     Ctrl-C and errors are passed on after every hook was told, so nothing recorded is lost.
+
+    Examples:
+        >>> import apviz
+        >>> x = [[0.0], [0.5], [1.0]]
+        >>> system = apviz.KernelSystem(x, [0.0, 1.0, 0.0], apviz.RBF(lengthscale=0.5), noise=0.1)
+        >>> apviz.solve(system, apviz.Automatic(tol=1e-6)).converged
+        True
+    """
+    tol = float(getattr(solver, "tol", 0.0))
+    easy = tol >= 1e-3 and system.noise >= 1e-3 * system.kernel.outputscale
+    if system.dtype == torch.float64 and system.n >= LARGE and easy:
+        log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
+    solution = attempt(system, solver, hooks, initial_weights, prepared=prepared)
+    if not solution.converged:
+        aim = f", the tolerance {solver.tol:g}" if hasattr(solver, "tol") else ""
+        message = (
+            f"{solver.label} did not converge: the residual is {solution.residual:.2g}{aim}, after {solution.epochs:,} "
+            f"epochs or iterations; {solution.stop_message}"
+        )
+        if throw:
+            raise NotConverged(message, solution)
+        warnings.warn(NotConverged(message, solution), stacklevel=2)
+    return solution
+
+
+def attempt(
+    system: KernelSystem,
+    solver: Solver,
+    hooks: Iterable[Hook] = (),
+    initial_weights: Tensor | None = None,
+    *,
+    prepared: Prepared | None = None,
+) -> Solution:
+    """Solves as `solve` does, and leaves it to the caller to say that a solution is not converged: for comparisons.
+
+    Raises:
+        ValueError, NotPositiveDefinite: as `solve`.
     """
     if initial_weights is not None:
         initial_weights = _of_the_shape_of_b(system, initial_weights)

@@ -14,7 +14,7 @@ from apviz.dashboard.settings.systems import SystemSpec
 from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system
 from apviz.gp.training import TrainingSettings
-from apviz.solvers import Automatic, Solver, solve
+from apviz.solvers import Automatic, Solver, attempt
 from apviz.tracing import Recorder, Trace, TrainingTrace
 
 
@@ -81,7 +81,7 @@ class StepJob(Job):
         recorder = Recorder()
         try:
             prepared = None if change else step.prepared
-            solve(step.system, solver, [recorder, self.stop_hook, self.live], prepared=prepared)
+            attempt(step.system, solver, [recorder, self.stop_hook, self.live], prepared=prepared)
         finally:
             if recorder.traces:
                 self.trace = recorder.trace

@@ -23,7 +23,7 @@ from apviz.operators import Operator
 from apviz.operators.interface import add_rows_
 from apviz.operators.tiled import TiledOperator
 from apviz.rules import GaussSouthwell
-from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, solve
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.alternating_projection import _Projection
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_inner
@@ -113,7 +113,7 @@ def _count(system: KernelSystem, solver: Solver, *hooks: Hook) -> FlopCount:
     """The flops of a solve that is recorded by nobody else."""
     count = FlopCount(CALLERS, EVALUATING)
     with count:
-        solve(system, solver, hooks)
+        attempt(system, solver, hooks)
     return count
 
 

@@ -10,7 +10,7 @@ from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table,
 from apviz.experiments.measuring import machines, residual_chart, traces_of
 from apviz.experiments.sources import hyperparameters_of, load, name_of, pairs
 from apviz.rules import Random
-from apviz.solvers import AlternatingProjection, solve
+from apviz.solvers import AlternatingProjection, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder
 
@@ -65,7 +65,7 @@ def _solve(rule: str, seed: int, options: Options, trace: Path) -> Row:
     recorder = Recorder(trace)
     # a tolerance that is out of reach: the figure is the whole curve
     solver = AlternatingProjection(block_size=size, rule=chosen, tol=1e-6, max_epochs=MILESTONES[-1])
-    solve(system, solver, [recorder, *options.hooks])
+    attempt(system, solver, [recorder, *options.hooks])
     residual = recorder.trace["epoch"]["residual"].values
     return {
         "rule": rule, "seed": seed, "block_size": size, "data": source.heading,
