@@ -1,13 +1,12 @@
 """The geometry behind the solver, for few points: spans of kernel functions, projections, angles, paths. Float64."""
 
 from apviz.rkhs.block_spectrum import BlockSpectrum, Bounded, block_spectrum, blocks_of, bounded, largest_by_size
-from apviz.rkhs.blocks import GivenBlocks, Situation, situation, walk_on
 from apviz.rkhs.eigen_path import EigenPath, Plane, Spectrum, eigen_path, eigenvector_pair, error_by_eigenvector
 from apviz.rkhs.photograph import Photograph, photograph
-from apviz.rkhs.race import RULES, Choices, Race, race
+from apviz.rkhs.race import RULES, Choices, Race, Situation, race, situation
 from apviz.rkhs.span import Span
 from apviz.rkhs.step_geometry import StepGeometry, step_geometry
-from apviz.rkhs.trajectory import Step, Walk, walk
+from apviz.rkhs.trajectory import GivenBlocks, Step, Walk, walk, walk_on
 from apviz.rkhs.two_blocks import (
     Sweeps,
     TwoBlocks,

@@ -24,8 +24,8 @@ from apviz.rkhs import (
     two_blocks,
     walk_on,
 )  # fmt: skip
-from apviz.widgets.controls import log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 #: of a walk, each an update on either block
 SWEEPS: Final = 30

@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
 from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, situation, walk
-from apviz.widgets.controls import Stepper, log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, Stepper, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 #: iterations of CG, and the work of alternating projection
 WORK = 24

@@ -1,18 +1,14 @@
 """Steps that play by themselves, or are gone through one by one.
 
 A slider over round numbers, evenly spaced on a log scale: what a preset says is a place of the slider.
-
-Points of a figure that a pointer can drag; the controls behind them follow.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import ipywidgets
-import plotly.graph_objects as go
 
 #: those of a decade, ISO 3's series R″10
 ROUND: Final = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
@@ -75,21 +71,15 @@ class Stepper(ipywidgets.VBox):
         return slider
 
 
-@dataclass(frozen=True, eq=False)
-class Handles:
-    """What is drawn over a figure in a widget that lives, and in no still: there nothing would answer.
+@dataclass(frozen=True)
+class Control:
+    """A widget with a value.
 
     Args:
-        marks: where the points are, in axes x and y of the figure.
-        moves: for every point the names of the controls that hold its x and its y.
+        says: one sentence on what it does, with the formula; HTML.
     """
 
-    marks: go.Scatter
-    moves: tuple[tuple[str, str], ...]
-
-
-def nearest_place(slider: Any, value: float) -> float:
-    """The place of a slider that is nearest to a value, as a decimal number that is typed as it is shown."""
-    steps = round((min(max(value, slider.min), slider.max) - slider.min) / slider.step)
-    digits = max(0, math.ceil(-math.log10(slider.step)))
-    return float(min(round(slider.min + steps * slider.step, digits), slider.max))
+    widget: Any
+    says: str
+    #: shown in place of the widget, if that is a part of something
+    shown: Any = None

@@ -15,8 +15,8 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_eigenvalue
 from apviz.rkhs import Bounded, Span, bounded, largest_by_size
 from apviz.rkhs.span import Floats
-from apviz.widgets.controls import log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 POINTS = 300
 SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)

@@ -13,8 +13,8 @@ from apviz.plots.rkhs import margin_curves, photograph_step
 from apviz.rkhs.photograph import STRIDES
 from apviz.rkhs.photograph import Photograph as Solved
 from apviz.rkhs.photograph import photograph as solve_photograph
-from apviz.widgets.controls import Stepper, log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, Stepper, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 #: pictures that the step control goes through
 PICTURES = 41

@@ -15,8 +15,9 @@ from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, Walk, step_geometry, walk_on
 from apviz.rkhs.trajectory import Rule
-from apviz.widgets.controls import Handles, Stepper, log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.chart import Handles
+from apviz.widgets.controls import Control, Stepper, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 #: updates of a walk
 STEPS: Final = 20

@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import walk_step
 from apviz.rkhs import Span, Walk, walk
-from apviz.widgets.controls import Stepper, log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, Stepper, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 #: updates of a walk
 STEPS = 30

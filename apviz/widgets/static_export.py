@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import plotly.io
 
 from apviz.plots._axes import ABOVE, LINE
 from apviz.plots._player import BUTTONS_WIDTH, PLAYER, play_buttons, slider
@@ -191,3 +192,32 @@ def _as_many(each: Sequence[Any]) -> list[list[Parts]]:
         for out, entry in zip(filled, entries, strict=True):
             out.append({key: entry.get(key) for key in keys})
     return filled
+
+
+#: of an output, that it stands in place of a widget; the value is the widget's id
+STILL: Final = "apviz_still"
+_PLOTLY: Final = "application/vnd.plotly.v1+json"
+_CONFIG: Final = {"displaylogo": False, "responsive": True}
+
+
+def _page(parts: Parts, plotlyjs: str | bool) -> str:
+    height = f"{parts['layout']['height']}px"
+    return str(
+        plotly.io.to_html(
+            parts, config=_CONFIG, include_plotlyjs=plotlyjs, full_html=False, default_height=height, auto_play=False,
+            validate=False,
+        )
+    )  # fmt: skip
+
+
+_OUTPUT = ".jp-OutputArea-child"
+#: where the still's words are seen: no message in place of the widget that is not there
+_WHILE_DEAD = (
+    f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-still) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) {{ display: none }}"
+)
+
+
+def _while_alive(figures: int) -> str:
+    """Where the widget is seen: no stills, which are the outputs after it, words and `figures` figures."""
+    words = f"{_OUTPUT}:has(.apviz-figures-{figures}) + {_OUTPUT}:has(.apviz-still)"
+    return ", ".join(words + f" + {_OUTPUT}" * k for k in range(figures + 1)) + " { display: none }"

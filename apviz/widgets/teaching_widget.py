@@ -1,10 +1,4 @@
-"""What widgets share: explained controls, presets, reset, figures that change in place, a fallback without Python.
-
-A plotly figure in a widget, drawn anew in place whenever it changes.
-
-plotly's own FigureWidget carries five megabytes of plotly.js in every figure; where a browser needs more than two
-seconds to read them, all later changes are lost without a word (anywidget gives up). Here all figures share one copy.
-"""
+"""What widgets share: explained controls, presets, reset, figures that change in place, a fallback without Python."""
 
 from __future__ import annotations
 
@@ -12,96 +6,30 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import anywidget
 import ipywidgets
 import plotly.graph_objects as go
-import plotly.io
-import traitlets
 from IPython.display import publish_display_data
-from ipywidgets import widget_serialization
-from plotly.offline import get_plotlyjs
 from traitlets import TraitError
 
 from apviz.plots._style import ThemeName, theme_named
-from apviz.widgets.controls import Handles, nearest_place
-from apviz.widgets.static_export import MOST_STATES, Parts, evenly, stepping
-
-_HERE = Path(__file__).parent
-#: pixels more for a figure with points to drag: their line of the legend, and axes high enough for a hand
-ROOM: Final = 60
-
-
-class Plotly(anywidget.AnyWidget):
-    """The script, once for all charts of a kernel; shows nothing."""
-
-    _esm = "export default {};"
-    source = traitlets.Unicode().tag(sync=True)
-    _only: ClassVar[Plotly | None] = None
-
-    @classmethod
-    def only(cls) -> Plotly:
-        """The one there is; a new one where the last was closed."""
-        if cls._only is None or cls._only.comm is None:
-            cls._only = cls(source=get_plotlyjs())
-        return cls._only
-
-
-class Chart(anywidget.AnyWidget):
-    """A figure as wide as its place, and as high as its layout says. Zoom and camera stay while `uirevision` does.
-
-    Args:
-        marks: points over the figure that a pointer can drag; always there, or never.
-    """
-
-    _esm = _HERE / "chart.js"
-    plotly = traitlets.Instance(Plotly).tag(sync=True, **widget_serialization)
-    #: data and layout, as JSON
-    parts = traitlets.Unicode().tag(sync=True)
-    #: the trace whose points can be dragged; −1 for none
-    handles = traitlets.Int(-1).tag(sync=True)
-    #: set in the browser: which point is dragged, where the pointer is in units of the axes, and which drag this is
-    dragged = traitlets.Dict().tag(sync=True)
-
-    def __init__(self, figure: go.Figure, marks: go.Scatter | None = None, **settings: Any) -> None:
-        handles = -1 if marks is None else len(figure.data)
-        super().__init__(plotly=Plotly.only(), parts=_json(figure, marks), handles=handles, **settings)
-
-    def show(self, figure: go.Figure, marks: go.Scatter | None = None) -> None:
-        """Draws another figure in place of the one that is shown."""
-        self.parts = _json(figure, marks)
-
-
-def _json(figure: go.Figure, marks: go.Scatter | None) -> str:
-    if marks is not None:
-        figure = go.Figure([*figure.data, marks], figure.layout)
-        if figure.layout.height:
-            figure.layout.height += ROOM
-    return str(figure.to_json(validate=False))
-
-
-#: of an output, that it stands in place of a widget; the value is the widget's id
-STILL: Final = "apviz_still"
-_PLOTLY: Final = "application/vnd.plotly.v1+json"
-_CONFIG: Final = {"displaylogo": False, "responsive": True}
-
-
-@dataclass(frozen=True)
-class Control:
-    """A widget with a value.
-
-    Args:
-        says: one sentence on what it does, with the formula; HTML.
-    """
-
-    widget: Any
-    says: str
-    #: shown in place of the widget, if that is a part of something
-    shown: Any = None
+from apviz.widgets.chart import Chart, Handles, nearest_place
+from apviz.widgets.controls import Control
+from apviz.widgets.static_export import (
+    _CONFIG,
+    _PLOTLY,
+    _WHILE_DEAD,
+    MOST_STATES,
+    STILL,
+    Parts,
+    _page,
+    _while_alive,
+    evenly,
+    stepping,
+)
 
 
 class Lesson(ipywidgets.VBox):
@@ -312,29 +240,8 @@ class Lesson(ipywidgets.VBox):
         return bundle
 
 
-def _page(parts: Parts, plotlyjs: str | bool) -> str:
-    height = f"{parts['layout']['height']}px"
-    return str(
-        plotly.io.to_html(
-            parts, config=_CONFIG, include_plotlyjs=plotlyjs, full_html=False, default_height=height, auto_play=False,
-            validate=False,
-        )
-    )  # fmt: skip
-
-
 def _says(words: str) -> str:
     return f"<div class='apviz-says'>{words}</div>"
 
 
 _STYLE: Final = Path(__file__).with_name("lesson.css")
-_OUTPUT = ".jp-OutputArea-child"
-#: where the still's words are seen: no message in place of the widget that is not there
-_WHILE_DEAD = (
-    f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-still) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) {{ display: none }}"
-)
-
-
-def _while_alive(figures: int) -> str:
-    """Where the widget is seen: no stills, which are the outputs after it, words and `figures` figures."""
-    words = f"{_OUTPUT}:has(.apviz-figures-{figures}) + {_OUTPUT}:has(.apviz-still)"
-    return ", ".join(words + f" + {_OUTPUT}" * k for k in range(figures + 1)) + " { display: none }"

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import next_block, race_of_rules
 from apviz.rkhs import RULES, Race, Span, race, situation
-from apviz.widgets.controls import Stepper, log_slider
-from apviz.widgets.teaching_widget import Control, Lesson
+from apviz.widgets.controls import Control, Stepper, log_slider
+from apviz.widgets.teaching_widget import Lesson
 
 POINTS = 36
 #: updates of every rule

@@ -9,7 +9,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from apviz.widgets.teaching_widget import STILL
+from apviz.widgets.static_export import STILL
 from notebooks.build.running import WIDGET
 
 PLOTLY = "application/vnd.plotly.v1+json"

@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
-from apviz.widgets.teaching_widget import STILL
+from apviz.widgets.static_export import STILL
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACEBACK = "Traceback (most recent call last)"

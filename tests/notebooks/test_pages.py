@@ -12,7 +12,7 @@ pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip inst
 import nbformat
 
 from apviz.widgets import ProjectionPlayer
-from apviz.widgets.teaching_widget import STILL
+from apviz.widgets.static_export import STILL
 from notebooks.build.mathematics import mathml
 from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
 from tests.notebooks.making import made

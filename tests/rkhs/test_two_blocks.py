@@ -1,4 +1,4 @@
-"""Two blocks on a line: predicted against measured contraction, with numbers of SciPy."""
+"""Angles between two blocks, and two blocks on a line: predicted against measured contraction, with numbers of SciPy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import scipy.linalg
 import apviz
 from apviz.rkhs import (
     Span,
+    contraction,
     friedrichs_angle,
     hardest_data,
+    principal_angles,
     principal_pair,
     sweeps_of,
     two_blocks,
+    walk,
     walk_on,
 )
 
@@ -26,6 +29,41 @@ def system(points=5, distance=0.1, shared=0, lengthscale=0.3, noise=0.05):
 def projector(span, rows):
     basis = scipy.linalg.orth(span.factor[list(rows)].T)
     return np.eye(span.n) - basis @ basis.T
+
+
+def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3) -> tuple[Span, np.ndarray]:
+    draws = np.random.default_rng(seed)
+    x = np.sort(draws.uniform(0, 1, n))
+    return Span(x, apviz.Matern52(lengthscale=lengthscale), noise), np.sin(6 * x) + 0.1 * draws.standard_normal(n)
+
+
+def test_principal_angles_are_scipys():
+    span, _ = points(10)
+    ours = principal_angles(span, [0, 1, 2], [3, 4, 5, 6])
+    theirs = scipy.linalg.subspace_angles(span.factor[[0, 1, 2]].T, span.factor[[3, 4, 5, 6]].T)
+    np.testing.assert_allclose(ours, np.sort(theirs), atol=1e-7)
+
+
+def test_shared_points_have_angle_zero_and_are_not_the_friedrichs_angle():
+    span, _ = points(8)
+    angles = principal_angles(span, [0, 1, 2, 3, 4], [3, 4, 5, 6, 7])
+    assert (angles[:2] < 1e-6).all() and friedrichs_angle(span, [0, 1, 2, 3, 4], [3, 4, 5, 6, 7]) > 1e-3
+
+
+def test_a_sweep_over_two_blocks_contracts_by_cosine_squared_in_the_end():
+    span, b = points(12, noise=0.05)
+    steps = walk(span, b, blocks=2, rule="cyclic", steps=14)
+    errors = steps.errors()
+    measured = errors[12] / errors[10]
+    assert measured == pytest.approx(contraction(span, *steps.blocks), rel=1e-3)
+
+
+def test_no_sweep_after_the_first_contracts_less_than_predicted():
+    span, b = points(12, seed=3)
+    steps = walk(span, b, blocks=2, rule="cyclic", steps=12)
+    errors = steps.errors()
+    bound = contraction(span, *steps.blocks)
+    assert (errors[3::2] <= bound * errors[1:-2:2] * (1 + 1e-9)).all()
 
 
 @pytest.mark.parametrize("shared", [0, 1, 2, 5])

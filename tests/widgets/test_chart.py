@@ -11,7 +11,7 @@ pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from apviz.widgets.teaching_widget import Chart, Plotly
+from apviz.widgets.chart import Chart, Plotly
 
 
 def test_all_charts_share_one_copy_of_plotly_js():

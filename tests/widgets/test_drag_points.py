@@ -11,7 +11,7 @@ pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip insta
 import ipywidgets
 
 from apviz.widgets import Angles, Projection
-from apviz.widgets.controls import nearest_place
+from apviz.widgets.chart import nearest_place
 
 
 def drag(widget: Projection, point: int, x: float, y: float, number: int = 1) -> None:

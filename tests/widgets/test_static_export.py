@@ -16,8 +16,9 @@ from plotly.subplots import make_subplots
 
 from apviz import widgets
 from apviz.plots._style import theme_named
-from apviz.widgets.static_export import MOST_CHARACTERS, MOST_STATES, evenly, stepping
-from apviz.widgets.teaching_widget import STILL, Control, Lesson
+from apviz.widgets.controls import Control
+from apviz.widgets.static_export import MOST_CHARACTERS, MOST_STATES, STILL, evenly, stepping
+from apviz.widgets.teaching_widget import Lesson
 
 LESSONS = sorted(
     (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, Lesson)),
