@@ -178,10 +178,10 @@ def superscript(number: int) -> str:
 
 def settings(cg: EigenPath, ap: EigenPath) -> list[str]:
     """n, kernel, noise, b, κ and κ′."""
-    sizes = [len(rows) for rows in ap.walk.blocks]
-    apart = sum(sizes) == cg.walk.span.n
+    sizes = [len(rows) for rows in ap.trajectory.blocks]
+    apart = sum(sizes) == cg.trajectory.span.n
     blocks = f"b = {max(sizes)}" if apart else f"blocks with margin: {max(sizes)}"
-    return [system_words(cg.walk.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
+    return [system_words(cg.trajectory.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
 
 
 def state(cg: EigenPath, ap: EigenPath, work: float) -> str:

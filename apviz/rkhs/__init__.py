@@ -1,60 +1,65 @@
-"""The geometry behind the solver, for few points: spans of kernel functions, projections, angles, paths. Float64."""
+"""Geometry behind the solver, for few points and in float64: spans of kernel functions, projections, angles, paths."""
 
-from apviz.rkhs.block_spectrum import BlockSpectrum, Bounded, block_spectrum, blocks_of, bounded, largest_by_size
-from apviz.rkhs.eigen_path import EigenPath, Plane, Spectrum, eigen_path, eigenvector_pair, error_by_eigenvector
+from apviz.rkhs.block_spectrum import (
+    BlockSpectrum,
+    BoundComparison,
+    block_spectrum,
+    blocks_of,
+    compare_with_bound,
+    lambda_max_by_size,
+)
+from apviz.rkhs.eigen_path import EigenPath, Plane, eigen_path, eigenvector_pair
 from apviz.rkhs.photograph import Photograph, photograph
-from apviz.rkhs.race import RULES, Choices, Race, Situation, race, situation
+from apviz.rkhs.rule_comparison import RULES, Choices, RuleComparison, ToyProblem, compare_rules, toy_problem
 from apviz.rkhs.span import Span
 from apviz.rkhs.step_geometry import StepGeometry, step_geometry
-from apviz.rkhs.trajectory import GivenBlocks, Step, Walk, walk, walk_on
+from apviz.rkhs.trajectory import GivenBlocks, Step, Trajectory, trajectory, trajectory_on
 from apviz.rkhs.two_blocks import (
     Sweeps,
     TwoBlocks,
     contraction,
     friedrichs_angle,
-    hardest_data,
     principal_angles,
     principal_pair,
     sweeps_of,
     two_blocks,
+    worst_case_rhs,
 )
 
 __all__ = [
     "RULES",
     "BlockSpectrum",
-    "Bounded",
+    "BoundComparison",
     "Choices",
     "EigenPath",
     "GivenBlocks",
     "Photograph",
     "Plane",
-    "Race",
-    "Situation",
+    "RuleComparison",
     "Span",
-    "Spectrum",
     "Step",
     "StepGeometry",
     "Sweeps",
+    "ToyProblem",
+    "Trajectory",
     "TwoBlocks",
-    "Walk",
     "block_spectrum",
     "blocks_of",
-    "bounded",
+    "compare_rules",
+    "compare_with_bound",
     "contraction",
     "eigen_path",
     "eigenvector_pair",
-    "error_by_eigenvector",
     "friedrichs_angle",
-    "hardest_data",
-    "largest_by_size",
+    "lambda_max_by_size",
     "photograph",
     "principal_angles",
     "principal_pair",
-    "race",
-    "situation",
     "step_geometry",
     "sweeps_of",
+    "toy_problem",
+    "trajectory",
+    "trajectory_on",
     "two_blocks",
-    "walk",
-    "walk_on",
+    "worst_case_rhs",
 ]  # fmt: skip

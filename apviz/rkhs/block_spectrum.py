@@ -15,7 +15,7 @@ import torch
 from apviz.analysis.errors import theorem_1
 from apviz.partitions import partitioner_named
 from apviz.rkhs.span import Floats, Span
-from apviz.rkhs.trajectory import Walk, walk
+from apviz.rkhs.trajectory import Trajectory, trajectory
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def blocks_of(span: Span, block_size: int, partition: str) -> tuple[tuple[int, .
     return tuple(tuple(found.order[found.owned(block)].tolist()) for block in range(len(found)))
 
 
-def largest_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floats:
+def lambda_max_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floats:
     """(len(sizes),) λ′max of a partition into blocks of so many points."""
     return np.array(
         [
@@ -101,7 +101,7 @@ def largest_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Bounded:
+class BoundComparison:
     """A solve by gauss-southwell over one partition.
 
     Args:
@@ -110,7 +110,7 @@ class Bounded:
         bound: (steps + 1,) exp(−t/κ′).
     """
 
-    walk: Walk
+    trajectory: Trajectory
     spectrum: BlockSpectrum
     epochs: Floats
     errors: Floats
@@ -126,7 +126,7 @@ class Bounded:
         return self.spectrum.kappa_prime * math.log(1 / share)
 
 
-def bounded(span: Span, b: Floats, *, block_size: int, partition: str, epochs: int) -> Bounded:
+def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str, epochs: int) -> BoundComparison:
     """Solves Kw = b with gauss-southwell, and computes all eigenvalues.
 
     Args:
@@ -137,8 +137,8 @@ def bounded(span: Span, b: Floats, *, block_size: int, partition: str, epochs: i
         ValueError: a setting the solver refuses.
     """
     count = -(-span.n // block_size)
-    found = walk(span, b, block_size=block_size, partition=partition, steps=epochs * count)
+    found = trajectory(span, b, block_size=block_size, partition=partition, steps=epochs * count)
     spectrum = block_spectrum(span, found.blocks)
     errors = found.errors()
     at = np.arange(len(errors)) / len(found.blocks)
-    return Bounded(found, spectrum, at, (errors / errors[0]) ** 2, theorem_1(at, spectrum.kappa_prime))
+    return BoundComparison(found, spectrum, at, (errors / errors[0]) ** 2, theorem_1(at, spectrum.kappa_prime))

@@ -1,6 +1,6 @@
-"""A walk in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work.
+"""A trajectory in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work.
 
-The error of a walk, split by the eigenvectors of K: what CG and alternating projection remove first.
+The error of a trajectory, split by the eigenvectors of K: what CG and alternating projection remove first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from apviz.analysis.errors import conjugate_gradient_bound, theorem_1
 from apviz.rkhs.span import Floats
-from apviz.rkhs.trajectory import Walk
+from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require
 
 Plane = Literal[
@@ -34,7 +34,7 @@ class EigenPath:
             of every update, or one product with K an iteration of CG. The first residual is b, and costs nothing.
     """
 
-    walk: Walk
+    trajectory: Trajectory
     eigenvalues: Floats
     coordinates: Floats
     work: Floats
@@ -56,13 +56,13 @@ class EigenPath:
 
     def kappa_prime(self) -> float:
         """The largest λmax(K[I, I]) over λmin(K); κ for CG, whose only block is all of K (paper, Theorem 1)."""
-        gram = self.walk.span.gram
-        largest = [np.linalg.eigvalsh(gram[np.ix_(rows, rows)])[-1] for rows in map(list, self.walk.blocks)]
+        gram = self.trajectory.span.gram
+        largest = [np.linalg.eigvalsh(gram[np.ix_(rows, rows)])[-1] for rows in map(list, self.trajectory.blocks)]
         return float(max(largest) / self.eigenvalues[-1]) if largest else self.kappa
 
     def epochs(self) -> Floats:
         """(steps,) updates ÷ blocks; iterations of CG."""
-        return np.arange(len(self.walk.steps)) / max(1, len(self.walk.blocks))
+        return np.arange(len(self.trajectory.steps)) / max(1, len(self.trajectory.blocks))
 
     def bound(self) -> Floats:
         """(steps,) theory's factor on ‖W−W*‖²_K: 4((√κ−1)/(√κ+1))²ᵗ for CG (paper, section 4), exp(−t/κ′) for
@@ -70,9 +70,9 @@ class EigenPath:
 
         A block that also solves on a margin takes away at least as much as one that does not.
         """
-        if not self.walk.blocks:
+        if not self.trajectory.blocks:
             return conjugate_gradient_bound(self.epochs(), self.kappa)
-        if self.walk.label.startswith("AP gauss-southwell"):
+        if self.trajectory.label.startswith("AP gauss-southwell"):
             return theorem_1(self.epochs(), self.kappa_prime())
         return np.full(len(self.work), np.nan)
 
@@ -91,20 +91,20 @@ class EigenPath:
         return float(second / first**2 - 1)
 
 
-def eigen_path(walk: Walk) -> EigenPath:
-    """The path of a walk among the eigenvectors of its K."""
-    values, vectors = np.linalg.eigh(walk.span.gram)
+def eigen_path(trajectory: Trajectory) -> EigenPath:
+    """The path of a trajectory among the eigenvectors of its K."""
+    values, vectors = np.linalg.eigh(trajectory.span.gram)
     values, vectors = values[::-1], vectors[:, ::-1]
-    gaps = np.array([step.weights for step in walk.steps]) - walk.goal
+    gaps = np.array([step.weights for step in trajectory.steps]) - trajectory.goal
     coordinates = np.sqrt(values) * (gaps @ vectors)
     coordinates = coordinates * np.where(coordinates[0] < 0, -1.0, 1.0)
-    n, sizes = walk.span.n, np.array([len(rows) for rows in walk.blocks])
+    n, sizes = trajectory.span.n, np.array([len(rows) for rows in trajectory.blocks])
     if len(sizes):
-        steps = [0, *(sizes[step.block] / n for step in walk.steps[1:])]
+        steps = [0, *(sizes[step.block] / n for step in trajectory.steps[1:])]
         work = (sizes**2).sum() / n**2 + np.cumsum(steps)
     else:
-        work = np.arange(len(walk.steps), dtype=float)
-    return EigenPath(walk, values, coordinates, work)
+        work = np.arange(len(trajectory.steps), dtype=float)
+    return EigenPath(trajectory, values, coordinates, work)
 
 
 def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
@@ -123,24 +123,3 @@ def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
     share = path.error[0] if plane == "the two with most error" else path.residual[0]
     first, second = sorted(np.argsort(share)[-2:].tolist())
     return int(first), int(second)
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """The error of every step by eigenvector.
-
-    Args:
-        eigenvalues: (n,) of K, largest first.
-        error: (steps, n) λᵢ(vᵢᵀ(w − w*))², the share of each eigenvector in ‖W−W*‖²_K; they add up to it.
-        residual: (steps, n) (vᵢᵀr)², the share in ‖r‖², which is λᵢ times the former.
-    """
-
-    eigenvalues: Floats
-    error: Floats
-    residual: Floats
-
-
-def error_by_eigenvector(walk: Walk) -> Spectrum:
-    """The shares of every eigenvector of K in the error and in the residual, at every step."""
-    path = eigen_path(walk)
-    return Spectrum(path.eigenvalues, path.error, path.residual)

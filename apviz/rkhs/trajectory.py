@@ -31,20 +31,20 @@ class Step:
         block: projected onto; −1 for none, or for all rows at once.
         weights: (n,) of s.
         residual: (n,) b − Kw, computed afresh.
-        removed: ½‖change‖²_H, by which the energy fell.
-        offers: (m,) what each block would have removed in its place, from the state before; empty without blocks.
+        energy_decrease: ½‖change‖²_H, by which the energy fell.
+        decrease_per_block: (m,) what each block would have removed in its place, from the state before; empty without blocks.
     """
 
     number: int
     block: int
     weights: Floats
     residual: Floats
-    removed: float
-    offers: Floats
+    energy_decrease: float
+    decrease_per_block: Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Trajectory:
     """The states of a solve of Kw = b.
 
     Attributes:
@@ -68,7 +68,7 @@ class Walk:
         return np.array([np.linalg.norm(step.residual) for step in self.steps])
 
 
-def walk(
+def trajectory(
     span: Span,
     b: Floats,
     *,
@@ -80,7 +80,7 @@ def walk(
     seed: int = 0,
     method: Literal["ap", "cg"] = "ap",
     partition: str | Partitioner = "sequential",
-) -> Walk:
+) -> Trajectory:
     """Solves Kw = b with `apviz.solve` in float64 and keeps every state.
 
     Args:
@@ -120,7 +120,7 @@ def walk(
     keeper = _Keeper(steps)
     attempt(system, solver, [keeper])
     sets = _solved_sets(keeper.partition)
-    return Walk(span, b, span.interpolant(b), sets, tuple(_steps(span, b, sets, keeper)), solver.label)
+    return Trajectory(span, b, span.interpolant(b), sets, tuple(_steps(span, b, sets, keeper)), solver.label)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class GivenBlocks:
         return Partition(torch.tensor(order), tuple(starts), tuple(margins) if shared else ())
 
 
-def walk_on(
+def trajectory_on(
     span: Span,
     b: Floats,
     sets: Sequence[Sequence[int]],
@@ -158,20 +158,20 @@ def walk_on(
     rule: Rule = "gauss-southwell",
     steps: int = 20,
     seed: int = 0,
-) -> Walk:
-    """A walk over the spans of given sets of points, counted from 0.
+) -> Trajectory:
+    """A trajectory over the spans of given sets of points, counted from 0.
 
     Raises:
-        ValueError: sets that leave a point out, or with nothing of their own; what `walk` refuses.
+        ValueError: sets that leave a point out, or with nothing of their own; what `trajectory` refuses.
     """
     given = GivenBlocks(tuple(tuple(block) for block in sets))
     largest = max(len(block) for block in given.sets)
-    found = walk(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
+    found = trajectory(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
     blocks = tuple(tuple(sorted(block)) for block in found.blocks)
     return replace(found, blocks=blocks, label=f"AP {rule}")
 
 
-# below what float64 reaches, so that the number of steps ends a walk
+# below what float64 reaches, so that the number of steps ends a trajectory
 TINY = 1e-15
 
 
@@ -191,7 +191,7 @@ class _Keeper(Hook):
         if len(self.states) <= self._steps:
             self._keep(update.block)
         if len(self.states) > self._steps:
-            self._run.request_stop("the walk has all its steps")
+            self._run.request_stop("the trajectory has all its steps")
 
     def _keep(self, block: int) -> None:
         self.states.append((block, self._run.weights[:, 0].numpy().copy()))
@@ -207,15 +207,15 @@ def _steps(span: Span, b: Floats, sets: tuple[tuple[int, ...], ...], keeper: _Ke
     weights = np.array([state for _, state in keeper.states])
     residuals = b - weights @ span.gram
     errors = np.linalg.norm((weights - span.interpolant(b)) @ span.factor, axis=1) ** 2
-    offers = _offers(span, residuals[:-1], sets)
+    decrease_per_block = _decrease_per_block(span, residuals[:-1], sets)
     first = Step(0, -1, weights[0], residuals[0], 0.0, np.zeros(0))
     return [first] + [
-        Step(number, block, weights[number], residuals[number], 0.5 * (errors[number - 1] - errors[number]), on_offer)
-        for (number, (block, _)), on_offer in zip(list(enumerate(keeper.states))[1:], offers, strict=True)
+        Step(number, block, weights[number], residuals[number], 0.5 * (errors[number - 1] - errors[number]), decreases)
+        for (number, (block, _)), decreases in zip(list(enumerate(keeper.states))[1:], decrease_per_block, strict=True)
     ]
 
 
-def _offers(span: Span, residuals: Floats, sets: tuple[tuple[int, ...], ...]) -> Floats:
+def _decrease_per_block(span: Span, residuals: Floats, sets: tuple[tuple[int, ...], ...]) -> Floats:
     """½r_IᵀK[I, I]⁻¹r_I of every block in every state: (steps, n) to (steps, m)."""
     found = np.zeros((len(residuals), len(sets)))
     for block, rows in enumerate(map(list, sets)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apviz.rkhs.span import Floats, Span
-from apviz.rkhs.trajectory import Walk
+from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require, require_number, require_whole
 
 
@@ -46,7 +46,7 @@ def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> t
     return sign * u, sign * v
 
 
-def hardest_data(span: Span, first: Sequence[int], second: Sequence[int]) -> Floats:
+def worst_case_rhs(span: Span, first: Sequence[int], second: Sequence[int]) -> Floats:
     """(n,) data b of size 1 for which no sweep, first `first` and then `second`, does better than the angle promises.
 
     Its g is in the plane of `principal_pair` and at right angles to all of the first span: the first update does
@@ -145,17 +145,21 @@ class Sweeps:
     measured_at: int
 
 
-def sweeps_of(walk: Walk) -> Sweeps:
-    """Predicted and measured contraction of a walk that takes two blocks in turn.
+def sweeps_of(trajectory: Trajectory) -> Sweeps:
+    """Predicted and measured contraction of a trajectory that takes two blocks in turn.
 
     Raises:
-        ValueError: a walk over another number of blocks, or that takes them in another order.
+        ValueError: a trajectory over another number of blocks, or that takes them in another order.
     """
-    taken = [step.block for step in walk.steps[1:]]
-    require(len(walk.blocks) == 2, "the walk", f"one over {len(walk.blocks)} blocks", "over two blocks")
-    require(taken == [j % 2 for j in range(len(taken))], "the rule", walk.label, "cyclic, so that sweeps are alike")
-    errors = walk.errors()[::2]
-    predicted = contraction(walk.span, *walk.blocks)
+    taken = [step.block for step in trajectory.steps[1:]]
+    require(
+        len(trajectory.blocks) == 2, "the trajectory", f"one over {len(trajectory.blocks)} blocks", "over two blocks"
+    )
+    require(
+        taken == [j % 2 for j in range(len(taken))], "the rule", trajectory.label, "cyclic, so that sweeps are alike"
+    )
+    errors = trajectory.errors()[::2]
+    predicted = contraction(trajectory.span, *trajectory.blocks)
     cosine = np.sqrt(predicted)
     powers = np.maximum(2 * np.arange(len(errors)) - 1, 0)
     bound = np.asarray(errors[0] * cosine**powers)

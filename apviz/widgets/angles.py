@@ -14,20 +14,20 @@ from apviz.plots._labels import KERNELS
 from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
 from apviz.rkhs import (
     Span,
+    Trajectory,
     TwoBlocks,
-    Walk,
     friedrichs_angle,
-    hardest_data,
     principal_angles,
     principal_pair,
     sweeps_of,
+    trajectory_on,
     two_blocks,
-    walk_on,
+    worst_case_rhs,
 )  # fmt: skip
 from apviz.widgets.controls import Control, log_slider
 from apviz.widgets.teaching_widget import Lesson
 
-#: of a walk, each an update on either block
+#: of a trajectory, each an update on either block
 SWEEPS: Final = 30
 
 
@@ -110,25 +110,25 @@ class Angles(Lesson):
         return two_blocks(self.value("points"), self.value("distance"), self.value("shared"))
 
     @property
-    def walk(self) -> Walk:
-        """The walk of the controls."""
+    def trajectory(self) -> Trajectory:
+        """The trajectory of the controls."""
         key = tuple(self.value(name) for name in self.controls)
-        if getattr(self, "_walked", (None,))[0] != key:
+        if getattr(self, "_solved", (None,))[0] != key:
             blocks = self.blocks
             kernel = kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0)
             span = Span(blocks.x, kernel, self.value("noise"))
             sets = (blocks.first, blocks.second)
             if self.value("data") == "worst":
-                b = hardest_data(span, *sets)
+                b = worst_case_rhs(span, *sets)
             elif self.value("data") == "smooth":
                 b = np.sin(5 * blocks.x) + np.cos(3 * blocks.x)
             else:
                 b = np.random.default_rng(0).standard_normal(span.n)
-            self._walked = (key, walk_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS))
-        return self._walked[1]
+            self._solved = (key, trajectory_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS))
+        return self._solved[1]
 
     def draw(self) -> Sequence[go.Figure]:
-        found, blocks = self.walk, self.blocks
+        found, blocks = self.trajectory, self.blocks
         span, sets = found.span, (blocks.first, blocks.second)
         angles = principal_angles(span, *sets)
         return [

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
-from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, situation, walk
+from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, toy_problem, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import Lesson
 
@@ -106,15 +106,17 @@ class CGAgainstProjection(Lesson):
         system = (n, *(self.value(name) for name in ("data", "lengthscale", "noise")))
         blocks = (size, self.value("rule"), self.value("overlap"))
         if self._cg is None or self._cg[0] != system:
-            x, b = situation("even", n)
+            x, b = toy_problem("even", n)
             if self.value("data") == _PROBE:
                 b = np.random.default_rng(0).standard_normal(n)
             span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            self._cg = (system, eigen_path(walk(span, b, method="cg", steps=min(WORK, n))))
+            self._cg = (system, eigen_path(trajectory(span, b, method="cg", steps=min(WORK, n))))
         cg = self._cg[1]
         if self._ap is None or self._ap[0] != (system, blocks):
             _, rule, overlap = blocks
-            found = walk(cg.walk.span, cg.walk.b, block_size=size, overlap=overlap, rule=rule, steps=WORK * n // size)
+            found = trajectory(
+                cg.trajectory.span, cg.trajectory.b, block_size=size, overlap=overlap, rule=rule, steps=WORK * n // size
+            )
             self._ap = ((system, blocks), eigen_path(found))
         return cg, self._ap[1]
 

@@ -13,7 +13,7 @@ import torch
 from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_eigenvalue
-from apviz.rkhs import Bounded, Span, bounded, largest_by_size
+from apviz.rkhs import BoundComparison, Span, compare_with_bound, lambda_max_by_size
 from apviz.rkhs.span import Floats
 from apviz.widgets.controls import Control, log_slider
 from apviz.widgets.teaching_widget import Lesson
@@ -85,16 +85,18 @@ class Kappas(Lesson):
         if getattr(self, "_spanned", (None,))[0] != key:
             x, _ = _data(self.value("data"))
             span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            growth = {partition: largest_by_size(span, SIZES, partition) for partition in PARTITIONS}
+            growth = {partition: lambda_max_by_size(span, SIZES, partition) for partition in PARTITIONS}
             self._spanned: tuple[Any, Span, dict[str, Floats]] = (key, span, growth)
         return self._spanned[1]
 
     @property
-    def solves(self) -> dict[str, Bounded]:
+    def solves(self) -> dict[str, BoundComparison]:
         """By partition, the solve of the system of the controls and its eigenvalues."""
         span, size = self.span, self.value("block_size")
         b = _data(self.value("data"))[1]
-        return {each: bounded(span, b, block_size=size, partition=each, epochs=EPOCHS) for each in PARTITIONS}
+        return {
+            each: compare_with_bound(span, b, block_size=size, partition=each, epochs=EPOCHS) for each in PARTITIONS
+        }
 
     def draw(self) -> Sequence[go.Figure]:
         solves, span = self.solves, self.span

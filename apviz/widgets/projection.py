@@ -13,13 +13,13 @@ from apviz.kernels import kernel_named
 from apviz.plots._labels import KERNELS, subscript
 from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
-from apviz.rkhs import Span, Walk, step_geometry, walk_on
+from apviz.rkhs import Span, Trajectory, step_geometry, trajectory_on
 from apviz.rkhs.trajectory import Rule
 from apviz.widgets.chart import Handles
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import Lesson
 
-#: updates of a walk
+#: updates of a trajectory
 STEPS: Final = 20
 #: of the axis along which points are dragged: a little beyond where they can be
 ENDS: Final = (-0.06, 1.06)
@@ -118,19 +118,19 @@ class Projection(Lesson):
         }  # fmt: skip
 
     @property
-    def walk(self) -> Walk:
-        """The walk of the controls."""
+    def trajectory(self) -> Trajectory:
+        """The trajectory of the controls."""
         names = ("x1", "x2", "x3", "b1", "b2", "b3", "kernel", "lengthscale", "noise", "blocks", "rule")
         key = tuple(self.value(name) for name in names)
-        if getattr(self, "_walked", (None,))[0] != key:
+        if getattr(self, "_solved", (None,))[0] != key:
             x, b = np.array(key[:3]), np.array(key[3:6])
             span = Span(x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
-            found = walk_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
-            self._walked = (key, found)
-        return self._walked[1]
+            found = trajectory_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
+            self._solved = (key, found)
+        return self._solved[1]
 
     def draw(self) -> Sequence[go.Figure]:
-        found = self.walk
+        found = self.trajectory
         number = min(self.value("step"), len(found.steps) - 1)
         geometry, picture = step_geometry(found, number), self.value("picture")
         return [

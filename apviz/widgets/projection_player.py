@@ -10,12 +10,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.kernels import Matern52
-from apviz.plots.rkhs import walk_step
-from apviz.rkhs import Span, Walk, walk
+from apviz.plots.rkhs import trajectory_step
+from apviz.rkhs import Span, Trajectory, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import Lesson
 
-#: updates of a walk
+#: updates of a trajectory
 STEPS = 30
 
 
@@ -74,20 +74,22 @@ class ProjectionPlayer(Lesson):
         }  # fmt: skip
 
     @property
-    def walk(self) -> Walk:
-        """The walk of the controls."""
+    def trajectory(self) -> Trajectory:
+        """The trajectory of the controls."""
         n = self.value("points")
         draws = np.random.default_rng(0)
         x = np.sort(draws.uniform(0, 1, n))
         b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(n)
         key = (n, *(self.value(name) for name in ("block_size", "rule", "overlap", "lengthscale", "noise")))
-        if getattr(self, "_walked", (None,))[0] != key:
+        if getattr(self, "_solved", (None,))[0] != key:
             span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
             size = min(n, self.value("block_size"))
-            found = walk(span, b, block_size=size, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS)
-            self._walked = (key, found)
-        return self._walked[1]
+            found = trajectory(
+                span, b, block_size=size, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS
+            )
+            self._solved = (key, found)
+        return self._solved[1]
 
     def draw(self) -> Sequence[go.Figure]:
-        found = self.walk
-        return [walk_step(found, min(self.value("step"), len(found.steps) - 1), theme=self.theme)]
+        found = self.trajectory
+        return [trajectory_step(found, min(self.value("step"), len(found.steps) - 1), theme=self.theme)]

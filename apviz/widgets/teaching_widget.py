@@ -244,4 +244,4 @@ def _says(words: str) -> str:
     return f"<div class='apviz-says'>{words}</div>"
 
 
-_STYLE: Final = Path(__file__).with_name("lesson.css")
+_STYLE: Final = Path(__file__).with_name("teaching_widget.css")

@@ -9,8 +9,8 @@ import ipywidgets
 import plotly.graph_objects as go
 
 from apviz.kernels import Matern52
-from apviz.plots.rkhs import next_block, race_of_rules
-from apviz.rkhs import RULES, Race, Span, race, situation
+from apviz.plots.rkhs import next_block, rule_errors
+from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import Lesson
 
@@ -96,23 +96,23 @@ class WhichBlock(Lesson):
         }  # fmt: skip
 
     @property
-    def race(self) -> Race:
+    def comparison(self) -> RuleComparison:
         """The solves of the four rules on the system of the controls."""
         key = tuple(self.value(name) for name in ("data", "block_size", "lengthscale", "noise", "seed"))
-        if getattr(self, "_raced", (None,))[0] != key:
-            x, b = situation(self.value("data"), POINTS)
+        if getattr(self, "_compared", (None,))[0] != key:
+            x, b = toy_problem(self.value("data"), POINTS)
             span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            found = race(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
-            self._raced = (key, found)
-        return self._raced[1]
+            found = compare_rules(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
+            self._compared = (key, found)
+        return self._compared[1]
 
     def draw(self) -> Sequence[go.Figure]:
-        found, revealed = self.race, self.value("reveal")
+        found, revealed = self.comparison, self.value("reveal")
         step = min(self.value("step"), found.steps)
         rule_bet = "" if self.value("bet_rule") == NONE else self.value("bet_rule")
         on = min(self.value("bet_block"), len(found.blocks) - 1)
         block_bet = None if on == NO_BLOCK else on
         return [
             next_block(found, self.value("rule"), step, bet=block_bet, revealed=revealed, theme=self.theme),
-            race_of_rules(found, step, bet=rule_bet, revealed=revealed, theme=self.theme),
+            rule_errors(found, step, bet=rule_bet, revealed=revealed, theme=self.theme),
         ]

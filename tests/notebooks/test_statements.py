@@ -14,7 +14,7 @@ import torch
 
 import apviz
 from apviz.gp.probes import rademacher
-from apviz.rkhs.block_spectrum import blocks_of
+from apviz.rkhs import blocks_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -220,10 +220,10 @@ def shares(preset: str) -> np.ndarray:
     widgets = pytest.importorskip("apviz.widgets", reason="the widgets need ipywidgets")
     widget = widgets.CGAgainstProjection()
     widget.choose(preset)
-    walk = widget.paths[0].walk
-    K = matern52(walk.span.x, widget.value("lengthscale")) + widget.value("noise") * np.eye(walk.span.n)
+    trajectory = widget.paths[0].trajectory
+    K = matern52(trajectory.span.x, widget.value("lengthscale")) + widget.value("noise") * np.eye(trajectory.span.n)
     values, vectors = np.linalg.eigh(K)
-    errors = [w - np.linalg.solve(K, walk.b) for w in cg(K, walk.b, 10)]
+    errors = [w - np.linalg.solve(K, trajectory.b) for w in cg(K, trajectory.b, 10)]
     return np.array([values * (vectors.T @ error) ** 2 for error in errors])[:, ::-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 
 import apviz
-from apviz.rkhs import Span, block_spectrum, blocks_of, bounded, largest_by_size
+from apviz.rkhs import Span, block_spectrum, blocks_of, compare_with_bound, lambda_max_by_size
 
 
 def plane(n: int = 60, noise: float = 0.05) -> tuple[Span, np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ def test_the_largest_block_eigenvalue_grows_from_one_point_to_all():
     span, k, _ = plane()
     for partition in ("sequential", "kd-tree"):
         # every block of twice the size holds two of those before, where sizes halve n
-        found = largest_by_size(span, [1, 15, 30, 60], partition)
+        found = lambda_max_by_size(span, [1, 15, 30, 60], partition)
         assert (np.diff(found) > 0).all()
         assert found[0] == pytest.approx(1.05, rel=1e-10)
         assert found[-1] == pytest.approx(scipy.linalg.eigvalsh(k)[-1], rel=1e-10)
@@ -77,26 +77,28 @@ def test_the_largest_block_eigenvalue_grows_from_one_point_to_all():
 
 def test_the_blocks_are_those_that_a_solve_projects_onto():
     span, _, b = plane()
-    assert bounded(span, b, block_size=15, partition="kd-tree", epochs=1).walk.blocks == blocks_of(span, 15, "kd-tree")
+    assert compare_with_bound(span, b, block_size=15, partition="kd-tree", epochs=1).trajectory.blocks == blocks_of(
+        span, 15, "kd-tree"
+    )
 
 
 @pytest.mark.parametrize("partition", ["sequential", "kd-tree"])
 @pytest.mark.parametrize("noise", [0.05, 2.0])
 def test_the_measured_error_is_never_above_the_bound_of_theorem_1(partition, noise):
     span, k, b = plane(noise=noise)
-    found = bounded(span, b, block_size=10, partition=partition, epochs=8)
+    found = compare_with_bound(span, b, block_size=10, partition=partition, epochs=8)
     assert (found.errors <= found.bound * (1 + 1e-9)).all()
     np.testing.assert_allclose(found.epochs, np.arange(len(found.epochs)) / 6)
     np.testing.assert_allclose(found.bound, np.exp(-found.epochs / found.spectrum.kappa_prime))
     goal = np.linalg.solve(k, b)
     for number in (0, 7, 20):
-        gap = found.walk.steps[number].weights - goal
+        gap = found.trajectory.steps[number].weights - goal
         assert found.errors[number] == pytest.approx(gap @ k @ gap / (b @ goal), rel=1e-6)
 
 
 def test_epochs_to_a_share_are_those_of_the_first_update_below_it():
     span, _, b = plane(noise=1.0)
-    found = bounded(span, b, block_size=10, partition="sequential", epochs=6)
+    found = compare_with_bound(span, b, block_size=10, partition="sequential", epochs=6)
     at = round(6 * found.epochs_to(1e-2))
     assert found.errors[at] <= 1e-2 < found.errors[at - 1]
     assert found.epochs_to(0.0) == math.inf and found.epochs_to(1.0) == 0

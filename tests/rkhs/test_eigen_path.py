@@ -9,7 +9,7 @@ import scipy.sparse.linalg
 import torch
 
 import apviz
-from apviz.rkhs import Span, eigen_path, eigenvector_pair, walk
+from apviz.rkhs import Span, eigen_path, eigenvector_pair, trajectory
 
 N, NOISE, LENGTHSCALE = 24, 0.05, 0.2
 
@@ -26,8 +26,8 @@ def dense() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def paths():
     x, _, b = dense()
     span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
-    ap = walk(span, b, block_size=5, steps=60)
-    return eigen_path(walk(span, b, method="cg", steps=15)), eigen_path(ap)
+    ap = trajectory(span, b, block_size=5, steps=60)
+    return eigen_path(trajectory(span, b, method="cg", steps=15)), eigen_path(ap)
 
 
 def test_coordinates_are_those_of_the_error_in_an_orthonormal_basis_of_h(paths):
@@ -38,7 +38,7 @@ def test_coordinates_are_those_of_the_error_in_an_orthonormal_basis_of_h(paths):
     basis = vectors / np.sqrt(values)
     np.testing.assert_allclose(basis.T @ k @ basis, np.eye(N), atol=1e-10)
     for path in paths:
-        for row, step in zip(path.coordinates, path.walk.steps, strict=True):
+        for row, step in zip(path.coordinates, path.trajectory.steps, strict=True):
             inner = basis.T @ k @ (step.weights - scipy.linalg.solve(k, b))
             # the smallest λ lie so close together that rounding turns their eigenvectors a little
             np.testing.assert_allclose(np.abs(row), np.abs(inner), atol=1e-6)
@@ -48,7 +48,7 @@ def test_coordinates_are_those_of_the_error_in_an_orthonormal_basis_of_h(paths):
 def test_squares_add_up_to_the_error_and_weighted_by_lambda_to_the_residual(paths):
     _, k, b = dense()
     for path in paths:
-        for c, step in zip(path.coordinates, path.walk.steps, strict=True):
+        for c, step in zip(path.coordinates, path.trajectory.steps, strict=True):
             gap = step.weights - scipy.linalg.solve(k, b)
             assert (c**2).sum() == pytest.approx(gap @ k @ gap, rel=1e-8, abs=1e-12)
             assert path.eigenvalues @ c**2 == pytest.approx(((b - k @ step.weights) ** 2).sum(), rel=1e-8, abs=1e-10)
@@ -74,7 +74,7 @@ def test_the_iterates_of_cg_are_scipys(paths):
     _, k, b = dense()
     seen: list[np.ndarray] = []
     scipy.sparse.linalg.cg(k, b, rtol=0, maxiter=8, callback=lambda w: seen.append(w.copy()))
-    for step, w in zip(paths[0].walk.steps[1:], seen, strict=False):
+    for step, w in zip(paths[0].trajectory.steps[1:], seen, strict=False):
         np.testing.assert_allclose(step.weights, w, rtol=1e-6, atol=1e-8)
 
 
@@ -83,11 +83,11 @@ def test_the_iterates_of_cg_are_scipys(paths):
 def test_work_is_what_the_solver_counts(overlap, epochs):
     x, _, b = dense()
     span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
-    path = eigen_path(walk(span, b, block_size=5, overlap=overlap, steps=epochs * 5))
+    path = eigen_path(trajectory(span, b, block_size=5, overlap=overlap, steps=epochs * 5))
     system = apviz.KernelSystem(x, b, span.kernel, noise=NOISE, operator="dense", dtype=torch.float64, device="cpu")
     solver = apviz.AlternatingProjection(block_size=5, overlap=overlap, tol=1e-15, max_epochs=epochs)
     assert path.work[-1] == pytest.approx(apviz.solve(system, solver).work, rel=1e-12)
-    cg = eigen_path(walk(span, b, method="cg", steps=epochs))
+    cg = eigen_path(trajectory(span, b, method="cg", steps=epochs))
     gradient = apviz.ConjugateGradient(tol=1e-15, max_epochs=epochs)
     assert cg.work[-1] == apviz.solve(system, gradient).work == epochs
 
@@ -120,7 +120,7 @@ def test_theory_has_no_bound_for_every_step_of_other_rules():
     x, _, b = dense()
     span = Span(x, apviz.Matern52(lengthscale=LENGTHSCALE), NOISE)
     for rule in ("cyclic", "random", "shuffled"):
-        assert np.isnan(eigen_path(walk(span, b, block_size=5, rule=rule, steps=5)).bound()).all()
+        assert np.isnan(eigen_path(trajectory(span, b, block_size=5, rule=rule, steps=5)).bound()).all()
 
 
 def test_planes_are_chosen_by_what_they_say(paths):

@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.rkhs import RULES, Race, Span, race, situation
+from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
 
 STEPS = 16
 
 
 @pytest.fixture(scope="module", params=["even", "crowded"])
-def run(request: pytest.FixtureRequest) -> tuple[Race, np.ndarray, np.ndarray]:
-    """A race with its K, by the formula of the kernel, and its b."""
-    x, b = situation(request.param, 24)
+def run(request: pytest.FixtureRequest) -> tuple[RuleComparison, np.ndarray, np.ndarray]:
+    """A comparison with its K, by the formula of the kernel, and its b."""
+    x, b = toy_problem(request.param, 24)
     r = np.sqrt(5) * np.abs(x[:, None] - x[None]) / 0.1
     k = (1 + r + r**2 / 3) * np.exp(-r) + 0.05 * np.eye(24)
-    return race(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=STEPS, seed=3), k, b
+    return compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=STEPS, seed=3), k, b
 
 
 def energy(k: np.ndarray, b: np.ndarray, w: np.ndarray) -> float:
     return float(0.5 * w @ k @ w - b @ w)
 
 
-def own_walk(k: np.ndarray, b: np.ndarray, blocks: list[int]) -> np.ndarray:
+def own_solve(k: np.ndarray, b: np.ndarray, blocks: list[int]) -> np.ndarray:
     """The weights after updates of these blocks of 4."""
     w = np.zeros(len(b))
     for block in blocks:
@@ -37,19 +37,19 @@ def own_walk(k: np.ndarray, b: np.ndarray, blocks: list[int]) -> np.ndarray:
 def test_an_offer_is_by_how_much_the_energy_would_fall(run, rule):
     found, k, b = run
     for number in (0, 5, STEPS):
-        w = own_walk(k, b, [step.block for step in found.walks[rule].steps[1 : number + 1]])
+        w = own_solve(k, b, [step.block for step in found.trajectories[rule].steps[1 : number + 1]])
         choices = found.choices(rule, number)
         for block in range(6):
             unit = np.zeros(24)
             rows = slice(4 * block, 4 * block + 4)
             unit[rows] = np.linalg.solve(k[rows, rows], (b - k @ w)[rows])
             fall = energy(k, b, w) - energy(k, b, w + unit)
-            assert choices.offers[block] == pytest.approx(fall, rel=1e-6, abs=1e-11)
+            assert choices.decrease_per_block[block] == pytest.approx(fall, rel=1e-6, abs=1e-11)
 
 
 def test_what_is_left_is_the_energy_above_that_of_the_solution(run):
     found, k, b = run
-    w = own_walk(k, b, [step.block for step in found.walks["random"].steps[1:8]])
+    w = own_solve(k, b, [step.block for step in found.trajectories["random"].steps[1:8]])
     above = energy(k, b, w) - energy(k, b, np.linalg.solve(k, b))
     assert found.choices("random", 7).left == pytest.approx(above, rel=1e-8)
 
@@ -61,16 +61,16 @@ def test_gauss_southwells_block_removes_at_least_what_theorem_1_guarantees_in_ev
     assert found.lambda_max_block == pytest.approx(largest, rel=1e-10)
     for number in range(STEPS + 1):
         choices = found.choices(rule, number)
-        w = own_walk(k, b, [step.block for step in found.walks[rule].steps[1 : number + 1]])
+        w = own_solve(k, b, [step.block for step in found.trajectories[rule].steps[1 : number + 1]])
         assert choices.guaranteed == pytest.approx(np.sum((b - k @ w) ** 2) / (2 * 6 * largest), rel=1e-6)
-        assert choices.offers[choices.taken["gauss-southwell"]] >= choices.guaranteed
+        assert choices.decrease_per_block[choices.taken["gauss-southwell"]] >= choices.guaranteed
 
 
 def test_no_block_removes_more_than_all_that_is_left(run):
     found, _, _ = run
     for number in range(STEPS + 1):
         choices = found.choices("cyclic", number)
-        assert choices.offers.max() <= choices.left * (1 + 1e-9)
+        assert choices.decrease_per_block.max() <= choices.left * (1 + 1e-9)
 
 
 def test_each_rule_takes_what_it_says(run):
@@ -78,7 +78,7 @@ def test_each_rule_takes_what_it_says(run):
     for number in (0, 3, 9):
         choices = found.choices("cyclic", number)
         assert choices.taken["cyclic"] == number % 6
-        w = own_walk(k, b, [step % 6 for step in range(number)])
+        w = own_solve(k, b, [step % 6 for step in range(number)])
         norms = np.linalg.norm((b - k @ w).reshape(6, 4), axis=1)
         np.testing.assert_allclose(choices.norms, norms, atol=1e-10)
         assert choices.taken["gauss-southwell"] == norms.argmax()
@@ -90,37 +90,40 @@ def test_the_norm_in_h_of_no_rule_rises_and_the_standing_sorts_by_it(run):
     found, k, b = run
     for rule, errors in found.errors.items():
         assert errors[0] == 1 and len(errors) == STEPS + 1 and (np.diff(errors) <= 1e-12).all()
-        w = own_walk(k, b, [step.block for step in found.walks[rule].steps[1 : STEPS + 1]])
+        w = own_solve(k, b, [step.block for step in found.trajectories[rule].steps[1 : STEPS + 1]])
         gap = w - np.linalg.solve(k, b)
         start = b @ np.linalg.solve(k, b)
         assert errors[-1] == pytest.approx(np.sqrt(gap @ k @ gap / start), rel=1e-6)
-    ends = [found.errors[rule][STEPS] for rule in found.standing(STEPS)]
+    ends = [found.errors[rule][STEPS] for rule in found.ranking(STEPS)]
     assert ends == sorted(ends)
 
 
 def test_the_largest_residual_norm_is_not_always_the_most_energy():
-    x, b = situation("crowded", 36)
-    found = race(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=6, steps=STEPS)
-    assert found.surpassed()
+    x, b = toy_problem("crowded", 36)
+    found = compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=6, steps=STEPS)
+    assert found.suboptimal_updates()
     for number in range(STEPS):
         choices = found.choices("gauss-southwell", number)
-        assert choices.greedy_is_best == (number + 1 not in found.surpassed())
-        assert choices.offers[choices.best] >= choices.offers[choices.taken["gauss-southwell"]]
+        assert choices.greedy_is_best == (number + 1 not in found.suboptimal_updates())
+        assert choices.decrease_per_block[choices.best] >= choices.decrease_per_block[choices.taken["gauss-southwell"]]
 
 
 def test_another_seed_draws_other_blocks_for_random_and_shuffled_alone():
-    x, b = situation("even", 24)
+    x, b = toy_problem("even", 24)
     first, second = (
-        race(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=12, seed=seed) for seed in (0, 1)
+        compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.05), b, block_size=4, steps=12, seed=seed)
+        for seed in (0, 1)
     )
     for rule in RULES:
-        same = [one.block for one in first.walks[rule].steps] == [two.block for two in second.walks[rule].steps]
+        same = [one.block for one in first.trajectories[rule].steps] == [
+            two.block for two in second.trajectories[rule].steps
+        ]
         assert same == (rule in ("gauss-southwell", "cyclic"))
 
 
 def test_a_race_of_one_block_ends_when_it_is_at_the_goal():
-    x, b = situation("even", 12)
-    found = race(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=12, steps=20)
+    x, b = toy_problem("even", 12)
+    found = compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=12, steps=20)
     assert 0 <= found.steps < 20 and found.choices("random", found.steps).taken["random"] == 0
 
 
@@ -132,7 +135,10 @@ def test_a_race_of_one_block_ends_when_it_is_at_the_goal():
             lambda found: found.choices("cyclic", STEPS + 1),
             "number must be a whole number, at least 0, at most 16",
         ),
-        (lambda found: situation("odd", 9), "situation must be one of even, one bump, crowded, photograph, got 'odd'"),
+        (
+            lambda found: toy_problem("odd", 9),
+            "name must be one of even, one bump, crowded, photograph, got 'odd'",
+        ),
     ],
 )
 def test_what_a_race_does_not_have_gets_a_message(run, make, message):
@@ -141,13 +147,13 @@ def test_what_a_race_does_not_have_gets_a_message(run, make, message):
 
 
 def test_blocks_larger_than_the_system_get_a_message():
-    x, b = situation("even", 12)
+    x, b = toy_problem("even", 12)
     for size in (0, 13):
         with pytest.raises(ValueError, match=f"block_size must be a whole number, at least 1, at most 12, got {size}"):
-            race(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=size, steps=2)
+            compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.5), b, block_size=size, steps=2)
 
 
 @pytest.mark.parametrize("name", ["even", "one bump", "crowded", "photograph"])
 def test_every_situation_has_points_in_order_and_finite_data(name):
-    x, b = situation(name, 30)
+    x, b = toy_problem(name, 30)
     assert x.shape == b.shape == (30,) and (np.diff(x) > 0).all() and np.isfinite(b).all()

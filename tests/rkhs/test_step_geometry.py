@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
-from apviz.rkhs import Span, step_geometry, walk_on
+from apviz.rkhs import Span, step_geometry, trajectory_on
 
 SETS = [[(0, 1), (2,)], [(0,), (1,), (2,)], [(0, 1), (1, 2)]]
 
@@ -19,7 +19,7 @@ def seen(seed: int, sets, number: int, rule="cyclic"):
     span = Span(
         np.sort(draws.uniform(0, 1, 3)), apviz.Matern32(lengthscale=draws.uniform(0.1, 1)), 10 ** draws.uniform(-2, 0)
     )
-    found = walk_on(span, draws.standard_normal(3), sets, rule=rule, steps=8)
+    found = trajectory_on(span, draws.standard_normal(3), sets, rule=rule, steps=8)
     return step_geometry(found, min(number, len(found.steps) - 1))
 
 
@@ -42,9 +42,9 @@ def test_what_is_left_is_at_right_angles_to_the_span_and_to_the_projection(seed,
 def test_lengths_and_angles_are_those_of_the_symmetric_square_root(seed, sets):
     # any other isometry of the span, here w ↦ K^½w, has the same geometry
     geometry = seen(seed, sets, 2)
-    span = geometry.walk.span
+    span = geometry.trajectory.span
     root = np.real(scipy.linalg.sqrtm(span.gram))
-    before = root @ (geometry.walk.goal - geometry.walk.steps[1].weights)
+    before = root @ (geometry.trajectory.goal - geometry.trajectory.steps[1].weights)
     assert np.linalg.norm(geometry.before) == pytest.approx(np.linalg.norm(before), rel=1e-7)
     rows = root[list(geometry.block)].T
     shadow = rows @ np.linalg.lstsq(rows, before, rcond=None)[0]
@@ -63,10 +63,10 @@ def test_before_the_first_update_nothing_is_projected():
 
 def test_a_residual_of_nothing_but_rounding_has_no_angle():
     span = Span([0.0, 10.0, 20.0], apviz.RBF(lengthscale=0.1), 0.1)
-    found = walk_on(span, np.ones(3), SETS[0], rule="cyclic", steps=4)
+    found = trajectory_on(span, np.ones(3), SETS[0], rule="cyclic", steps=4)
     assert np.isnan(step_geometry(found, 2).angle_after)
 
 
 def test_a_step_that_is_none_gets_a_message():
-    with pytest.raises(ValueError, match="number must be from 0 to 8, the steps of this walk, got 9"):
-        step_geometry(seen(0, SETS[0], 1).walk, 9)
+    with pytest.raises(ValueError, match="number must be from 0 to 8, the steps of this trajectory, got 9"):
+        step_geometry(seen(0, SETS[0], 1).trajectory, 9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.rkhs import Span, walk, walk_on
+from apviz.rkhs import Span, trajectory, trajectory_on
 
 
 def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3) -> tuple[Span, np.ndarray]:
@@ -18,7 +18,7 @@ def points(n: int, seed: int = 0, noise: float = 0.01, lengthscale: float = 0.3)
 @pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
 def test_the_norm_in_h_never_rises_and_the_record_is_the_solvers(rule):
     span, b = points(15)
-    found = walk(span, b, blocks=5, rule=rule, steps=30, seed=2)
+    found = trajectory(span, b, blocks=5, rule=rule, steps=30, seed=2)
     errors = found.errors()
     assert len(found.steps) == 31 and (np.diff(errors) <= 1e-12).all()
     # an update leaves the residual zero on the rows it solved
@@ -28,25 +28,25 @@ def test_the_norm_in_h_never_rises_and_the_record_is_the_solvers(rule):
 
 def test_the_euclidean_residual_may_rise_while_the_norm_in_h_falls():
     span, b = points(20, noise=1e-3, lengthscale=0.6)
-    found = walk(span, b, blocks=5, rule="cyclic", steps=20)
+    found = trajectory(span, b, blocks=5, rule="cyclic", steps=20)
     assert (np.diff(found.residual_norms()) > 0).any() and (np.diff(found.errors()) <= 1e-12).all()
 
 
 def test_what_was_removed_is_what_its_block_had_on_offer():
     span, b = points(12)
-    for step in walk(span, b, blocks=4, steps=10).steps[1:]:
-        assert step.removed == pytest.approx(step.offers[step.block], rel=1e-6, abs=1e-13)
+    for step in trajectory(span, b, blocks=4, steps=10).steps[1:]:
+        assert step.energy_decrease == pytest.approx(step.decrease_per_block[step.block], rel=1e-6, abs=1e-13)
 
 
 def test_an_overlapping_block_solves_on_more_points_than_its_share():
     span, b = points(16)
-    found = walk(span, b, blocks=4, overlap=0.5, steps=8)
+    found = trajectory(span, b, blocks=4, overlap=0.5, steps=8)
     assert all(len(block) == 6 for block in found.blocks)
 
 
 def test_cg_ends_at_the_goal_after_as_many_steps_as_there_are_points():
     span, b = points(8, noise=0.1)
-    found = walk(span, b, method="cg", steps=8)
+    found = trajectory(span, b, method="cg", steps=8)
     assert found.errors()[-1] < 1e-8 * found.errors()[0] and found.blocks == ()
 
 
@@ -57,7 +57,7 @@ def three(noise: float = 0.05) -> tuple[Span, np.ndarray]:
 def test_each_update_solves_its_block_and_touches_no_other_weight():
     span, b = three()
     sets = [(0, 2), (1,)]
-    found = walk_on(span, b, sets, rule="cyclic", steps=6)
+    found = trajectory_on(span, b, sets, rule="cyclic", steps=6)
     weights, residual = np.zeros(3), b.copy()
     for step in found.steps[1:]:
         rows = list(sets[step.block])
@@ -69,7 +69,7 @@ def test_each_update_solves_its_block_and_touches_no_other_weight():
 
 def test_blocks_in_the_order_of_the_points_walk_as_the_sequential_partition_does():
     span, b = three()
-    given, sequential = walk_on(span, b, [(0, 1), (2,)], steps=8), walk(span, b, blocks=2, steps=8)
+    given, sequential = trajectory_on(span, b, [(0, 1), (2,)], steps=8), trajectory(span, b, blocks=2, steps=8)
     np.testing.assert_allclose(
         [step.weights for step in given.steps], [step.weights for step in sequential.steps], atol=1e-12
     )
@@ -77,7 +77,7 @@ def test_blocks_in_the_order_of_the_points_walk_as_the_sequential_partition_does
 
 def test_blocks_that_share_a_point_both_solve_on_it():
     span, b = three()
-    found = walk_on(span, b, [(0, 1), (1, 2)], rule="cyclic", steps=4)
+    found = trajectory_on(span, b, [(0, 1), (1, 2)], rule="cyclic", steps=4)
     assert found.blocks == ((0, 1), (1, 2))
     for step in found.steps[1:]:
         assert np.abs(step.residual[list(found.blocks[step.block])]).max() < 1e-12
@@ -93,14 +93,14 @@ def test_blocks_that_share_a_point_both_solve_on_it():
 )
 def test_blocks_that_are_none_get_a_message(sets, message):
     with pytest.raises(ValueError, match=message):
-        walk_on(*three(), sets)
+        trajectory_on(*three(), sets)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: walk(*points(5), blocks=6), "blocks must be a whole number from 1 to 5"),
-        (lambda: walk(points(5)[0], np.zeros(4)), r"b must be \(5,\)"),
+        (lambda: trajectory(*points(5), blocks=6), "blocks must be a whole number from 1 to 5"),
+        (lambda: trajectory(points(5)[0], np.zeros(4)), r"b must be \(5,\)"),
     ],
 )
 def test_bad_input_gets_a_message(make, message):

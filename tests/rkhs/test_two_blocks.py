@@ -1,4 +1,4 @@
-"""Angles between two blocks, and two blocks on a line: predicted against measured contraction, with numbers of SciPy."""
+"""Angles between two blocks, and two blocks on a line: contraction predicted and measured, with SciPy's numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from apviz.rkhs import (
     Span,
     contraction,
     friedrichs_angle,
-    hardest_data,
     principal_angles,
     principal_pair,
     sweeps_of,
+    trajectory,
+    trajectory_on,
     two_blocks,
-    walk,
-    walk_on,
+    worst_case_rhs,
 )
 
 
@@ -52,7 +52,7 @@ def test_shared_points_have_angle_zero_and_are_not_the_friedrichs_angle():
 
 def test_a_sweep_over_two_blocks_contracts_by_cosine_squared_in_the_end():
     span, b = points(12, noise=0.05)
-    steps = walk(span, b, blocks=2, rule="cyclic", steps=14)
+    steps = trajectory(span, b, blocks=2, rule="cyclic", steps=14)
     errors = steps.errors()
     measured = errors[12] / errors[10]
     assert measured == pytest.approx(contraction(span, *steps.blocks), rel=1e-3)
@@ -60,7 +60,7 @@ def test_a_sweep_over_two_blocks_contracts_by_cosine_squared_in_the_end():
 
 def test_no_sweep_after_the_first_contracts_less_than_predicted():
     span, b = points(12, seed=3)
-    steps = walk(span, b, blocks=2, rule="cyclic", steps=12)
+    steps = trajectory(span, b, blocks=2, rule="cyclic", steps=12)
     errors = steps.errors()
     bound = contraction(span, *steps.blocks)
     assert (errors[3::2] <= bound * errors[1:-2:2] * (1 + 1e-9)).all()
@@ -79,7 +79,7 @@ def test_the_blocks_hold_the_points_they_should(shared):
 def test_the_predicted_contraction_is_the_norm_of_two_projections_in_turn(shared, lengthscale):
     span, blocks = system(shared=shared, lengthscale=lengthscale)
     sweep = projector(span, blocks.second) @ projector(span, blocks.first)
-    found = sweeps_of(walk_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=10))
+    found = sweeps_of(trajectory_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=10))
     # ‖(P₂P₁)ᵏ‖ = c²ᵏ⁻¹, the intersection being {0}
     cosine = np.sqrt(found.predicted)
     for k in (1, 2, 3):
@@ -95,7 +95,7 @@ def test_the_predicted_contraction_is_the_norm_of_two_projections_in_turn(shared
 def test_measured_is_predicted_in_the_end_and_never_worse(settings):
     span, blocks = system(**settings)
     b = np.random.default_rng(1).standard_normal(span.n)
-    found = sweeps_of(walk_on(span, b, (blocks.first, blocks.second), rule="cyclic", steps=60))
+    found = sweeps_of(trajectory_on(span, b, (blocks.first, blocks.second), rule="cyclic", steps=60))
     assert found.measured == pytest.approx(found.predicted, rel=2e-3)
     above = found.errors > 1e-9 * found.errors[0]
     assert (found.errors[above] <= found.bound[above] * (1 + 1e-6)).all()
@@ -105,9 +105,9 @@ def test_measured_is_predicted_in_the_end_and_never_worse(settings):
 @pytest.mark.parametrize("shared", [0, 2])
 def test_the_hardest_data_meet_the_bound_in_every_sweep(shared):
     span, blocks = system(shared=shared)
-    b = hardest_data(span, blocks.first, blocks.second)
+    b = worst_case_rhs(span, blocks.first, blocks.second)
     assert np.abs(b).max() == pytest.approx(1.0)
-    found = sweeps_of(walk_on(span, b, (blocks.first, blocks.second), rule="cyclic", steps=10))
+    found = sweeps_of(trajectory_on(span, b, (blocks.first, blocks.second), rule="cyclic", steps=10))
     above = found.errors > 1e-7 * found.errors[0]
     np.testing.assert_allclose(found.errors[above], found.bound[above], rtol=1e-5)
 
@@ -125,7 +125,7 @@ def test_the_pair_is_in_the_spans_of_norm_1_and_meets_at_the_friedrichs_angle():
 
 def test_far_apart_two_blocks_are_solved_in_one_sweep_and_nothing_is_measured():
     span, blocks = system(distance=100.0)
-    found = sweeps_of(walk_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=6))
+    found = sweeps_of(trajectory_on(span, np.ones(span.n), (blocks.first, blocks.second), rule="cyclic", steps=6))
     assert found.measured_at == 0 and np.isnan(found.measured) and found.errors[1] < 1e-9 * found.errors[0]
 
 
@@ -137,12 +137,12 @@ def test_far_apart_two_blocks_are_solved_in_one_sweep_and_nothing_is_measured():
         (lambda: two_blocks(3, 0.1, 5), "shared must be a whole number, at least 0, at most 4"),
         (lambda: principal_pair(system()[0], range(10), range(5)), "must not hold all points of the other"),
         (
-            lambda: sweeps_of(walk_on(system()[0], np.ones(10), [range(4), range(4, 8), [8, 9]], steps=2)),
+            lambda: sweeps_of(trajectory_on(system()[0], np.ones(10), [range(4), range(4, 8), [8, 9]], steps=2)),
             "must be over two blocks",
         ),
         (
             lambda: sweeps_of(
-                walk_on(system()[0], np.ones(10), [range(5), range(5, 10)], rule="random", steps=9, seed=1)
+                trajectory_on(system()[0], np.ones(10), [range(5), range(5, 10)], rule="random", steps=9, seed=1)
             ),
             "must be cyclic",
         ),

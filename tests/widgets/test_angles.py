@@ -34,12 +34,14 @@ def test_every_control_moves_something_that_is_seen(name):
 def test_the_last_sweep_contracts_as_the_friedrichs_angle_says(preset):
     widget = Angles()
     widget.choose(preset)
-    walk, blocks = widget.walk, widget.blocks
-    first, second = (scipy.linalg.cholesky(walk.span.gram, lower=True)[list(rows)].T for rows in walk.blocks)
+    trajectory, blocks = widget.trajectory, widget.blocks
+    first, second = (
+        scipy.linalg.cholesky(trajectory.span.gram, lower=True)[list(rows)].T for rows in trajectory.blocks
+    )
     angle = np.sort(scipy.linalg.subspace_angles(first, second))[len(blocks.shared)]
-    goal = np.linalg.solve(walk.span.gram, walk.b)
-    gaps = np.array([step.weights - goal for step in walk.steps[::2]])
-    errors = np.sqrt(np.einsum("ki,ij,kj->k", gaps, walk.span.gram, gaps))
+    goal = np.linalg.solve(trajectory.span.gram, trajectory.b)
+    gaps = np.array([step.weights - goal for step in trajectory.steps[::2]])
+    errors = np.sqrt(np.einsum("ki,ij,kj->k", gaps, trajectory.span.gram, gaps))
     last = np.flatnonzero(errors > 1e-9 * errors[0])[-1]
     assert errors[last] / errors[last - 1] == pytest.approx(np.cos(angle) ** 2, rel=0.01)
 
@@ -49,7 +51,7 @@ def test_presets_differ_in_speed_as_they_say():
     widget = Angles()
     for preset in widget.presets:
         widget.choose(preset)
-        left[preset] = widget.walk.errors()[2] / widget.walk.errors()[0]
+        left[preset] = widget.trajectory.errors()[2] / widget.trajectory.errors()[0]
     titles = list(left)
     assert left[titles[1]] < left[titles[0]] and left[titles[2]] < left[titles[0]]
     assert left["more noise: opens the angle"] < left["long lengthscale: a small angle"]
@@ -59,7 +61,7 @@ def test_no_overlap_leaves_a_block_without_a_point_of_its_own():
     widget = Angles(points=8, shared=14)
     widget.controls["points"].widget.value = 3
     assert widget.value("shared") == 4
-    assert len(widget.walk.blocks) == 2 and all(len(block) == 5 for block in widget.walk.blocks)
+    assert len(widget.trajectory.blocks) == 2 and all(len(block) == 5 for block in widget.trajectory.blocks)
 
 
 def test_a_preset_sets_the_controls_and_reset_goes_back():

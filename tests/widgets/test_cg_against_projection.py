@@ -40,16 +40,16 @@ def test_every_control_says_what_it_does_and_moves_a_figure(widget):
 def test_the_residual_of_cg_rises_first_as_the_moments_of_lambda_say(widget):
     widget.reset()
     cg, _ = widget.paths
-    k, b = cg.walk.span.gram, cg.walk.b
+    k, b = cg.trajectory.span.gram, cg.trajectory.b
     values, vectors = np.linalg.eigh(k)
     share = (vectors.T @ b) ** 2 / (b @ b)
     growth = share @ values**2 / (share @ values) ** 2 - 1
     assert growth > 1
     assert f"times {np.sqrt(growth):.3g}: up" in widget.figures[2].layout.title.text
-    norms = cg.walk.residual_norms()
+    norms = cg.trajectory.residual_norms()
     assert norms[1] / norms[0] == pytest.approx(np.sqrt(growth), rel=1e-9)
     # while the error in the K-norm never rises
-    gaps = [step.weights - np.linalg.solve(k, b) for step in cg.walk.steps]
+    gaps = [step.weights - np.linalg.solve(k, b) for step in cg.trajectory.steps]
     errors = np.array([gap @ k @ gap for gap in gaps])
     assert (np.diff(errors) <= 1e-9).all() and errors[1] < errors[0]
 
@@ -68,7 +68,7 @@ def test_the_point_of_cg_is_inside_the_circle_and_outside_the_ellipse(widget):
 def test_in_every_preset_the_error_of_both_never_rises(widget, preset):
     widget.choose(preset)
     for path in widget.paths:
-        errors = path.walk.errors()
+        errors = path.trajectory.errors()
         assert (np.diff(errors) <= 1e-9 * errors[0]).all()
     assert widget.value("work") == widget.presets[preset].get("work", 1)
 

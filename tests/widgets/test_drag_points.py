@@ -39,7 +39,11 @@ def test_a_dragged_point_moves_its_two_sliders_and_the_figures_follow_once():
     assert {name: widget.value(name) for name in others} == others
     assert drawn == widget.charts  # each once
     assert all(figure.to_json() != one for figure, one in zip(widget.figures, before, strict=True))
-    assert widget.walk.span.x[:, 0].tolist() == [0.2, 0.63, 0.75] and widget.walk.b.tolist() == [1.0, -0.9, 1.2]
+    assert widget.trajectory.span.x[:, 0].tolist() == [0.2, 0.63, 0.75] and widget.trajectory.b.tolist() == [
+        1.0,
+        -0.9,
+        1.2,
+    ]
 
 
 def test_points_are_where_the_sliders_are_whichever_of_the_two_was_moved():

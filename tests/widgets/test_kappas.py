@@ -30,7 +30,7 @@ def test_on_the_first_preset_the_kd_tree_has_the_larger_kappa_prime_and_is_faste
     goal = np.linalg.solve(k, b)
     kappa_prime, epochs, coupling = {}, {}, {}
     for name, solve in widget.solves.items():
-        blocks = [list(rows) for rows in solve.walk.blocks]
+        blocks = [list(rows) for rows in solve.trajectory.blocks]
         values = scipy.linalg.eigvalsh(k)
         kappa_prime[name] = max(scipy.linalg.eigvalsh(k[np.ix_(rows, rows)])[-1] for rows in blocks) / values[0]
         assert solve.spectrum.kappa_prime == pytest.approx(kappa_prime[name], rel=1e-4)
@@ -94,7 +94,7 @@ def test_reset_goes_back():
     widget = Kappas()
     before = shown(widget)
     widget.choose("ten inputs: diabetes")
-    assert shown(widget) != before and widget.solves["kd-tree"].walk.span.x.shape == (300, 10)
+    assert shown(widget) != before and widget.solves["kd-tree"].trajectory.span.x.shape == (300, 10)
     widget.reset()
     assert shown(widget) == before
 

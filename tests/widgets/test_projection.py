@@ -46,7 +46,7 @@ def test_the_speed_is_that_of_the_player():
 def test_right_angles_are_right_and_the_norm_in_h_never_rises(preset):
     widget = Projection()
     widget.choose(preset)
-    walk = widget.walk
+    trajectory = widget.trajectory
     x = np.array([widget.value(name) for name in ("x1", "x2", "x3")])
     q = np.sqrt(5) * np.abs(x[:, None] - x) / widget.value("lengthscale")
     gram = (1 + q + q**2 / 3) * np.exp(-q) + widget.value("noise") * np.eye(3)
@@ -54,7 +54,7 @@ def test_right_angles_are_right_and_the_norm_in_h_never_rises(preset):
     goal = np.linalg.solve(gram, b)
     size = np.sqrt(goal @ gram @ goal)
     before = size
-    for step in walk.steps[1:]:
+    for step in trajectory.steps[1:]:
         rest = goal - step.weights
         norm = np.sqrt(max(rest @ gram @ rest, 0.0))
         assert norm <= before + 1e-12 * size
@@ -66,7 +66,7 @@ def test_right_angles_are_right_and_the_norm_in_h_never_rises(preset):
 def test_the_preset_that_promises_a_rise_of_the_euclidean_residual_has_one_at_its_first_step():
     widget = Projection()
     widget.choose("the Euclidean residual rises")
-    norms = [np.linalg.norm(step.residual) for step in widget.walk.steps]
+    norms = [np.linalg.norm(step.residual) for step in widget.trajectory.steps]
     assert norms[1] > norms[0]
 
 
@@ -74,7 +74,7 @@ def test_a_preset_sets_the_controls_and_reset_goes_back():
     widget = Projection()
     first = shown(widget)
     widget.choose("two planes that share a line")
-    assert widget.walk.blocks == ((0, 1), (1, 2)) and shown(widget) != first
+    assert widget.trajectory.blocks == ((0, 1), (1, 2)) and shown(widget) != first
     widget.reset()
     assert shown(widget) == first
 
@@ -98,4 +98,4 @@ def test_points_in_one_place_and_data_of_zeros_are_no_error():
     widget = Projection(x1=0.5, x2=0.5, x3=0.5)
     for name in ("b1", "b2", "b3"):
         widget.controls[name].widget.value = 0.0
-    assert not any(step.weights.any() for step in widget.walk.steps)
+    assert not any(step.weights.any() for step in widget.trajectory.steps)

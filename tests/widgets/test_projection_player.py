@@ -34,7 +34,7 @@ def test_the_residual_is_zero_on_the_block_that_is_lit():
 @pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 1]), (4, [4] * 4), (20, [16])])
 def test_a_block_owns_as_many_points_as_the_control_says_and_the_last_what_is_left(size, sizes):
     player = ProjectionPlayer(points=16, block_size=size)
-    assert [len(block) for block in player.walk.blocks] == sizes
+    assert [len(block) for block in player.trajectory.blocks] == sizes
 
 
 def test_the_speed_is_that_of_the_player_and_goes_back_at_a_reset():
@@ -48,7 +48,7 @@ def test_the_speed_is_that_of_the_player_and_goes_back_at_a_reset():
 def test_a_preset_sets_the_controls_and_reset_goes_back():
     player = ProjectionPlayer()
     player.choose("with a margin")
-    assert player.value("overlap") == 0.5 and "+50%" in player.walk.label
+    assert player.value("overlap") == 0.5 and "+50%" in player.trajectory.label
     player.reset()
     assert player.value("overlap") == 0.0
 

@@ -34,16 +34,16 @@ def test_nothing_is_told_before_the_reveal():
 
 def test_the_lit_bar_is_what_the_energy_falls_by_in_the_next_update():
     widget = WhichBlock(reveal=True, step=4)
-    walk = widget.race.walks["gauss-southwell"]
-    k, b = walk.span.gram, walk.b
+    trajectory = widget.comparison.trajectories["gauss-southwell"]
+    k, b = trajectory.span.gram, trajectory.b
 
     def energy(step: int) -> float:
-        w = walk.steps[step].weights
+        w = trajectory.steps[step].weights
         return float(0.5 * w @ k @ w - b @ w)
 
     solution = np.linalg.solve(k, b)
     left = energy(4) - float(0.5 * solution @ k @ solution - b @ solution)
-    bar = widget.figures[0].data[2].y[walk.steps[5].block]
+    bar = widget.figures[0].data[2].y[trajectory.steps[5].block]
     assert bar == pytest.approx(100 * (energy(4) - energy(5)) / left, rel=1e-8)
 
 
@@ -71,17 +71,19 @@ def test_presets_are_what_they_say_and_reset_goes_back():
     widget = WhichBlock()
     before = shown(widget)
     widget.choose("little noise: gauss-southwell comes last")
-    assert widget.race.standing(24)[-1] == "gauss-southwell"
+    assert widget.comparison.ranking(24)[-1] == "gauss-southwell"
     widget.choose("crowded: the largest ‖r_I‖ is not the most energy")
-    first = widget.race.choices("gauss-southwell", 0)
-    assert first.offers[first.taken["gauss-southwell"]] < 0.1 * first.offers.max()
+    first = widget.comparison.choices("gauss-southwell", 0)
+    assert first.decrease_per_block[first.taken["gauss-southwell"]] < 0.1 * first.decrease_per_block.max()
     widget.choose("one bump: most blocks have nothing to give")
-    first = widget.race.choices("gauss-southwell", 0)
-    assert (first.offers < 0.1 * first.left).sum() >= 4 and widget.race.standing(24)[0] == "gauss-southwell"
-    far = widget.race.choices("gauss-southwell", 0)
+    first = widget.comparison.choices("gauss-southwell", 0)
+    assert (first.decrease_per_block < 0.1 * first.left).sum() >= 4 and widget.comparison.ranking(24)[
+        0
+    ] == "gauss-southwell"
+    far = widget.comparison.choices("gauss-southwell", 0)
     widget.choose("much noise: the guarantee comes closer")
-    near = widget.race.choices("gauss-southwell", 0)
-    assert near.guaranteed / near.offers.max() > far.guaranteed / far.offers.max()
+    near = widget.comparison.choices("gauss-southwell", 0)
+    assert near.guaranteed / near.decrease_per_block.max() > far.guaranteed / far.decrease_per_block.max()
     widget.reset()
     assert shown(widget) == before
 

@@ -1,4 +1,4 @@
-"""Figures of few points: functions from the states of a walk to plotly figures."""
+"""Figures of few points: functions from the states of a trajectory to plotly figures."""
 
 from apviz.plots.rkhs.angle_fan import angle_fan
 from apviz.plots.rkhs.block_eigenvalues import block_eigenvalues
@@ -13,13 +13,27 @@ from apviz.plots.rkhs.next_block import next_block
 from apviz.plots.rkhs.photograph_step import photograph_step
 from apviz.plots.rkhs.projection_functions import projection_functions
 from apviz.plots.rkhs.projection_step import projection_step
-from apviz.plots.rkhs.race_of_rules import race_of_rules
+from apviz.plots.rkhs.rule_errors import rule_errors
 from apviz.plots.rkhs.sweep_errors import sweep_errors
+from apviz.plots.rkhs.trajectory_step import trajectory_step
 from apviz.plots.rkhs.two_norms import two_norms
-from apviz.plots.rkhs.walk_step import walk_step
 
 __all__ = [
-    "angle_fan", "block_eigenvalues", "bound_and_error", "closest_functions", "eigen_paths", "eigen_shares",
-    "error_by_work", "largest_block_eigenvalue", "margin_curves", "next_block", "photograph_step",
-    "projection_functions", "projection_step", "race_of_rules", "sweep_errors", "two_norms", "walk_step",
+    "angle_fan",
+    "block_eigenvalues",
+    "bound_and_error",
+    "closest_functions",
+    "eigen_paths",
+    "eigen_shares",
+    "error_by_work",
+    "largest_block_eigenvalue",
+    "margin_curves",
+    "next_block",
+    "photograph_step",
+    "projection_functions",
+    "projection_step",
+    "rule_errors",
+    "sweep_errors",
+    "trajectory_step",
+    "two_norms",
 ]  # fmt: skip

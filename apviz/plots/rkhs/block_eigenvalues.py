@@ -13,12 +13,12 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named, translucent
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Bounded
+    from apviz.rkhs import BoundComparison
 
 HEIGHT = 500
 
 
-def block_eigenvalues(solves: Mapping[str, Bounded], *, theme: ThemeName = "light") -> go.Figure:
+def block_eigenvalues(solves: Mapping[str, BoundComparison], *, theme: ThemeName = "light") -> go.Figure:
     """λ₁ ≥ λ₂ ≥ … of K and of every K[I, I] against their index, both logarithmic; exact, from dense matrices.
 
     By Cauchy's interlacing no curve of a block crosses that of K. Each partition's λ′max is marked.
@@ -31,9 +31,9 @@ def block_eigenvalues(solves: Mapping[str, Bounded], *, theme: ThemeName = "ligh
     """
     colors = theme_named(theme)
     if not solves:
-        raise ValueError("no solve to draw; pass at least one, such as {'kd-tree': apviz.rkhs.bounded(...)}")
+        raise ValueError("no solve to draw; pass at least one, such as {'kd-tree': apviz.rkhs.compare_with_bound(...)}")
     first = next(iter(solves.values()))
-    span, values = first.walk.span, first.spectrum.eigenvalues
+    span, values = first.trajectory.span, first.spectrum.eigenvalues
     figure = go.Figure()
     figure.add_scatter(
         x=np.arange(1, span.n + 1), y=values, mode="lines", name="K", line={"color": colors.muted, "width": 4},
@@ -65,7 +65,7 @@ def block_eigenvalues(solves: Mapping[str, Bounded], *, theme: ThemeName = "ligh
     primes = ", ".join(f"{solve.spectrum.kappa_prime:,.3g} {name}" for name, solve in solves.items())
     coupled = ", ".join(f"{solve.spectrum.kappa_coupled:,.3g} {name}" for name, solve in solves.items())
     notes = [
-        f"b = {len(first.walk.blocks[0])} · {system_words(span)}",
+        f"b = {len(first.trajectory.blocks[0])} · {system_words(span)}",
         f"κ = {first.spectrum.kappa:,.3g} · κ′ = {primes}",
         f"1/λmin(D⁻¹K) = {coupled}",
     ]

@@ -13,14 +13,14 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Bounded
+    from apviz.rkhs import BoundComparison
 
 HEIGHT = 560
 #: below it a solve in float64 shows rounding
 LOWEST = 1e-12
 
 
-def bound_and_error(solves: Mapping[str, Bounded], share: float, *, theme: ThemeName = "light") -> go.Figure:
+def bound_and_error(solves: Mapping[str, BoundComparison], share: float, *, theme: ThemeName = "light") -> go.Figure:
     """‖W−W*‖²_K of gauss-southwell against epochs, with exp(−t/κ′) dashed, both as a share of the start.
 
     Args:
@@ -32,7 +32,7 @@ def bound_and_error(solves: Mapping[str, Bounded], share: float, *, theme: Theme
     """
     colors = theme_named(theme)
     if not solves:
-        raise ValueError("no solve to draw; pass at least one, such as {'kd-tree': apviz.rkhs.bounded(...)}")
+        raise ValueError("no solve to draw; pass at least one, such as {'kd-tree': apviz.rkhs.compare_with_bound(...)}")
     figure = go.Figure()
     for name, solve in solves.items():
         color = partition_color(name, theme)
@@ -60,7 +60,7 @@ def bound_and_error(solves: Mapping[str, Bounded], share: float, *, theme: Theme
         shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share, "line": line}],
     )
     first = next(iter(solves.values()))
-    system = f"b = {len(first.walk.blocks[0])} · {system_words(first.walk.span)}"
+    system = f"b = {len(first.trajectory.blocks[0])} · {system_words(first.trajectory.span)}"
     notes = [system, f"epochs to {share:g}, the thin line:"]
     notes += [
         f"{name}: {_epochs(solve.epochs_to(share), last)} (Theorem 1: {solve.bound_epochs_to(share):,.0f}; "

@@ -1,4 +1,4 @@
-"""One state of a race: the residual, what every block would remove, and which block each rule takes."""
+"""One state of a comparison: the residual, what every block would remove, and which block each rule takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Choices, Race
+    from apviz.rkhs import Choices, RuleComparison
     from apviz.rkhs.trajectory import Rule
 
 HEIGHT = 680
@@ -22,7 +22,7 @@ LABELS = 12
 
 
 def next_block(
-    race: Race,
+    comparison: RuleComparison,
     rule: Rule,
     number: int,
     *,
@@ -30,24 +30,24 @@ def next_block(
     revealed: bool = True,
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """Where the walk of `rule` is after some updates, and what could come next.
+    """Where the trajectory of `rule` is after some updates, and what could come next.
 
     Above the residual at the points; below, in the columns of the blocks, what each would remove of ½‖r‖²_H, with
     what is guaranteed to gauss-southwell, and the block each rule takes here. Every state has the same traces, so that
     a player changes numbers only.
 
     Args:
-        rule: whose walk, and whose next block is lit.
+        rule: whose trajectory, and whose next block is lit.
         number: of updates done.
         bet: the block that a reader expects gauss-southwell to take; blocks are counted from 0, as in a trace.
         revealed: else what comes next is left out, not only hidden.
 
     Raises:
-        ValueError: a rule or a number that the race does not have; an unknown theme.
+        ValueError: a rule or a number that the comparison does not have; an unknown theme.
     """
     colors = theme_named(theme)
-    found = race.choices(rule, number)
-    blocks, n = race.blocks, len(found.residual)
+    found = comparison.choices(rule, number)
+    blocks, n = comparison.blocks, len(found.residual)
     # blocks are of neighbours in the order of the points
     ends = np.cumsum([0, *(len(rows) for rows in blocks)]) + 0.5
     centres, widths = (ends[:-1] + ends[1:]) / 2, np.diff(ends)
@@ -64,16 +64,16 @@ def next_block(
         mode="lines", showlegend=False, hoverinfo="skip", line={"color": colors.muted, "width": 1.5}, row=1, col=1,
     )  # fmt: skip
     figure.add_scatter(
-        x=place, y=found.residual, mode="markers", showlegend=False, name="residual", customdata=race_points(race),
+        x=place, y=found.residual, mode="markers", showlegend=False, name="residual", customdata=_points(comparison),
         marker={"color": np.where(lit, ours, colors.ink).tolist(), "size": np.where(lit, 11, 7).tolist(), "opacity": 1},
         hovertemplate="x = %{customdata:.3g}: residual %{y:.4g}<extra></extra>", row=1, col=1,
     )  # fmt: skip
-    shares = 100 * found.offers / found.left
+    shares = 100 * found.decrease_per_block / found.left
     fill = [ours if block == found.taken[rule] else translucent(colors.muted, 0.55) for block in range(len(blocks))]
     figure.add_bar(
         x=centres if revealed else [], y=shares if revealed else [], width=0.8 * widths if revealed else [],
         showlegend=False, name="would remove", marker={"color": fill if revealed else [], "line": {"width": 0}},
-        customdata=np.column_stack([np.arange(len(blocks)), found.norms, found.offers]) if revealed else [],
+        customdata=np.column_stack([np.arange(len(blocks)), found.norms, found.decrease_per_block]) if revealed else [],
         hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²<sub>H</sub><br>"
         "‖r_I‖ = %{customdata[1]:.4g}<extra></extra>",
         row=2, col=1,
@@ -86,27 +86,27 @@ def next_block(
         hovertemplate=f"guaranteed: {found.guaranteed:.4g}, %{{y:.3g}} % of ½‖r‖²<sub>H</sub><extra></extra>",
         row=2, col=1,
     )  # fmt: skip
-    _add_rules(figure, race, found, centres, shares, bet, revealed, colors)
-    figure.update_yaxes(title_text="residual", range=_about_zero(race), zeroline=True, row=1, col=1)
-    figure.update_yaxes(title_text="removes, %", range=[0, _highest(race, rule)], row=2, col=1)
+    _add_rules(figure, comparison, found, centres, shares, bet, revealed, colors)
+    figure.update_yaxes(title_text="residual", range=_about_zero(comparison), zeroline=True, row=1, col=1)
+    figure.update_yaxes(title_text="removes, %", range=[0, _highest(comparison, rule)], row=2, col=1)
     labelled = range(0, len(blocks), -(-len(blocks) // LABELS))
     ticks = {"tickvals": centres[labelled], "ticktext": [str(block) for block in labelled]}
     figure.update_xaxes(range=[0.5, n + 0.5], showgrid=False, **ticks)
     figure.update_xaxes(title_text="block, of neighbouring points", row=3, col=1)
     figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)], annotations=[_hidden(revealed, colors)])
-    system = f"b = {len(blocks[0])} · {system_words(race.walks[rule].span)}"
+    system = f"b = {len(blocks[0])} · {system_words(comparison.trajectories[rule].span)}"
     notes = [system, *_said(rule, number, found, bet, revealed)]
     return finish(figure, [], colors, "Which block next?", "next_block", notes)
 
 
-def race_points(race: Race) -> Any:
+def _points(comparison: RuleComparison) -> Any:
     """(n,) the points' place, for hover."""
-    return race.walks["gauss-southwell"].span.x[:, 0]
+    return comparison.trajectories["gauss-southwell"].span.x[:, 0]
 
 
 def _add_rules(
     figure: go.Figure,
-    race: Race,
+    comparison: RuleComparison,
     found: Choices,
     centres: Any,
     shares: Any,
@@ -115,7 +115,7 @@ def _add_rules(
     colors: Theme,
 ) -> None:
     """The block each rule takes here, in its line, with what it removes; the bet in a line of its own."""
-    rows = list(race.walks)
+    rows = list(comparison.trajectories)
     names = [*rows, "your bet"]
     height = {name: len(names) - 1 - line for line, name in enumerate(names)}
     chosen: list[tuple[str, int, str, str]] = [
@@ -147,7 +147,7 @@ def _said(rule: Rule, number: int, found: Choices, bet: int | None, revealed: bo
         yours = "no bet yet" if bet is None else f"you bet on block {bet}"
         return [where, "which block does gauss-southwell take next?", yours]
     greedy, best = found.taken["gauss-southwell"], found.best
-    share = found.offers / found.left
+    share = found.decrease_per_block / found.left
     if found.greedy_is_best:
         honest = f"block {greedy} has the largest ‖r_I‖ and removes the most"
     else:
@@ -175,14 +175,20 @@ def _columns(ends: Any, colors: Theme) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _about_zero(race: Race) -> list[float]:
+def _about_zero(comparison: RuleComparison) -> list[float]:
     """One range for all states of all rules."""
-    largest = max(float(np.abs(step.residual).max()) for walk in race.walks.values() for step in walk.steps)
+    largest = max(
+        float(np.abs(step.residual).max())
+        for trajectory in comparison.trajectories.values()
+        for step in trajectory.steps
+    )
     return [-1.1 * largest, 1.1 * largest]
 
 
-def _highest(race: Race, rule: Rule) -> float:
-    """A little above the largest share that a block offers in any state of a walk."""
-    walk = race.walks[rule]
-    left = 0.5 * walk.errors()[:-1] ** 2
-    return 110 * max(float(step.offers.max() / rest) for step, rest in zip(walk.steps[1:], left, strict=True))
+def _highest(comparison: RuleComparison, rule: Rule) -> float:
+    """A little above the largest share that a block would remove in any state of a trajectory."""
+    trajectory = comparison.trajectories[rule]
+    left = 0.5 * trajectory.errors()[:-1] ** 2
+    return 110 * max(
+        float(step.decrease_per_block.max() / rest) for step, rest in zip(trajectory.steps[1:], left, strict=True)
+    )

@@ -35,31 +35,31 @@ def projection_functions(
         ends: of the x axis, so that it stands still where points move; without them, a little beyond the points.
 
     Raises:
-        ValueError: a walk over several inputs; an unknown theme.
+        ValueError: a trajectory over several inputs; an unknown theme.
     """
     colors = theme_named(theme)
-    walk, j = geometry.walk, geometry.number
-    span = walk.span
+    trajectory, j = geometry.trajectory, geometry.number
+    span = trajectory.span
     if span.x.shape[1] != 1:
-        raise ValueError(f"projection_functions draws functions of one input, this walk has {span.x.shape[1]}")
+        raise ValueError(f"projection_functions draws functions of one input, this trajectory has {span.x.shape[1]}")
     lit_color, projected, left = step_colors(theme)
     x = span.x[:, 0]
     margin = 0.12 * (float(np.ptp(x)) or 1.0)
     low_end, high_end = ends or (x.min() - margin, x.max() + margin)
     grid = np.linspace(low_end, high_end, PLACES)
-    now, earlier = walk.steps[j].weights, walk.steps[max(j - 1, 0)].weights
+    now, earlier = trajectory.steps[j].weights, trajectory.steps[max(j - 1, 0)].weights
     before, after = superscript(max(j - 1, 0)), superscript(j)
     if picture == "residual":
         curves = [
-            (walk.goal - earlier, f"r{before}" + (" = g" if j <= 1 else ""), colors.ink),
+            (trajectory.goal - earlier, f"r{before}" + (" = g" if j <= 1 else ""), colors.ink),
             (now - earlier, "its projection", projected),
-            (walk.goal - now, f"r{after}, what is left", left),
+            (trajectory.goal - now, f"r{after}, what is left", left),
         ]
     else:
         curves = [
-            (walk.goal, "g", colors.ink),
+            (trajectory.goal, "g", colors.ink),
             (now, f"s{after}", projected),
-            (walk.goal - now, f"r{after} = g − s{after}", left),
+            (trajectory.goal - now, f"r{after} = g − s{after}", left),
         ]
     figure = go.Figure()
     for weights, name, color in curves:
@@ -77,8 +77,8 @@ def projection_functions(
         marker={"color": lit_color, "size": 17, "symbol": "circle-open", "line": {"width": 3, "color": lit_color}},
         hovertemplate="x = %{x:.3g} is in the block<extra></extra>",
     )  # fmt: skip
-    every = np.concatenate([walk.goal[None] - [step.weights for step in walk.steps], [walk.goal]])
-    heights = np.concatenate([(every @ span.gram).ravel(), span.values(walk.goal, grid), [0.0]])
+    every = np.concatenate([trajectory.goal[None] - [step.weights for step in trajectory.steps], [trajectory.goal]])
+    heights = np.concatenate([(every @ span.gram).ravel(), span.values(trajectory.goal, grid), [0.0]])
     low, high = float(heights.min()), float(heights.max())
     edge = 0.12 * ((high - low) or 1.0)
     figure.update_layout(

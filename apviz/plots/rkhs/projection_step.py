@@ -31,11 +31,11 @@ def projection_step(geometry: StepGeometry, *, picture: Picture = "residual", th
             `solution` has them start at s⁽ʲ⁻¹⁾, so that r⁽ʲ⁾ ends at g, as in the paper's Figure 2.
 
     Raises:
-        ValueError: a walk of other than three points; an unknown picture or theme.
+        ValueError: a trajectory of other than three points; an unknown picture or theme.
     """
     colors = theme_named(theme)
-    if geometry.walk.span.n != 3:
-        raise ValueError(f"projection_step draws three points, this walk has {geometry.walk.span.n}")
+    if geometry.trajectory.span.n != 3:
+        raise ValueError(f"projection_step draws three points, this trajectory has {geometry.trajectory.span.n}")
     if picture not in get_args(Picture):
         raise ValueError(f"picture must be one of {', '.join(get_args(Picture))}, got {picture!r}")
     span_color, projected, left = step_colors(theme)
@@ -98,10 +98,11 @@ def _title(geometry: StepGeometry) -> str:
 
 
 def _notes(geometry: StepGeometry) -> list[str]:
-    walk, degrees = geometry.walk, np.degrees(geometry.kernel_angles)
+    trajectory, degrees = geometry.trajectory, np.degrees(geometry.kernel_angles)
     pairs = ((0, 1), (0, 2), (1, 2))
     between = ", ".join(f"k{subscript(i + 1)}k{subscript(j + 1)} {degrees[i, j]:.1f}°" for i, j in pairs)
-    notes = [system_words(walk.span), f"{walk.label} · blocks {block_words(walk.blocks)}", f"angles: {between}"]
+    blocks = f"{trajectory.label} · blocks {block_words(trajectory.blocks)}"
+    notes = [system_words(trajectory.span), blocks, f"angles: {between}"]
     # as many lines at every step, so that nothing below moves
     to_span = "no block is chosen yet"
     if geometry.number:
@@ -127,7 +128,7 @@ def _names(geometry: StepGeometry, picture: Picture) -> tuple[str, str]:
 
 
 def _box(geometry: StepGeometry) -> tuple[np.ndarray, float]:
-    """Middle and half a side of a cube that holds both pictures of the whole walk."""
+    """Middle and half a side of a cube that holds both pictures of the whole trajectory."""
     held = [np.zeros((1, 3)), geometry.kernels, geometry.residuals, geometry.goal - geometry.residuals]
     points = np.concatenate(held)
     low, high = points.min(0), points.max(0)

@@ -12,14 +12,14 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Sweeps, Walk
+    from apviz.rkhs import Sweeps, Trajectory
 
 HEIGHT = 400
 #: a part of the start; what is below is rounding, and not drawn
 FLOOR = 1e-9
 
 
-def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> go.Figure:
+def sweep_errors(trajectory: Trajectory, sweeps: Sweeps, *, theme: ThemeName = "light") -> go.Figure:
     """‖r‖_H after every sweep, and the bound c²ᵏ⁻¹‖g‖_H, whose slope is the contraction by c² = cos²θ.
 
     Raises:
@@ -59,5 +59,5 @@ def sweep_errors(walk: Walk, sweeps: Sweeps, *, theme: ThemeName = "light") -> g
     measured = "solved in the first sweep"
     if sweeps.measured_at:
         measured = f"measured {sweeps.measured:.4g} in sweep {sweeps.measured_at}"
-    notes = [system_words(walk.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
+    notes = [system_words(trajectory.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
     return finish(figure, [], colors, "Error per sweep, and its bound", "sweep_errors", notes)

@@ -12,30 +12,31 @@ from apviz.plots._labels import block_words, system_words
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Walk
+    from apviz.rkhs import Trajectory
 
 HEIGHT = 400
 #: what is below is rounding, and not drawn
 FLOOR = 1e-12
 
 
-def two_norms(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figure:
+def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light") -> go.Figure:
     """‖r‖_H = ‖W−W*‖_K and the Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
 
     Raises:
-        ValueError: a step that the walk does not have; an unknown theme.
+        ValueError: a step that the trajectory does not have; an unknown theme.
     """
     colors = theme_named(theme)
-    if not 0 <= number < len(walk.steps):
-        raise ValueError(f"number must be from 0 to {len(walk.steps) - 1}, the steps of this walk, got {number}")
+    if not 0 <= number < len(trajectory.steps):
+        last = len(trajectory.steps) - 1
+        raise ValueError(f"number must be from 0 to {last}, the steps of this trajectory, got {number}")
     figure = go.Figure()
     ours, euclidean = method_color("AP gauss-southwell", theme), method_color("CG", theme)
-    steps = np.arange(len(walk.steps))
+    steps = np.arange(len(trajectory.steps))
     # a list of sizes would make them translucent, with an outline
     plain, drawn = {"opacity": 1.0, "line": {"width": 0}}, []
     for norms, name, color, symbol in (
-        (walk.errors(), "‖r‖<sub>H</sub> = ‖W−W*‖<sub>K</sub>", ours, "circle"),
-        (walk.residual_norms(), "Euclidean ‖r‖", euclidean, "diamond"),
+        (trajectory.errors(), "‖r‖<sub>H</sub> = ‖W−W*‖<sub>K</sub>", ours, "circle"),
+        (trajectory.residual_norms(), "Euclidean ‖r‖", euclidean, "diamond"),
     ):
         relative = norms / (norms[0] or 1.0)
         shown = np.where(relative > FLOOR, relative, np.nan)
@@ -64,8 +65,8 @@ def two_norms(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
         },
     )  # fmt: skip
     notes = [
-        system_words(walk.span),
-        f"{walk.label} · blocks {block_words(walk.blocks)}",
+        system_words(trajectory.span),
+        f"{trajectory.label} · blocks {block_words(trajectory.blocks)}",
         f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
     ]
     return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)

@@ -11,14 +11,14 @@ import scipy.linalg
 import apviz
 from apviz.plots._style import THEMES
 from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
-from apviz.rkhs import Span, friedrichs_angle, principal_angles, principal_pair, sweeps_of, two_blocks, walk_on
+from apviz.rkhs import Span, friedrichs_angle, principal_angles, principal_pair, sweeps_of, trajectory_on, two_blocks
 
 
 def every_figure(theme="light", shared=2, noise=0.05, sweeps=8):
     blocks = two_blocks(5, 0.1, shared)
     span = Span(blocks.x, apviz.Matern52(lengthscale=0.3), noise)
     sets = (blocks.first, blocks.second)
-    found = walk_on(span, np.cos(3 * blocks.x), sets, rule="cyclic", steps=2 * sweeps)
+    found = trajectory_on(span, np.cos(3 * blocks.x), sets, rule="cyclic", steps=2 * sweeps)
     angles = principal_angles(span, *sets)
     figures = [
         closest_functions(span, blocks, principal_pair(span, *sets), friedrichs_angle(span, *sets), theme=theme),
@@ -68,7 +68,7 @@ def test_errors_are_those_of_the_walk_and_the_bound_is_dashed():
 def test_what_is_solved_in_the_first_sweep_is_said_to_be():
     blocks = two_blocks(3, 50.0)
     span = Span(blocks.x, apviz.RBF(lengthscale=0.1), 0.1)
-    found = walk_on(span, np.ones(6), (blocks.first, blocks.second), rule="cyclic", steps=6)
+    found = trajectory_on(span, np.ones(6), (blocks.first, blocks.second), rule="cyclic", steps=6)
     figure = sweep_errors(found, sweeps_of(found))
     assert "solved in the first sweep" in figure.layout.title.text
     assert np.isfinite(figure.layout.yaxis.range).all()

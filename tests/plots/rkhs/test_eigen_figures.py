@@ -10,14 +10,16 @@ import pytest
 import apviz
 from apviz.plots._style import THEMES, method_color
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
-from apviz.rkhs import Span, eigen_path, situation, walk
+from apviz.rkhs import Span, eigen_path, toy_problem, trajectory
 
 
 @pytest.fixture(scope="module")
 def paths():
-    x, _ = situation("even", 20)
+    x, _ = toy_problem("even", 20)
     span, b = Span(x, apviz.Matern52(lengthscale=0.2), 0.05), np.random.default_rng(3).standard_normal(20)
-    return eigen_path(walk(span, b, method="cg", steps=10)), eigen_path(walk(span, b, block_size=5, steps=40))
+    return eigen_path(trajectory(span, b, method="cg", steps=10)), eigen_path(
+        trajectory(span, b, block_size=5, steps=40)
+    )
 
 
 @pytest.fixture(params=["eigen_paths", "eigen_shares", "error_by_work"])
@@ -77,7 +79,7 @@ def test_paths_are_walked_as_far_as_the_work_reaches(paths):
     figure = eigen_paths(*paths, (0, 9), 3)
     walked = {each.name: each for each in figure.data if each.mode == "lines+markers"}
     for path in paths:
-        drawn = walked[path.walk.label]
+        drawn = walked[path.trajectory.label]
         assert len(drawn.x) == path.at(3) + 1 and drawn.customdata[-1] <= 3
         np.testing.assert_array_equal(np.array([drawn.x, drawn.y]).T, path.coordinates[: path.at(3) + 1, [9, 0]])
 
@@ -97,7 +99,7 @@ def test_before_the_blocks_are_factored_alternating_projection_has_no_point(path
 def test_shares_of_error_and_residual_differ_by_lambda(paths):
     figure = eigen_shares(*paths, 4)
     for path in paths:
-        error, residual = (each for each in figure.data if each.name == path.walk.label)
+        error, residual = (each for each in figure.data if each.name == path.trajectory.label)
         ratio = np.asarray(residual.y) / np.asarray(error.y) / path.eigenvalues
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
         assert np.sum(error.y) == pytest.approx(path.error[path.at(4)].sum() / path.error[0].sum())
@@ -106,10 +108,10 @@ def test_shares_of_error_and_residual_differ_by_lambda(paths):
 def test_the_curves_over_work_are_error_residual_and_bound(paths):
     data = error_by_work(*paths, 4).data
     for path, name in zip(paths, ("bound of CG by κ", "Theorem 1, by κ′"), strict=True):
-        error, residual = (each for each in data if each.name == path.walk.label)
-        gaps = path.walk.errors() ** 2
+        error, residual = (each for each in data if each.name == path.trajectory.label)
+        gaps = path.trajectory.errors() ** 2
         np.testing.assert_allclose(error.y, gaps / gaps[0], rtol=1e-6, atol=1e-14)
-        norms = path.walk.residual_norms()
+        norms = path.trajectory.residual_norms()
         np.testing.assert_allclose(residual.y, norms / norms[0], rtol=1e-6, atol=1e-12)
         bound = next(each for each in data if each.name == name)
         assert bound.line.dash == "dash" and bound.showlegend
@@ -117,7 +119,7 @@ def test_the_curves_over_work_are_error_residual_and_bound(paths):
 
 
 def test_a_rule_without_a_bound_has_none_in_the_legend(paths):
-    cyclic = walk(paths[0].walk.span, paths[0].walk.b, block_size=5, rule="cyclic", steps=20)
+    cyclic = trajectory(paths[0].trajectory.span, paths[0].trajectory.b, block_size=5, rule="cyclic", steps=20)
     data = error_by_work(paths[0], eigen_path(cyclic), 4).data
     bound = next(each for each in data if each.name == "Theorem 1, by κ′")
     assert not bound.showlegend and np.isnan(np.asarray(bound.y, dtype=float)).all()

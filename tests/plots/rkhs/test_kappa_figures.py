@@ -10,28 +10,30 @@ import pytest
 import apviz
 from apviz.plots._style import THEMES, partition_color
 from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_eigenvalue
-from apviz.rkhs import Bounded, Span, bounded, largest_by_size
+from apviz.rkhs import BoundComparison, Span, compare_with_bound, lambda_max_by_size
 
 SIZES = (10, 20, 30)
 
 
 @pytest.fixture(scope="module")
-def solves() -> dict[str, Bounded]:
+def solves() -> dict[str, BoundComparison]:
     draws = np.random.default_rng(0)
     x = draws.uniform(-1, 1, (60, 2))
     span, b = Span(x, apviz.Matern52(lengthscale=0.3), 0.1), np.sin(4 * x[:, 0]) + 0.1 * draws.standard_normal(60)
-    return {each: bounded(span, b, block_size=20, partition=each, epochs=6) for each in ("sequential", "kd-tree")}
+    return {
+        each: compare_with_bound(span, b, block_size=20, partition=each, epochs=6) for each in ("sequential", "kd-tree")
+    }
 
 
 @pytest.fixture(scope="module")
 def growth(solves):
-    span = solves["kd-tree"].walk.span
-    return {each: largest_by_size(span, SIZES, each) for each in solves}
+    span = solves["kd-tree"].trajectory.span
+    return {each: lambda_max_by_size(span, SIZES, each) for each in solves}
 
 
 def draw_growth(solves, growth, size=20, theme="light"):
     found = solves["kd-tree"]
-    return largest_block_eigenvalue(found.walk.span, found.spectrum.eigenvalues, SIZES, growth, size, theme=theme)
+    return largest_block_eigenvalue(found.trajectory.span, found.spectrum.eigenvalues, SIZES, growth, size, theme=theme)
 
 
 def test_no_curve_of_a_block_is_above_that_of_k(solves):

@@ -10,14 +10,14 @@ import pytest
 import apviz
 from apviz.plots._style import THEMES
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
-from apviz.rkhs import Span, step_geometry, walk_on
+from apviz.rkhs import Span, step_geometry, trajectory_on
 
 SETS = {"plane": [(0, 1), (2,)], "lines": [(0,), (1,), (2,)], "two planes": [(0, 1), (1, 2)]}
 
 
 def walked(sets="plane", noise=0.05, lengthscale=0.4, steps=6):
     span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=lengthscale), noise)
-    return walk_on(span, np.array([1.0, 0.3, -0.5]), SETS[sets], rule="cyclic", steps=steps)
+    return trajectory_on(span, np.array([1.0, 0.3, -0.5]), SETS[sets], rule="cyclic", steps=steps)
 
 
 def every_figure(number=2, theme="light", picture="residual", sets="plane"):
@@ -101,10 +101,10 @@ def test_angles_are_stated_in_degrees():
 
 def test_functions_are_drawn_with_the_spike_at_points_and_without_elsewhere():
     geometry = step_geometry(walked(), 2)
-    span, weights = geometry.walk.span, geometry.walk.goal - geometry.walk.steps[2].weights
+    span, weights = geometry.trajectory.span, geometry.trajectory.goal - geometry.trajectory.steps[2].weights
     drawn = [each for each in projection_functions(geometry).data if each.name == "r⁽²⁾, what is left"]
     np.testing.assert_allclose(drawn[0].y, span.values(weights, np.asarray(drawn[0].x)), atol=1e-12)
-    np.testing.assert_allclose(drawn[1].y, geometry.walk.steps[2].residual, atol=1e-12)
+    np.testing.assert_allclose(drawn[1].y, geometry.trajectory.steps[2].residual, atol=1e-12)
     assert abs(drawn[1].y[2]) < 1e-12
 
 
@@ -149,7 +149,7 @@ def test_axes_have_titles_captions_fit_a_phone_and_dashes_are_kept_for_bounds():
 
 def test_data_of_zeros_are_drawn():
     span = Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), 0.1)
-    found = walk_on(span, np.zeros(3), SETS["plane"], steps=4)
+    found = trajectory_on(span, np.zeros(3), SETS["plane"], steps=4)
     for number in range(len(found.steps)):
         geometry = step_geometry(found, number)
         assert projection_step(geometry).data and projection_functions(geometry).data
@@ -158,7 +158,7 @@ def test_data_of_zeros_are_drawn():
 
 def test_points_in_one_place_are_drawn():
     span = Span([0.4, 0.4, 0.4], apviz.Matern52(lengthscale=0.4), 0.1)
-    geometry = step_geometry(walk_on(span, np.ones(3), SETS["lines"], steps=3), 2)
+    geometry = step_geometry(trajectory_on(span, np.ones(3), SETS["lines"], steps=3), 2)
     figure = projection_functions(geometry)
     assert projection_step(geometry).data and figure.layout.xaxis.range[0] < figure.layout.xaxis.range[1]
 
@@ -169,20 +169,20 @@ def test_curves_go_from_end_to_end_of_an_axis_that_is_given():
     assert figure.layout.xaxis.range == (-0.5, 1.5)
     assert [figure.data[0].x[0], figure.data[0].x[-1]] == [-0.5, 1.5]
     q = np.sqrt(5) * np.abs(np.array([-0.5, 1.5])[:, None] - [0.1, 0.4, 0.8]) / 0.4
-    weights = geometry.walk.goal - geometry.walk.steps[2].weights
+    weights = geometry.trajectory.goal - geometry.trajectory.steps[2].weights
     after = next(each for each in figure.data if each.name == "r⁽²⁾, what is left")
     np.testing.assert_allclose(np.array(after.y)[[0, -1]], (1 + q + q**2 / 3) * np.exp(-q) @ weights, atol=1e-12)
 
 
 def test_bad_input_gets_a_message():
     four = Span([0.0, 0.3, 0.6, 0.9], apviz.Matern52(lengthscale=0.4), 0.1)
-    geometry = step_geometry(walk_on(four, np.ones(4), [(0, 1), (2, 3)], steps=2), 1)
-    with pytest.raises(ValueError, match="projection_step draws three points, this walk has 4"):
+    geometry = step_geometry(trajectory_on(four, np.ones(4), [(0, 1), (2, 3)], steps=2), 1)
+    with pytest.raises(ValueError, match="projection_step draws three points, this trajectory has 4"):
         projection_step(geometry)
     with pytest.raises(ValueError, match="picture must be one of residual, solution, got 'both'"):
         projection_step(step_geometry(walked(), 1), picture="both")
     with pytest.raises(ValueError, match="number must be from 0 to 6"):
         two_norms(walked(), 7)
     flat = Span(np.random.default_rng(0).uniform(size=(3, 2)), apviz.Matern52(lengthscale=0.4), 0.1)
-    with pytest.raises(ValueError, match="functions of one input, this walk has 2"):
-        projection_functions(step_geometry(walk_on(flat, np.ones(3), SETS["plane"], steps=2), 1))
+    with pytest.raises(ValueError, match="functions of one input, this trajectory has 2"):
+        projection_functions(step_geometry(trajectory_on(flat, np.ones(3), SETS["plane"], steps=2), 1))

@@ -11,7 +11,7 @@ import torch
 
 from apviz.datasets import load
 from apviz.rkhs.span import Floats, Span
-from apviz.rkhs.trajectory import Rule, Walk, walk
+from apviz.rkhs.trajectory import Rule, Trajectory, trajectory
 from apviz.settings import require, require_whole
 
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -24,7 +24,7 @@ class Choices:
     Args:
         residual: (n,) b − Kw.
         left: ½‖r‖²_H, all that is left to remove.
-        offers: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, what each block would remove now.
+        decrease_per_block: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, what each block would remove now.
         norms: (m,) ‖r_I‖, what gauss-southwell looks at.
         taken: the block that each rule takes here.
         guaranteed: ‖r‖²/(2mλ′max), what gauss-southwell removes at least (proof of Theorem 1).
@@ -32,7 +32,7 @@ class Choices:
 
     residual: Floats
     left: float
-    offers: Floats
+    decrease_per_block: Floats
     norms: Floats
     taken: Mapping[Rule, int]
     guaranteed: float
@@ -40,7 +40,7 @@ class Choices:
     @property
     def best(self) -> int:
         """The block that would remove the most."""
-        return int(self.offers.argmax())
+        return int(self.decrease_per_block.argmax())
 
     @property
     def greedy_is_best(self) -> bool:
@@ -49,58 +49,58 @@ class Choices:
 
 
 @dataclass(frozen=True, eq=False)
-class Race:
-    """Walks of the four rules over the same blocks.
+class RuleComparison:
+    """Trajectories of the four rules over the same blocks.
 
     Args:
-        walks: by rule, each with one update more than `steps`, so that the last state has a next block too.
+        trajectories: by rule, each with one update more than `steps`, so that the last state has a next block too.
         errors: by rule, (steps + 1,) ‖r‖_H after every update, as a share of that before the first.
         lambda_max_block: λ′max, exact.
     """
 
     steps: int
-    walks: Mapping[Rule, Walk]
+    trajectories: Mapping[Rule, Trajectory]
     errors: Mapping[Rule, Floats]
     lambda_max_block: float
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        return self.walks["gauss-southwell"].blocks
+        return self.trajectories["gauss-southwell"].blocks
 
-    def standing(self, number: int) -> list[Rule]:
+    def ranking(self, number: int) -> list[Rule]:
         """The rules after so many updates, the smallest ‖r‖_H first."""
         return sorted(self.errors, key=lambda rule: float(self.errors[rule][number]))
 
     def choices(self, rule: Rule, number: int) -> Choices:
-        """What the rules could choose from where the walk of `rule` is after so many updates.
+        """What the rules could choose from where the trajectory of `rule` is after so many updates.
 
-        Cyclic, random and shuffled do not look at the residual: they take here what they take in their own walk.
+        Cyclic, random and shuffled do not look at the residual: they take here what they take in their own trajectory.
 
         Raises:
-            ValueError: an unknown rule; a number of updates beyond those of the race.
+            ValueError: an unknown rule; a number of updates beyond those of the comparison.
         """
-        require(rule in self.walks, "rule", rule, f"one of {', '.join(self.walks)}")
+        require(rule in self.trajectories, "rule", rule, f"one of {', '.join(self.trajectories)}")
         require_whole("number", number, 0, self.steps)
-        here = self.walks[rule]
+        here = self.trajectories[rule]
         residual = here.steps[number].residual
         norms = np.array([np.linalg.norm(residual[list(rows)]) for rows in self.blocks])
-        taken = {each: found.steps[number + 1].block for each, found in self.walks.items()}
+        taken = {each: found.steps[number + 1].block for each, found in self.trajectories.items()}
         if rule != "gauss-southwell":
             taken["gauss-southwell"] = int(norms.argmax())
         guaranteed = float(residual @ residual) / (2 * len(self.blocks) * self.lambda_max_block)
         left = 0.5 * here.span.norm(here.steps[number].weights - here.goal) ** 2
-        return Choices(residual, left, here.steps[number + 1].offers, norms, taken, guaranteed)
+        return Choices(residual, left, here.steps[number + 1].decrease_per_block, norms, taken, guaranteed)
 
-    def surpassed(self) -> list[int]:
+    def suboptimal_updates(self) -> list[int]:
         """The updates of gauss-southwell, from 1, in whose place another block would have removed more."""
         return [
             step.number
-            for step in self.walks["gauss-southwell"].steps[1 : self.steps + 1]
-            if step.offers[step.block] < step.offers.max()
+            for step in self.trajectories["gauss-southwell"].steps[1 : self.steps + 1]
+            if step.decrease_per_block[step.block] < step.decrease_per_block.max()
         ]
 
 
-def race(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -> Race:
+def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -> RuleComparison:
     """Solves Kw = b once with every rule.
 
     Args:
@@ -112,18 +112,20 @@ def race(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -
     Raises:
         ValueError: blocks larger than n; a setting the solver refuses.
     """
-    walks = {rule: walk(span, b, block_size=block_size, rule=rule, steps=steps + 1, seed=seed) for rule in RULES}
-    steps = min(steps, *(len(each.steps) - 2 for each in walks.values()))
-    errors = {rule: each.errors()[: steps + 1] / each.errors()[0] for rule, each in walks.items()}
-    blocks = walks["gauss-southwell"].blocks
+    trajectories = {
+        rule: trajectory(span, b, block_size=block_size, rule=rule, steps=steps + 1, seed=seed) for rule in RULES
+    }
+    steps = min(steps, *(len(each.steps) - 2 for each in trajectories.values()))
+    errors = {rule: each.errors()[: steps + 1] / each.errors()[0] for rule, each in trajectories.items()}
+    blocks = trajectories["gauss-southwell"].blocks
     largest = max(float(np.linalg.eigvalsh(span.gram[np.ix_(rows, rows)])[-1]) for rows in blocks)
-    return Race(steps, walks, errors, largest)
+    return RuleComparison(steps, trajectories, errors, largest)
 
 
-Situation = Literal["even", "one bump", "crowded", "photograph"]
+ToyProblem = Literal["even", "one bump", "crowded", "photograph"]
 
 
-def situation(name: Situation, n: int) -> tuple[Floats, Floats]:
+def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
     """Points in increasing order and data at them, (n,) each.
 
     `even`: a smooth function and noise at points spread evenly. `one bump`: data that are zero but for one place.
@@ -133,7 +135,7 @@ def situation(name: Situation, n: int) -> tuple[Floats, Floats]:
     Raises:
         ValueError: an unknown name, with the known ones; more columns than there are.
     """
-    require(name in get_args(Situation), "situation", name, f"one of {', '.join(get_args(Situation))}")
+    require(name in get_args(ToyProblem), "toy_problem", name, f"one of {', '.join(get_args(ToyProblem))}")
     if name == "photograph":
         data = load("china-profile", n=n, dtype=torch.float64)
         order = np.argsort(data.train_x[:, 0].numpy())

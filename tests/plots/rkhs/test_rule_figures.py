@@ -9,14 +9,14 @@ import pytest
 
 import apviz
 from apviz.plots._style import THEMES, method_color
-from apviz.plots.rkhs import next_block, race_of_rules
-from apviz.rkhs import RULES, Race, Span, race, situation
+from apviz.plots.rkhs import next_block, rule_errors
+from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
 
 
 @pytest.fixture(scope="module")
-def run() -> Race:
-    x, b = situation("crowded", 24)
-    return race(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=4, steps=12)
+def run() -> RuleComparison:
+    x, b = toy_problem("crowded", 24)
+    return compare_rules(Span(x, apviz.Matern52(lengthscale=0.1), 0.1), b, block_size=4, steps=12)
 
 
 def lines(figure) -> list[str]:
@@ -26,7 +26,7 @@ def lines(figure) -> list[str]:
 def test_bars_are_the_offers_as_shares_of_what_is_left(run):
     found = run.choices("cyclic", 5)
     bars = next_block(run, "cyclic", 5).data[2]
-    np.testing.assert_allclose(bars.y, 100 * found.offers / found.left)
+    np.testing.assert_allclose(bars.y, 100 * found.decrease_per_block / found.left)
     assert list(bars.marker.color).index(method_color("AP cyclic")) == found.taken["cyclic"] == 5
 
 
@@ -44,7 +44,9 @@ def test_each_rule_has_a_mark_at_the_block_it_takes_with_its_share(run):
     marks = next_block(run, "gauss-southwell", 3, bet=1).data[4]
     expected = [*(found.taken[rule] for rule in RULES), 1]
     assert [round((x - 2.5) / 4) for x in marks.x] == expected
-    assert [text.strip() for text in marks.text] == [f"{100 * found.offers[k] / found.left:.1f}%" for k in expected]
+    assert [text.strip() for text in marks.text] == [
+        f"{100 * found.decrease_per_block[k] / found.left:.1f}%" for k in expected
+    ]
 
 
 def test_before_the_reveal_nothing_of_the_next_block_is_in_the_figure_but_the_bet(run):
@@ -60,10 +62,10 @@ def test_before_the_reveal_nothing_of_the_next_block_is_in_the_figure_but_the_be
 
 
 def test_before_the_reveal_no_curve_is_in_the_race(run):
-    hidden = race_of_rules(run, 4, bet="cyclic", revealed=False)
+    hidden = rule_errors(run, 4, bet="cyclic", revealed=False)
     assert {value for each in hidden.data for value in each.y} == {None}
     assert "you bet on cyclic" in lines(hidden) and hidden.layout.annotations[0].visible
-    assert not race_of_rules(run, 4).layout.annotations[0].visible
+    assert not rule_errors(run, 4).layout.annotations[0].visible
 
 
 def test_the_caption_says_when_the_largest_residual_is_not_the_most_energy(run):
@@ -74,8 +76,8 @@ def test_the_caption_says_when_the_largest_residual_is_not_the_most_energy(run):
             assert "removes the most" in said
         else:
             assert f"block {found.best} removes" in said
-    missed = len(run.surpassed())
-    assert missed and f"gauss-southwell missed the best block {missed} of 12 times" in lines(race_of_rules(run, 0))
+    missed = len(run.suboptimal_updates())
+    assert missed and f"gauss-southwell missed the best block {missed} of 12 times" in lines(rule_errors(run, 0))
 
 
 def test_the_caption_tells_whether_the_bets_were_won(run):
@@ -83,12 +85,12 @@ def test_the_caption_tells_whether_the_bets_were_won(run):
     taken = found.taken["gauss-southwell"]
     assert f"you bet on {taken}: it does" in lines(next_block(run, "cyclic", 2, bet=taken))[4]
     assert f"it takes {taken}" in lines(next_block(run, "cyclic", 2, bet=(taken + 1) % 6))[4]
-    for place, rule in enumerate(run.standing(12), 1):
-        assert f"after all 12: your bet, {rule}, is number {place}" in lines(race_of_rules(run, 0, bet=rule))
+    for place, rule in enumerate(run.ranking(12), 1):
+        assert f"after all 12: your bet, {rule}, is number {place}" in lines(rule_errors(run, 0, bet=rule))
 
 
 def test_curves_are_the_norms_left_and_marks_are_at_the_step(run):
-    figure = race_of_rules(run, 7)
+    figure = rule_errors(run, 7)
     for rule, curve, mark in zip(RULES, figure.data[:4], figure.data[4:], strict=True):
         np.testing.assert_allclose(curve.y, run.errors[rule])
         assert curve.line.color == method_color(f"AP {rule}") and mark.x == (7,) and mark.y == (curve.y[7],)
@@ -101,7 +103,7 @@ def test_every_state_fits_a_phone_has_the_same_traces_and_is_valid_json(run, the
             for rule in RULES:
                 for figure in (
                     next_block(run, rule, number, bet=5, revealed=revealed, theme=theme),
-                    race_of_rules(run, number, bet=rule, revealed=revealed, theme=theme),
+                    rule_errors(run, number, bet=rule, revealed=revealed, theme=theme),
                 ):
                     assert [len(line) <= 52 for line in lines(figure)] == [True] * 5
                     assert len(figure.data) in (5, 8)
@@ -109,7 +111,7 @@ def test_every_state_fits_a_phone_has_the_same_traces_and_is_valid_json(run, the
                     json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-@pytest.mark.parametrize("make", [lambda run: next_block(run, "cyclic", 13), lambda run: race_of_rules(run, 13)])
+@pytest.mark.parametrize("make", [lambda run: next_block(run, "cyclic", 13), lambda run: rule_errors(run, 13)])
 def test_a_step_that_is_not_there_gets_a_message(run, make):
     with pytest.raises(ValueError, match="number must be .*12.*, got 13"):
         make(run)

@@ -12,13 +12,13 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Race
+    from apviz.rkhs import RuleComparison
 
 HEIGHT = 520
 
 
-def race_of_rules(
-    race: Race, number: int, *, bet: str = "", revealed: bool = True, theme: ThemeName = "light"
+def rule_errors(
+    comparison: RuleComparison, number: int, *, bet: str = "", revealed: bool = True, theme: ThemeName = "light"
 ) -> go.Figure:
     """‖r‖_H of every rule against updates, on a log axis, with a mark where each is after `number` of them.
 
@@ -28,21 +28,21 @@ def race_of_rules(
         revealed: else the curves are left out, not only hidden.
 
     Raises:
-        ValueError: a number of updates that the race does not have; an unknown theme.
+        ValueError: a number of updates that the comparison does not have; an unknown theme.
     """
     colors = theme_named(theme)
-    if not 0 <= number <= race.steps:
-        raise ValueError(f"number must be from 0 to {race.steps}, the updates of this race, got {number}")
+    if not 0 <= number <= comparison.steps:
+        raise ValueError(f"number must be from 0 to {comparison.steps}, the updates of this comparison, got {number}")
     figure = go.Figure()
-    updates = np.arange(race.steps + 1)
-    colors_of = {rule: method_color(f"AP {rule}", theme) for rule in race.errors}
-    for rule, errors in race.errors.items():
+    updates = np.arange(comparison.steps + 1)
+    colors_of = {rule: method_color(f"AP {rule}", theme) for rule in comparison.errors}
+    for rule, errors in comparison.errors.items():
         figure.add_scatter(
             x=updates, y=errors if revealed else [None] * len(updates), mode="lines", name=rule, showlegend=True,
             legendgroup=rule, line={"color": colors_of[rule], "width": 3},
             hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
         )  # fmt: skip
-    for rule, errors in race.errors.items():
+    for rule, errors in comparison.errors.items():
         figure.add_scatter(
             x=[number] if revealed else [], y=[errors[number]] if revealed else [], mode="markers", name=rule,
             showlegend=False, legendgroup=rule,
@@ -50,8 +50,8 @@ def race_of_rules(
             hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
         )  # fmt: skip
     ticks = [step * 10.0**-power for power in range(17) for step in ((1, 5, 2) if power < 4 else (1,))]
-    lowest = min(float(errors.min()) for errors in race.errors.values())
-    figure.update_xaxes(title_text="updates", range=[-0.02 * race.steps, 1.02 * race.steps], tickformat="d")
+    lowest = min(float(errors.min()) for errors in comparison.errors.values())
+    figure.update_xaxes(title_text="updates", range=[-0.02 * comparison.steps, 1.02 * comparison.steps], tickformat="d")
     figure.update_yaxes(
         title_text="‖r‖<sub>H</sub> left", type="log", range=[1.05 * np.log10(lowest) - 0.05, 0.1], tickvals=ticks,
         ticktext=[f"{100 * tick:g}%" for tick in ticks],
@@ -67,26 +67,26 @@ def race_of_rules(
             }
         ],
     )  # fmt: skip
-    system = f"b = {len(race.blocks[0])} · {system_words(race.walks['gauss-southwell'].span)}"
-    notes = [system, *_said(race, number, bet, revealed)]
-    return finish(figure, [], colors, "Four rules, the same system", "race_of_rules", notes)
+    system = f"b = {len(comparison.blocks[0])} · {system_words(comparison.trajectories['gauss-southwell'].span)}"
+    notes = [system, *_said(comparison, number, bet, revealed)]
+    return finish(figure, [], colors, "Four rules, the same system", "rule_errors", notes)
 
 
-def _said(race: Race, number: int, bet: str, revealed: bool) -> list[str]:
+def _said(comparison: RuleComparison, number: int, bet: str, revealed: bool) -> list[str]:
     """Lines under the title; always as many."""
     if not revealed:
         yours = f"you bet on {bet}" if bet else "no bet yet"
-        return [f"which rule has the least left after {race.steps} updates?", yours, "then reveal"]
-    first, last = race.standing(number)[0], [str(rule) for rule in race.standing(race.steps)]
+        return [f"which rule has the least left after {comparison.steps} updates?", yours, "then reveal"]
+    first, last = comparison.ranking(number)[0], [str(rule) for rule in comparison.ranking(comparison.steps)]
     leads = (
         f"after {number} update{'' if number == 1 else 's'} {first} leads"
         if number
         else "before the first update all are level"
     )
     placed = f"your bet, {bet}, is number {1 + last.index(bet)}" if bet else f"{last[0]} is first"
-    surpassed = len(race.surpassed())
+    missed = len(comparison.suboptimal_updates())
     return [
         leads,
-        f"after all {race.steps}: {placed}",
-        f"gauss-southwell missed the best block {surpassed} of {race.steps} times",
+        f"after all {comparison.steps}: {placed}",
+        f"gauss-southwell missed the best block {missed} of {comparison.steps} times",
     ]

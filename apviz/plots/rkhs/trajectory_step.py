@@ -1,4 +1,4 @@
-"""One step of a walk as functions: what is built so far, what it lacks at the points, and the block that was chosen."""
+"""A step of a trajectory as functions: what is built so far, what it lacks at the points, and which block was chosen."""
 
 from __future__ import annotations
 
@@ -13,49 +13,52 @@ from apviz.plots._labels import system_words
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
-    from apviz.rkhs import Walk
+    from apviz.rkhs import Trajectory
 
 #: places of a curve
 PLACES = 300
 HEIGHT = 600
 
 
-def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figure:
+def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "light") -> go.Figure:
     """s⁽ʲ⁾ above, with the data and the goal g; below, the residual b − Kw at the points, the chosen block lit.
 
-    Every step of a walk has the same traces, axes and ranges, so that a player changes numbers only.
+    Every step of a trajectory has the same traces, axes and ranges, so that a player changes numbers only.
 
     Args:
-        walk: over one input.
+        trajectory: over one input.
         number: of the step, from 0: before the first update.
 
     Raises:
-        ValueError: a walk over several inputs; a step that it does not have; an unknown theme.
+        ValueError: a trajectory over several inputs; a step that it does not have; an unknown theme.
     """
     colors = theme_named(theme)
-    if walk.span.x.shape[1] != 1:
-        raise ValueError(f"walk_step draws functions of one input, this walk has {walk.span.x.shape[1]}")
-    if not 0 <= number < len(walk.steps):
-        raise ValueError(f"number must be from 0 to {len(walk.steps) - 1}, the steps of this walk, got {number}")
-    step, x = walk.steps[number], walk.span.x[:, 0]
+    if trajectory.span.x.shape[1] != 1:
+        raise ValueError(
+            f"trajectory_step draws functions of one input, this trajectory has {trajectory.span.x.shape[1]}"
+        )
+    if not 0 <= number < len(trajectory.steps):
+        last = len(trajectory.steps) - 1
+        raise ValueError(f"number must be from 0 to {last}, the steps of this trajectory, got {number}")
+    step, x = trajectory.steps[number], trajectory.span.x[:, 0]
     grid = _grid(x)
-    lit = np.zeros(walk.span.n, dtype=bool)
+    lit = np.zeros(trajectory.span.n, dtype=bool)
     if step.block >= 0:
-        lit[list(walk.blocks[step.block])] = True
+        lit[list(trajectory.blocks[step.block])] = True
     ours, accent = method_color("AP gauss-southwell", theme), method_color("AP cyclic", theme)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, row_heights=[0.6, 0.4])
-    goal = walk.span.values(walk.goal, grid)
+    goal = trajectory.span.values(trajectory.goal, grid)
     figure.add_scatter(
         x=grid, y=goal, mode="lines", name="goal: the posterior mean", line={"color": colors.muted, "width": 2}, row=1,
         col=1,
     )  # fmt: skip
     figure.add_scatter(
-        x=grid, y=walk.span.values(step.weights, grid), mode="lines", name="s⁽ʲ⁾ so far",
+        x=grid, y=trajectory.span.values(step.weights, grid), mode="lines", name="s⁽ʲ⁾ so far",
         line={"color": ours, "width": 3}, row=1, col=1,
     )  # fmt: skip
     marks = {"color": np.where(lit, accent, colors.ink).tolist(), "size": np.where(lit, 12, 8).tolist()}
     figure.add_scatter(
-        x=x, y=walk.b, mode="markers", name="data b", marker=marks, row=1, col=1,
+        x=x, y=trajectory.b, mode="markers", name="data b", marker=marks, row=1, col=1,
         hovertemplate="x = %{x:.3g}: b = %{y:.4g}<extra></extra>",
     )  # fmt: skip
     stems_x, stems_y = _stems(x, step.residual)
@@ -67,19 +70,18 @@ def walk_step(walk: Walk, number: int, *, theme: ThemeName = "light") -> go.Figu
         x=x, y=step.residual, mode="markers", name="residual b − Kw; zero on the lit block", marker=marks,
         row=2, col=1, hovertemplate="x = %{x:.3g}: residual %{y:.4g}<extra></extra>",
     )  # fmt: skip
-    heights = np.concatenate([goal, walk.b])
-    largest = max(float(np.abs(each.residual).max()) for each in walk.steps)
+    heights = np.concatenate([goal, trajectory.b])
+    largest = max(float(np.abs(each.residual).max()) for each in trajectory.steps)
     figure.update_yaxes(range=_wider(heights.min(), heights.max()), title_text="function value", row=1, col=1)
     figure.update_yaxes(range=_wider(-largest, largest), title_text="residual", zeroline=True, row=2, col=1)
     figure.update_xaxes(title_text="x", row=2, col=1)
     figure.update_xaxes(range=[grid[0], grid[-1]])
     figure.update_layout(height=HEIGHT)
-    chosen = "before the first update" if number == 0 else f"block {step.block} of 0 to {len(walk.blocks) - 1}"
-    error = walk.span.norm(step.weights - walk.goal)
-    notes = [f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"]
-    return finish(
-        figure, [], colors, "One update after another", "walk_step", [walk.label, system_words(walk.span), *notes]
-    )
+    chosen = "before the first update" if number == 0 else f"block {step.block} of 0 to {len(trajectory.blocks) - 1}"
+    error = trajectory.span.norm(step.weights - trajectory.goal)
+    state = f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"
+    notes = [trajectory.label, system_words(trajectory.span), state]
+    return finish(figure, [], colors, "One update after another", "trajectory_step", notes)
 
 
 def _grid(x: np.ndarray) -> np.ndarray:
