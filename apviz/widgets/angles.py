@@ -25,13 +25,13 @@ from apviz.rkhs import (
     worst_case_rhs,
 )  # fmt: skip
 from apviz.widgets.controls import Control, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 #: of a trajectory, each an update on either block
 SWEEPS: Final = 30
 
 
-class Angles(Lesson):
+class Angles(TeachingWidget):
     """Points of two blocks on a line, the principal angles between their spans, predicted and measured contraction."""
 
     title = "Angles decide the speed"
@@ -40,7 +40,7 @@ class Angles(Lesson):
         "and in the end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' "
         "spans, the smallest that is not of what both hold. The closer to 90°, the faster."
     )
-    scrub = "shared"
+    static_control = "shared"
     beside = 2
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "neighbours": {

@@ -13,7 +13,7 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
 from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, toy_problem, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 #: iterations of CG, and the work of alternating projection
 WORK = 24
@@ -21,7 +21,7 @@ WORK = 24
 _CURVE, _PROBE = "a curve with noise", "a random probe"
 
 
-class CGAgainstProjection(Lesson):
+class CGAgainstProjection(TeachingWidget):
     """CG and alternating projection on one system: as paths, by eigenvector, and over work."""
 
     title = "CG against alternating projection"
@@ -36,7 +36,7 @@ class CGAgainstProjection(Lesson):
         "weighted by (v<sub>i</sub>ᵀb)². Above 1, when the λ in b are spread widely, the residual rises first, while "
         "the error falls."
     )
-    scrub = "work"
+    static_control = "work"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "CG's residual rises first": {
             "work": 1, "plane": "largest λ and most error", "data": _PROBE, "points": 40, "block_size": 8,

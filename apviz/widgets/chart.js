@@ -28,7 +28,7 @@ function draggable(model, place, released) {
     return [event.clientX - box.x - x._offset, event.clientY - box.y - y._offset];
   };
   const nearest = (event) => {
-    const trace = place._fullData?.[model.get("handles")];
+    const trace = place._fullData?.[model.get("drag_trace")];
     // its entry in the legend hides it
     if (trace?.visible !== true) return null;
     const [left, top] = at(event), [x, y] = axes();
@@ -54,7 +54,7 @@ function draggable(model, place, released) {
   };
   const move = (event) => {
     if (taken === null) {
-      place.classList.toggle("apviz-at-handle", nearest(event) !== null);
+      place.classList.toggle("apviz-at-drag-point", nearest(event) !== null);
       return;
     }
     if (!event.isPrimary) return;
@@ -119,7 +119,7 @@ async function render({model, el}) {
     }
   });
   await draw();
-  if (model.get("handles") >= 0) held = draggable(model, place, change);
+  if (model.get("drag_trace") >= 0) held = draggable(model, place, change);
   watch.observe(place);
   return () => {
     watch.disconnect();

@@ -16,7 +16,7 @@ from apviz.plots.rkhs import block_eigenvalues, bound_and_error, largest_block_e
 from apviz.rkhs import BoundComparison, Span, compare_with_bound, lambda_max_by_size
 from apviz.rkhs.span import Floats
 from apviz.widgets.controls import Control, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 POINTS = 300
 SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -32,7 +32,7 @@ def _data(name: str) -> tuple[Floats, Floats]:
     return data.train_x.numpy(), data.train_y.numpy()
 
 
-class Kappas(Lesson):
+class Kappas(TeachingWidget):
     """κ, κ′ and what Theorem 1 promises, against what gauss-southwell does over two partitions."""
 
     title = "κ and κ′: what the theorem promises, and what happens"
@@ -44,7 +44,7 @@ class Kappas(Lesson):
         "blocks, where it spoils what others did; 1/λmin(D⁻¹K), where D holds the blocks alone, sees that. All "
         "eigenvalues here are exact, from dense matrices."
     )
-    scrub = "block_size"
+    static_control = "block_size"
     beside = 2
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the puzzle: pixels of a photograph": {

@@ -14,17 +14,17 @@ from apviz.rkhs.photograph import STRIDES
 from apviz.rkhs.photograph import Photograph as Solved
 from apviz.rkhs.photograph import photograph as solve_photograph
 from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 #: pictures that the step control goes through
 PICTURES = 41
 
 OVERLAPS = (0.0, 0.5, 1.0)
 #: settings whose solves are kept
-KEPT = 20
+SOLVES_KEPT = 20
 
 
-class Photograph(Lesson):
+class Photograph(TeachingWidget):
     """The residual of a photograph as a picture, block by block, and beside it what the solver has built so far."""
 
     title = "A photograph, block by block"
@@ -35,7 +35,7 @@ class Photograph(Lesson):
         "and most of that within a margin around the block. A block that solves on the margin too costs more, and is "
         "undone less. Blocks of the paper are consecutive rows of shuffled data, here pixels from all over the picture."
     )
-    scrub = "step"
+    static_control = "step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "compact blocks, no margin": {
             "step": 8, "overlap": 0.0, "partition": "kd-tree", "block_size": 100, "rule": "gauss-southwell",
@@ -113,7 +113,7 @@ class Photograph(Lesson):
             found = {overlap: solve_photograph(overlap=overlap, **settings) for overlap in OVERLAPS}
             self._solved[key] = found
             # the oldest makes room
-            for old in list(self._solved)[:-KEPT]:
+            for old in list(self._solved)[:-SOLVES_KEPT]:
                 del self._solved[old]
             seconds = sum(photo.trace.attrs["seconds"] for photo in found.values())
             self.status.value = f"three margins solved in {seconds:.2g} s"

@@ -15,14 +15,14 @@ from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import Span, Trajectory, step_geometry, trajectory_on
 from apviz.rkhs.trajectory import Rule
-from apviz.widgets.chart import Handles
+from apviz.widgets.chart import DragPoints
 from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 #: updates of a trajectory
 STEPS: Final = 20
 #: of the axis along which points are dragged: a little beyond where they can be
-ENDS: Final = (-0.06, 1.06)
+X_RANGE: Final = (-0.06, 1.06)
 #: which points share a block
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "{1, 2} {3}": ((0, 1), (2,)),
@@ -33,7 +33,7 @@ BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 }
 
 
-class Projection(Lesson):
+class Projection(TeachingWidget):
     """g, the span of a block, the projection and what is left at a right angle, in true lengths and angles of H."""
 
     title = "A projection in the kernel's Hilbert space"
@@ -42,7 +42,7 @@ class Projection(Lesson):
         "g(xᵢ) = bᵢ, and the kernel includes σ²δ, so that ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = K[i, j]. An update projects "
         "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle. Turn the picture."
     )
-    scrub = "step"
+    static_control = "step"
     beside = 2
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the paper's Figure 2": {
@@ -135,11 +135,11 @@ class Projection(Lesson):
         geometry, picture = step_geometry(found, number), self.value("picture")
         return [
             projection_step(geometry, picture=picture, theme=self.theme),
-            projection_functions(geometry, picture=picture, ends=ENDS, theme=self.theme),
+            projection_functions(geometry, picture=picture, ends=X_RANGE, theme=self.theme),
             two_norms(found, number, theme=self.theme),
         ]
 
-    def handles(self) -> Mapping[int, Handles]:
+    def drag_points(self) -> Mapping[int, DragPoints]:
         names = [(f"x{i}", f"b{i}") for i in (1, 2, 3)]
         marks = go.Scatter(
             x=[self.value(x) for x, _ in names], y=[self.value(b) for _, b in names], mode="markers",
@@ -148,4 +148,4 @@ class Projection(Lesson):
                 "color": theme_named(self.theme).ink, "size": 19, "symbol": "circle-open-dot", "line": {"width": 2},
             },
         )  # fmt: skip
-        return {1: Handles(marks, tuple(names))}
+        return {1: DragPoints(marks, tuple(names))}

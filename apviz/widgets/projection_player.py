@@ -13,18 +13,18 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import trajectory_step
 from apviz.rkhs import Span, Trajectory, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 #: updates of a trajectory
 STEPS = 30
 
 
-class ProjectionPlayer(Lesson):
+class ProjectionPlayer(TeachingWidget):
     """s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, and the posterior mean as the goal; play, pause, speed."""
 
     title = "Alternating projection, block by block"
     text = "Every update makes the residual zero on its own block, and disturbs the others a little."
-    scrub = "step"
+    static_control = "step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "gauss-southwell": {
             "points": 16, "block_size": 4, "rule": "gauss-southwell", "lengthscale": 0.15, "noise": 0.01,

@@ -1,4 +1,4 @@
-"""What widgets share: explained controls, presets, reset, figures that change in place, a fallback without Python."""
+"""What all widgets share: explained controls, presets, reset, figures that change in place, static ones elsewhere."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from IPython.display import publish_display_data
 from traitlets import TraitError
 
 from apviz.plots._style import ThemeName, theme_named
-from apviz.widgets.chart import Chart, Handles, nearest_place
+from apviz.widgets.chart import Chart, DragPoints, nearest_place
 from apviz.widgets.controls import Control
 from apviz.widgets.static_export import (
-    _CONFIG,
-    _PLOTLY,
-    _WHILE_DEAD,
-    MOST_STATES,
-    STILL,
-    Parts,
-    _page,
-    _while_alive,
-    evenly,
-    stepping,
+    HIDE_MISSING_WIDGET,
+    MAX_STATES,
+    STATIC,
+    FigureDict,
+    evenly_spaced,
+    figure_html,
+    figure_output,
+    hide_static_figures,
+    slider_figures,
 )
 
+_STYLE: Final = Path(__file__).with_name("teaching_widget.css")
 
-class Lesson(ipywidgets.VBox):
+
+class TeachingWidget(ipywidgets.VBox):
     """Controls on the left, figures on the right.
 
-    A notebook that was saved, and a page on the web, have no Python behind them: there stills stand in place of the
-    widget, figures whose slider steps through the values of one control. Jupyter saves no widget, and in its place
-    shows "model not found" (ipywidgets#3773); so stills are outputs of their own, which the widget hides while it
-    lives, and which hide that message when it does not.
+    A notebook that was saved, and a page on the web, have no Python behind them: there static figures stand in place
+    of the widget, whose slider steps through the values of one control. Jupyter saves no widget, and in its place
+    shows "model not found" (ipywidgets#3773); so static figures are outputs of their own, which the widget hides
+    while it lives, and which hide that message when it does not.
 
     Args:
         theme: of the figures, light or dark.
@@ -47,9 +48,9 @@ class Lesson(ipywidgets.VBox):
     Attributes:
         title, text: what one can learn here.
         presets: named values of controls; the first is what `reset` goes back to.
-        scrub: the control whose values a page without Python steps through; empty for none.
+        static_control: the control whose values a page without Python steps through; empty for none.
+        static_values: values of controls on such a page, in place of the widget's own: nobody can press a button there.
         figures: as they are shown now.
-        still_values: of controls on such a page, in place of the widget's own: nobody could reveal anything there.
 
     Raises:
         ValueError: an unknown control or theme; a value that a control cannot have.
@@ -58,8 +59,8 @@ class Lesson(ipywidgets.VBox):
     title: ClassVar[str]
     text: ClassVar[str]
     presets: ClassVar[dict[str, dict[str, Any]]]
-    scrub: ClassVar[str] = ""
-    still_values: ClassVar[dict[str, Any]] = {}
+    static_control: ClassVar[str] = ""
+    static_values: ClassVar[dict[str, Any]] = {}
     #: so many of the last figures stand beside one another, where there is room
     beside: ClassVar[int] = 0
 
@@ -71,45 +72,45 @@ class Lesson(ipywidgets.VBox):
         if unknown:
             known = ", ".join(self.controls)
             raise ValueError(f"{unknown[0]} is no control of {type(self).__name__}; there are {known}")
-        self._quiet = True
+        self._updating = True
         self._apply(next(iter(self.presets.values())) | values)
         self.figures = list(self.draw())
-        handles = self.handles()
+        drag_points = self.drag_points()
         self.charts = [
-            Chart(figure, handles[i].marks if i in handles else None) for i, figure in enumerate(self.figures)
+            Chart(figure, drag_points[i].marks if i in drag_points else None) for i, figure in enumerate(self.figures)
         ]
-        for i in handles:
+        for i in drag_points:
             self.charts[i].observe(lambda change, i=i: self._drag(i, change["new"]), "dragged")
         self._preset = ipywidgets.Dropdown(description="preset", options=list(self.presets))
         self._preset.observe(lambda change: self.choose(change["new"]), "value")
         reset = ipywidgets.Button(description="reset", icon="undo")
         reset.on_click(lambda button: self.reset())
         rows = [
-            ipywidgets.VBox([control.shown or control.widget, ipywidgets.HTML(_says(control.says))])
+            ipywidgets.VBox([control.container or control.widget, ipywidgets.HTML(_explained(control.explanation))])
             for control in self.controls.values()
         ]
-        self._sets = ipywidgets.HTML(self._what_it_sets(next(iter(self.presets))))
+        self._sets = ipywidgets.HTML(self._preset_words(next(iter(self.presets))))
         first = ipywidgets.VBox([ipywidgets.HBox([self._preset, reset]), self._sets])
         left = ipywidgets.VBox([first, *rows]).add_class("apviz-controls")
         right = ipywidgets.VBox(self._placed()).add_class("apviz-charts")
         body = ipywidgets.Box([left, right]).add_class("apviz-body")
-        style = f"<style>{_STYLE.read_text('utf-8')}{_while_alive(len(self.figures))}</style>"
+        style = f"<style>{_STYLE.read_text('utf-8')}{hide_static_figures(len(self.figures))}</style>"
         super().__init__([ipywidgets.HTML(style + self._heading()), body])
-        self.add_class("apviz-lesson").add_class(f"apviz-figures-{len(self.figures)}")
+        self.add_class("apviz-widget").add_class(f"apviz-figures-{len(self.figures)}")
         for control in self.controls.values():
             control.widget.observe(lambda change: self.refresh(), "value")
-        self._quiet = False
+        self._updating = False
 
     @abstractmethod
     def make_controls(self) -> dict[str, Control]:
-        """The controls by name."""
+        """Makes the controls, by name."""
 
     @abstractmethod
     def draw(self) -> Sequence[go.Figure]:
-        """The figures of the state that the controls are in; always the same traces, in the same order."""
+        """Draws the figures of the controls' values; always the same traces, in the same order."""
 
-    def handles(self) -> Mapping[int, Handles]:
-        """By number of the figure, points that can be dragged there, in the state that the controls are in."""
+    def drag_points(self) -> Mapping[int, DragPoints]:
+        """Points that can be dragged, by the number of their figure, where the controls' values put them."""
         return {}
 
     def value(self, name: str) -> Any:
@@ -118,42 +119,44 @@ class Lesson(ipywidgets.VBox):
 
     def choose(self, preset: str) -> None:
         """Sets the controls to a preset."""
-        self._quiet = True
+        self._updating = True
         self._apply(next(iter(self.presets.values())) | self.presets[preset])
-        self._quiet = False
-        self._sets.value = self._what_it_sets(preset)
+        self._updating = False
+        self._sets.value = self._preset_words(preset)
         self.refresh()
 
     def reset(self) -> None:
-        """Back to the first preset."""
+        """Goes back to the first preset."""
         first = next(iter(self.presets))
-        self._preset.value = first
-        self.choose(first)
+        if self._preset.value == first:
+            self.choose(first)
+        else:
+            self._preset.value = first
 
     def refresh(self) -> None:
         """Draws the figures anew, in place."""
-        if self._quiet:
+        if self._updating:
             return
         self.figures = list(self.draw())
-        handles = self.handles()
+        drag_points = self.drag_points()
         for i, (chart, figure) in enumerate(zip(self.charts, self.figures, strict=True)):
-            chart.show(figure, handles[i].marks if i in handles else None)
+            chart.show(figure, drag_points[i].marks if i in drag_points else None)
 
     def _drag(self, figure: int, dragged: Mapping[str, Any]) -> None:
         """Moves the controls behind a point to where a pointer has dragged it."""
-        self._quiet = True  # both are moved before anything is drawn
-        for name, axis in zip(self.handles()[figure].moves[dragged["point"]], "xy", strict=True):
+        self._updating = True  # both are moved before anything is drawn
+        for name, axis in zip(self.drag_points()[figure].controls[dragged["point"]], "xy", strict=True):
             slider = self.controls[name].widget
             slider.value = nearest_place(slider, dragged[axis])
-        self._quiet = False
+        self._updating = False
         self.refresh()
 
-    def _what_it_sets(self, preset: str) -> str:
+    def _preset_words(self, preset: str) -> str:
         """A preset in words: what is different from the first."""
         if preset == next(iter(self.presets)):
-            return _says("What reset goes back to.")
+            return _explained("What reset goes back to.")
         words = [f"{self.controls[name].widget.description} = {value}" for name, value in self.presets[preset].items()]
-        return _says(f"Sets {escape(', '.join(words))}, and all else as reset does.")
+        return _explained(f"Sets {escape(', '.join(words))}, and all else as reset does.")
 
     def _placed(self) -> list[Any]:
         split = len(self.charts) - self.beside
@@ -173,75 +176,72 @@ class Lesson(ipywidgets.VBox):
                 why = f"it is one of {known}" if known else str(error)
                 raise ValueError(f"{name} of {type(self).__name__} cannot be {value!r}: {why}") from error
 
-    def still(self) -> list[Parts]:
-        """One figure for each of the widget's, as plotly's parts, with a slider over the values of `scrub`."""
-        own = {name: self.value(name) for name in self.still_values}
-        self._quiet = True
-        self._apply(self.still_values)
+    def static_figures(self) -> list[FigureDict]:
+        """Figures for a page without Python, one for each of the widget's, with a slider over one control's values."""
+        own = {name: self.value(name) for name in self.static_values}
+        self._updating = True
+        self._apply(self.static_values)
         try:
             return self._stepped()
         finally:
-            self._quiet = True
+            self._updating = True
             self._apply(own)
-            self._quiet = False
+            self._updating = False
 
-    def _stepped(self) -> list[Parts]:
-        if not self.scrub:
-            return stepping([self.draw()], [""], 0, "", theme_named(self.theme))
-        control = self.controls[self.scrub].widget
+    def _stepped(self) -> list[FigureDict]:
+        if not self.static_control:
+            return slider_figures([self.draw()], [""], 0, "", theme_named(self.theme))
+        control = self.controls[self.static_control].widget
         before = control.value
         values = list(range(control.min, control.max + 1, getattr(control, "step", 1)))
         now = min(range(len(values)), key=lambda k: abs(values[k] - before))
-        places = evenly(len(values), MOST_STATES, now)
+        places = evenly_spaced(len(values), MAX_STATES, now)
         values = [values[k] for k in places]
         states = []
         with control.hold_sync():
-            self._quiet = True
+            self._updating = True
             try:
                 for value in values:
                     control.value = value
                     states.append(self.draw())
             finally:
                 control.value = before
-                self._quiet = False
-        what = control.description or self.scrub
-        return stepping(states, [str(value) for value in values], places.index(now), what, theme_named(self.theme))
+                self._updating = False
+        what = control.description or self.static_control
+        names = [str(value) for value in values]
+        return slider_figures(states, names, places.index(now), what, theme_named(self.theme))
 
     def _heading(self) -> str:
         return f"<h3>{self.title}</h3><p>{self.text}</p>"
 
-    def _words(self) -> str:
-        """What stands above the stills."""
+    def _static_heading(self) -> str:
+        """What stands above the static figures."""
         moves = (
-            f"the slider moves <b>{self.controls[self.scrub].widget.description}</b>"
-            if self.scrub
-            else "it stands still"
+            f"the slider moves <b>{self.controls[self.static_control].widget.description}</b>"
+            if self.static_control
+            else "nothing moves"
         )
         return f"{self._heading()}<p><small>Without Python, {moves}; run the notebook to move everything.</small></p>"
 
     def _ipython_display_(self) -> None:
         if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
-            # they keep a widget's outputs apart, so that it could not hide the stills
+            # they keep a widget's outputs apart, so that it could not hide the static figures
             publish_display_data(self._repr_mimebundle_())
             return
         publish_display_data(super()._repr_mimebundle_())
-        mark = {STILL: self.model_id}
-        words = f"<style>{_WHILE_DEAD}</style><div class='apviz-still'>{self._words()}</div>"
+        mark = {STATIC: self.model_id}
+        words = f"<style>{HIDE_MISSING_WIDGET}</style><div class='apviz-static'>{self._static_heading()}</div>"
         publish_display_data({"text/html": words, "text/plain": self.title}, mark)
-        for parts in self.still():
-            page = {"text/html": _page(parts, "cdn"), "text/plain": "figure"}
-            publish_display_data({_PLOTLY: parts | {"config": _CONFIG}} | page, mark)
+        for figure in self.static_figures():
+            publish_display_data(figure_output(figure), mark)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         if isinstance(bundle, dict):
-            pages = [_page(parts, False if i else "cdn") for i, parts in enumerate(self.still())]
-            bundle["text/html"] = self._words() + "".join(pages)
+            pages = [figure_html(figure, False if i else "cdn") for i, figure in enumerate(self.static_figures())]
+            bundle["text/html"] = self._static_heading() + "".join(pages)
         return bundle
 
 
-def _says(words: str) -> str:
-    return f"<div class='apviz-says'>{words}</div>"
-
-
-_STYLE: Final = Path(__file__).with_name("teaching_widget.css")
+def _explained(words: str) -> str:
+    return f"<div class='apviz-explanation'>{words}</div>"

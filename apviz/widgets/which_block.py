@@ -12,17 +12,17 @@ from apviz.kernels import Matern52
 from apviz.plots.rkhs import next_block, rule_errors
 from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
 from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
 POINTS = 36
 #: updates of every rule
 STEPS = 24
-NONE = "no bet"
+NO_BET = "no bet"
 #: the bet on a block that is none: blocks are counted from 0, as in a trace
 NO_BLOCK = -1
 
 
-class WhichBlock(Lesson):
+class WhichBlock(TeachingWidget):
     """Four rules on one system, linked by the step: bet first, then reveal what every block would have removed."""
 
     title = "Which block next?"
@@ -30,11 +30,11 @@ class WhichBlock(Lesson):
         "All four rules project onto the same blocks; they differ in the order only. Look at the residual, bet on a "
         "rule and on a block, then reveal."
     )
-    scrub = "step"
-    still_values: ClassVar[dict[str, Any]] = {"reveal": True}
+    static_control = "step"
+    static_values: ClassVar[dict[str, Any]] = {"reveal": True}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "columns of a photograph": {
-            "step": 0, "bet_rule": NONE, "bet_block": NO_BLOCK, "reveal": False, "rule": "gauss-southwell",
+            "step": 0, "bet_rule": NO_BET, "bet_block": NO_BLOCK, "reveal": False, "rule": "gauss-southwell",
             "data": "photograph", "block_size": 4, "lengthscale": 0.2, "noise": 0.1, "seed": 0,
         },
         "one bump: most blocks have nothing to give": {"data": "one bump", "lengthscale": 0.05, "block_size": 6},
@@ -54,7 +54,7 @@ class WhichBlock(Lesson):
                 stepper,
             ),
             "bet_rule": Control(
-                ipywidgets.Dropdown(description="bet: rule", options=[NONE, *rules]),
+                ipywidgets.Dropdown(description="bet: rule", options=[NO_BET, *rules]),
                 f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
             ),
             "bet_block": Control(
@@ -109,7 +109,7 @@ class WhichBlock(Lesson):
     def draw(self) -> Sequence[go.Figure]:
         found, revealed = self.comparison, self.value("reveal")
         step = min(self.value("step"), found.steps)
-        rule_bet = "" if self.value("bet_rule") == NONE else self.value("bet_rule")
+        rule_bet = "" if self.value("bet_rule") == NO_BET else self.value("bet_rule")
         on = min(self.value("bet_block"), len(found.blocks) - 1)
         block_bet = None if on == NO_BLOCK else on
         return [

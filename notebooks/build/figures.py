@@ -9,7 +9,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from apviz.widgets.static_export import STILL
+from apviz.widgets.static_export import STATIC
 from notebooks.build.running import WIDGET
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -18,7 +18,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 class Figures(Preprocessor):
     """Takes figures out of the outputs into `resources["figures"]`, and leaves a place for each.
 
-    Widgets go; the stills that stand in place of one become one section.
+    Widgets go; the static figures that stand in place of one become one section.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
@@ -36,7 +36,7 @@ class Figures(Preprocessor):
             if WIDGET in data:
                 continue
             html = self._place(data[PLOTLY], figures) if PLOTLY in data else data.get("text/html")
-            widget = output.get("metadata", {}).get(STILL)
+            widget = output.get("metadata", {}).get(STATIC)
             if widget is not None and widget in widgets:
                 widgets[widget].data["text/html"] += html
             elif widget is not None:

@@ -152,7 +152,7 @@ class Desk:
 
     def widgets(self) -> list[Any]:
         """The widgets of the notebook, from top to bottom."""
-        return self.tab.locator(".apviz-lesson").all()
+        return self.tab.locator(".apviz-widget").all()
 
     def move(self, widget: Any) -> bool:
         """Moves controls of a widget, one after another, until one of its figures changes; whether one did."""

@@ -56,13 +56,13 @@ def sit_down(browser, lab):
 
 
 @pytest.mark.slow
-def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_step_in_its_place(sit_down, lab):
+def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_static_figures_step_in_its_place(sit_down, lab):
     desk = sit_down("ProjectionPlayer.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
-    still = desk.tab.locator(".apviz-still")
+    static = desk.tab.locator(".apviz-static")
     assert desk.move(widget) and desk.errors() == []
-    assert still.count() == 1 and not still.is_visible()
+    assert static.count() == 1 and not static.is_visible()
     chart = widget.locator(".js-plotly-plot").first
     desk.tab.wait_for_function("gd => gd.layout.title.text.includes('step 1')", arg=chart.element_handle())
     # what one has zoomed into stays
@@ -77,9 +77,9 @@ def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_stills_st
     desk.tab.context.close()
     lab.end_kernels()
 
-    # Jupyter saves no widget, and says so; the still hides that
+    # Jupyter saves no widget, and says so; the static figures hide that
     later = sit_down("ProjectionPlayer.ipynb", problems=("widget model not found",))
-    later.tab.locator(".apviz-still").wait_for()
+    later.tab.locator(".apviz-static").wait_for()
     chart = later.tab.locator(".jp-RenderedPlotly .js-plotly-plot, .jp-RenderedPlotly.js-plotly-plot").first
     chart.locator(".main-svg").first.wait_for()
     later.tab.get_by_text("model not found").wait_for(state="hidden")
@@ -121,9 +121,9 @@ def test_a_point_dragged_with_the_mouse_moves_its_sliders_and_the_figures(sit_do
     (x, y), part = places[2], (places[1][0] - places[0][0]) / 0.3
     ranges = functions.evaluate("gd => [gd._fullLayout.xaxis.range, gd._fullLayout.yaxis.range]")
     mouse.move(x - 40, y - 40)
-    assert "apviz-at-handle" not in functions.get_attribute("class")
+    assert "apviz-at-drag-point" not in functions.get_attribute("class")
     mouse.move(x, y)
-    desk.tab.wait_for_function("gd => gd.matches('.apviz-at-handle')", arg=functions.element_handle())
+    desk.tab.wait_for_function("gd => gd.matches('.apviz-at-drag-point')", arg=functions.element_handle())
     mouse.down()
     mouse.move(x + 0.1 * part, y + 10, steps=5)
     # already before it is let go, along axes that stand still

@@ -12,7 +12,7 @@ pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip inst
 import nbformat
 
 from apviz.widgets import ProjectionPlayer
-from apviz.widgets.static_export import STILL
+from apviz.widgets.static_export import STATIC
 from notebooks.build.mathematics import mathml
 from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
 from tests.notebooks.making import made
@@ -45,10 +45,10 @@ def folder(tmp_path_factory):
     widget, figure, solution, printed = notebook.cells[2:]
     show(widget, {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
     player = ProjectionPlayer()
-    show(widget, {"text/html": player._words()}, {STILL: "1"})
-    for parts in (*player.still(), *player.still()):
+    show(widget, {"text/html": player._static_heading()}, {STATIC: "1"})
+    for parts in (*player.static_figures(), *player.static_figures()):
         show(
-            widget, {PLOTLY: parts, "text/html": "<script src='https://cdn.plot.ly/plotly.js'></script>"}, {STILL: "1"}
+            widget, {PLOTLY: parts, "text/html": "<script src='https://cdn.plot.ly/plotly.js'></script>"}, {STATIC: "1"}
         )
     show(figure, {PLOTLY: {"data": [{"y": [1, 3, 2], "name": "</script><b>"}], "layout": {}}})
     show(solution, {"text/markdown": "✓ **Right.** $a^2$"})

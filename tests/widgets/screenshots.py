@@ -10,12 +10,11 @@ import tempfile
 from pathlib import Path
 
 from apviz import widgets
-from apviz.widgets.teaching_widget import Lesson
 from tests.conftest import launch_browser
 from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written
 
-LESSONS = sorted(name for name, each in vars(widgets).items() if isinstance(each, type) and issubclass(each, Lesson))
+WIDGETS = sorted(name for name in widgets.__all__ if name != "check")
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 WIDTHS = {"1500": 1500, "390": 390}
 #: seconds for a widget that solves while it is made
@@ -30,13 +29,13 @@ def main(folder: Path) -> None:
             with tempfile.TemporaryDirectory() as place:
                 notebooks = Path(place) / "notebooks"
                 notebooks.mkdir()
-                for name in LESSONS:
+                for name in WIDGETS:
                     written(
                         notebooks / f"{name}.ipynb", "from apviz import widgets", f"widgets.{name}(theme={theme!r})"
                     )
                 lab = Lab(Path(place), notebooks, shown_as)
                 try:
-                    for name in LESSONS:
+                    for name in WIDGETS:
                         photograph(browser, lab, name, theme, folder)
                 finally:
                     lab.stop()

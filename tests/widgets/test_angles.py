@@ -27,7 +27,7 @@ def test_every_control_moves_something_that_is_seen(name):
     before = shown(widget)
     widget.controls[name].widget.value = OTHER[name]
     assert shown(widget) != before
-    assert set(widget.controls) == set(OTHER) and len(widget.controls[name].says) > 20
+    assert set(widget.controls) == set(OTHER) and len(widget.controls[name].explanation) > 20
 
 
 @pytest.mark.parametrize("preset", Angles.presets)

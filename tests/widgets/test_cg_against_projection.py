@@ -33,7 +33,7 @@ def test_every_control_says_what_it_does_and_moves_a_figure(widget):
         before = seen(widget)
         widget.controls[name].widget.value = value
         assert seen(widget) != before, name
-        assert len(widget.controls[name].says) > 30
+        assert len(widget.controls[name].explanation) > 30
     widget.reset()
 
 

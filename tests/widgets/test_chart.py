@@ -18,7 +18,7 @@ def test_all_charts_share_one_copy_of_plotly_js():
     first, second = Chart(go.Figure()), Chart(go.Figure())
     assert first.plotly is second.plotly and first.plotly.source == get_plotlyjs()
     assert len(first._esm) < 5_000
-    Plotly.only().close()
+    Plotly.shared().close()
     assert Chart(go.Figure()).plotly is not first.plotly
 
 

@@ -15,7 +15,7 @@ from apviz.widgets.controls import Stepper, log_slider
 def test_the_buttons_go_one_step_and_not_beyond_the_ends():
     stepper = Stepper("step", 2)
     seen = []
-    for button in (stepper.back, stepper.on, stepper.on, stepper.on, stepper.back):
+    for button in (stepper.back, stepper.forward, stepper.forward, stepper.forward, stepper.back):
         button.click()
         seen.append(stepper.slider.value)
     assert seen == [0, 1, 2, 2, 1]

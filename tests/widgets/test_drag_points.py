@@ -21,7 +21,7 @@ def drag(widget: Projection, point: int, x: float, y: float, number: int = 1) ->
 
 def shown(widget: Projection) -> dict:
     """What the browser draws of the points that can be dragged."""
-    return json.loads(widget.charts[1].parts)["data"][widget.charts[1].handles]
+    return json.loads(widget.charts[1].parts)["data"][widget.charts[1].drag_trace]
 
 
 def at(widget: Projection, point: int) -> tuple[float, float]:
@@ -88,7 +88,9 @@ def test_places_of_a_slider_are_numbers_as_they_are_typed():
 
 def test_there_is_nothing_to_drag_where_no_python_answers_nor_in_other_widgets():
     widget = Projection()
-    assert len(widget.still()[1]["data"]) == len(widget.figures[1].data) == widget.charts[1].handles
-    assert "drag" not in (json.dumps(widget.still()) + widget._words()).lower()
-    assert [chart.handles for chart in widget.charts] == [-1, len(widget.figures[1].data), -1]
-    assert {chart.handles for chart in Angles().charts} == {-1}
+    widget.static_control = ""  # one state of each
+    static = widget.static_figures()
+    assert len(static[1]["data"]) == len(widget.figures[1].data) == widget.charts[1].drag_trace
+    assert "drag" not in (json.dumps(static) + widget._static_heading()).lower()
+    assert [chart.drag_trace for chart in widget.charts] == [-1, len(widget.figures[1].data), -1]
+    assert {chart.drag_trace for chart in Angles().charts} == {-1}

@@ -33,7 +33,7 @@ def test_every_control_moves_something_that_is_seen(name):
 def test_no_control_is_without_an_explanation():
     widget = Projection()
     assert set(widget.controls) == {*OTHER, "speed"}
-    assert all(len(control.says) > 20 for control in widget.controls.values())
+    assert all(len(control.explanation) > 20 for control in widget.controls.values())
 
 
 def test_the_speed_is_that_of_the_player():

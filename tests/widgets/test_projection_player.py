@@ -53,10 +53,6 @@ def test_a_preset_sets_the_controls_and_reset_goes_back():
     assert player.value("overlap") == 0.0
 
 
-def test_a_saved_notebook_has_a_figure_in_place_of_the_widget():
-    assert "plotly" in ProjectionPlayer()._repr_mimebundle_()["text/html"]
-
-
 def test_an_unknown_control_gets_a_message():
     with pytest.raises(ValueError, match="speeed is no control of ProjectionPlayer; there are step"):
         ProjectionPlayer(speeed=2)

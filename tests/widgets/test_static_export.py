@@ -17,11 +17,11 @@ from plotly.subplots import make_subplots
 from apviz import widgets
 from apviz.plots._style import theme_named
 from apviz.widgets.controls import Control
-from apviz.widgets.static_export import MOST_CHARACTERS, MOST_STATES, STILL, evenly, stepping
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.static_export import MAX_CHARACTERS, STATIC, evenly_spaced, slider_figures
+from apviz.widgets.teaching_widget import TeachingWidget
 
-LESSONS = sorted(
-    (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, Lesson)),
+WIDGETS = sorted(
+    (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, TeachingWidget)),
     key=lambda each: each.__name__,
 )
 
@@ -37,10 +37,10 @@ def merged(old: Any, new: Any) -> Any:
     return new
 
 
-def at_frame(still: dict[str, Any], name: str) -> dict[str, Any]:
+def at_frame(figure: dict[str, Any], name: str) -> dict[str, Any]:
     """The figure after its slider went to a frame, by way of all others."""
-    data, layout = still["data"], still["layout"]
-    for frame in [*still["frames"], *[each for each in still["frames"] if each["name"] == name]]:
+    data, layout = figure["data"], figure["layout"]
+    for frame in [*figure["frames"], *[each for each in figure["frames"] if each["name"] == name]]:
         for number, trace in zip(frame["traces"], frame["data"], strict=True):
             data = [merged(each, trace) if i == number else each for i, each in enumerate(data)]
         layout = merged(layout, frame["layout"])
@@ -75,31 +75,32 @@ def seen(layout: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_a_still_is_small_and_shows_what_the_widget_draws_at_each_value_of_its_slider(lesson):
-    shown = lesson()
-    before = {name: shown.value(name) for name in shown.controls}
-    stills = shown.still()
-    assert {name: shown.value(name) for name in shown.controls} == before
-    assert len(stills) == len(shown.figures) and any(still["frames"] for still in stills) == bool(lesson.scrub)
-    for still in stills:
-        assert len(json.dumps(still, allow_nan=False)) <= MOST_CHARACTERS and len(still["frames"]) <= MOST_STATES
-    names = [frame["name"] for frame in max((still["frames"] for still in stills), key=len)]
-    for name, value in lesson.still_values.items():
-        shown.controls[name].widget.value = value
-    for name in names and (names[0], names[len(names) // 3], names[-1]):
-        shown.controls[lesson.scrub].widget.value = int(name)
-        for still, drawn in zip(stills, shown.draw(), strict=True):
-            figure = at_frame(still, name)
-            for trace, wanted in zip(figure["data"], drawn.data, strict=True):
+@pytest.mark.parametrize("kind", WIDGETS)
+def test_static_figures_are_small_and_show_what_the_widget_draws_at_each_value_of_their_slider(kind, monkeypatch):
+    monkeypatch.setattr("apviz.widgets.teaching_widget.MAX_STATES", 8)
+    widget = kind()
+    before = {name: widget.value(name) for name in widget.controls}
+    figures = widget.static_figures()
+    assert {name: widget.value(name) for name in widget.controls} == before
+    assert len(figures) == len(widget.figures) and any(figure["frames"] for figure in figures)
+    for figure in figures:
+        assert len(json.dumps(figure, allow_nan=False)) <= MAX_CHARACTERS and len(figure["frames"]) <= 8
+    names = [frame["name"] for frame in max((figure["frames"] for figure in figures), key=len)]
+    for name, value in kind.static_values.items():
+        widget.controls[name].widget.value = value
+    for name in (names[0], names[len(names) // 3], names[-1]):
+        widget.controls[kind.static_control].widget.value = int(name)
+        for figure, drawn in zip(figures, widget.draw(), strict=True):
+            shown = at_frame(figure, name)
+            for trace, wanted in zip(shown["data"], drawn.data, strict=True):
                 assert differences(trace, wanted.to_plotly_json()) == []
-            assert differences(seen(figure["layout"]), seen(drawn.layout.to_plotly_json())) == []
+            assert differences(seen(shown["layout"]), seen(drawn.layout.to_plotly_json())) == []
 
 
-class Steps(Lesson):
+class Steps(TeachingWidget):
     """A figure in space beside one in the plane, with annotations that come and go, and one that never changes."""
 
-    title, text, scrub = "Steps", "For tests.", "step"
+    title, text, static_control = "Steps", "For tests.", "step"
     presets = {"first": {"step": 2}}  # noqa: RUF012
 
     def make_controls(self):
@@ -118,7 +119,7 @@ class Steps(Lesson):
 
 
 def test_frames_hold_what_changes_and_no_more():
-    moving, resting = Steps().still()
+    moving, resting = Steps().static_figures()
     assert [frame["name"] for frame in moving["frames"]] == list("0123456") and resting["frames"] == []
     frame = moving["frames"][3]
     assert frame["layout"]["title"]["text"] == "step 3" and "scene" not in frame["layout"]
@@ -131,18 +132,18 @@ def test_frames_hold_what_changes_and_no_more():
 
 
 def test_states_are_thinned_out_evenly_and_keep_the_one_that_is_shown():
-    assert evenly(5, 40, 2) == [0, 1, 2, 3, 4]
-    thin = evenly(101, 40, 37)
+    assert evenly_spaced(5, 40, 2) == [0, 1, 2, 3, 4]
+    thin = evenly_spaced(101, 40, 37)
     assert len(thin) == 40 and {0, 37, 100} <= set(thin) and max(np.diff(thin)) <= 5
 
 
 def test_a_large_figure_has_fewer_frames_and_shorter_numbers():
     pictures = [[go.Figure(go.Heatmap(z=np.random.default_rng(k).normal(size=(120, 120))))] for k in range(30)]
-    (still,) = stepping(pictures, [str(k) for k in range(30)], 7, "step", theme_named("light"))
-    assert len(json.dumps(still)) <= MOST_CHARACTERS
-    names = [frame["name"] for frame in still["frames"]]
+    (figure,) = slider_figures(pictures, [str(k) for k in range(30)], 7, "step", theme_named("light"))
+    assert len(json.dumps(figure)) <= MAX_CHARACTERS
+    names = [frame["name"] for frame in figure["frames"]]
     assert names[0] == "0" and names[-1] == "29" and "7" in names and len(names) >= 5
-    assert np.allclose(np.array(still["data"][0]["z"]), pictures[7][0].data[0].z, rtol=6e-3)
+    assert np.allclose(np.array(figure["data"][0]["z"]), pictures[7][0].data[0].z, rtol=6e-3)
 
 
 @pytest.fixture
@@ -157,22 +158,22 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict, dict]]:
 
 def test_a_notebook_gets_the_widget_and_after_it_outputs_that_need_no_python(shown, monkeypatch):
     monkeypatch.delenv("VSCODE_PID", raising=False)
-    lesson = Steps()
-    lesson._ipython_display_()
+    widget = Steps()
+    widget._ipython_display_()
     assert "application/vnd.jupyter.widget-view+json" in shown[0][0] and shown[0][1] == {}
-    assert [metadata[STILL] for _, metadata in shown[1:]] == [lesson.model_id] * 3
+    assert [metadata[STATIC] for _, metadata in shown[1:]] == [widget.model_id] * 3
     assert "step j" in shown[1][0]["text/html"]
     assert [next(iter(data)) for data, _ in shown[2:]] == ["application/vnd.plotly.v1+json"] * 2
 
 
-def test_vs_code_gets_one_output_with_widget_and_stills(shown, monkeypatch):
+def test_vs_code_gets_one_output_with_widget_and_static_figures(shown, monkeypatch):
     monkeypatch.setenv("VSCODE_PID", "1")
     Steps()._ipython_display_()
     ((data, _),) = shown
     assert {"application/vnd.jupyter.widget-view+json", "text/html"} <= set(data)
 
 
-def test_a_page_on_the_web_gets_the_stills():
+def test_a_page_on_the_web_gets_static_figures():
     html = Steps()._repr_mimebundle_()["text/html"]
     assert html.count("Plotly.newPlot") == 2 and html.count("<script") >= 3 and "step j" in html
 
@@ -186,9 +187,9 @@ def test_in_a_browser_the_slider_shows_space_and_plane_as_drawn(browser, tmp_pat
     """The oracle of the others, in plotly.js itself."""
     import plotly.io
 
-    lesson = Steps()
+    widget = Steps()
     path = tmp_path / "page.html"
-    path.write_text(plotly.io.to_html(lesson.still()[0], validate=False, auto_play=False), "utf-8")
+    path.write_text(plotly.io.to_html(widget.static_figures()[0], validate=False, auto_play=False), "utf-8")
     tab = browser.new_page()
     tab.goto(path.as_uri())
     tab.locator(".main-svg").first.wait_for()
@@ -199,8 +200,8 @@ def test_in_a_browser_the_slider_shows_space_and_plane_as_drawn(browser, tmp_pat
         tab.wait_for_function(
             "name => document.querySelector('.js-plotly-plot').layout.title.text === `step ${name}`", arg=name
         )
-        lesson.controls["step"].widget.value = int(name)
-        drawn = lesson.draw()[0]
+        widget.controls["step"].widget.value = int(name)
+        drawn = widget.draw()[0]
         data = tab.evaluate(
             "document.querySelector('.js-plotly-plot')._fullData.map(each => [each.visible, each.x, each.z])"
         )

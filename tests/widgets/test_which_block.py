@@ -93,9 +93,9 @@ def test_a_bet_on_a_block_that_larger_blocks_leave_out_is_on_the_last():
     assert "you bet on block 2" in widget.figures[0].layout.title.text
 
 
-def test_stills_are_revealed_for_nobody_could_press_a_button_there():
+def test_static_figures_are_revealed_for_nobody_could_press_a_button_there():
     widget = WhichBlock()
-    following, curves = widget.still()
+    following, curves = widget.static_figures()
     assert not widget.value("reveal") and all(None not in each["y"] for each in curves["data"])
     assert len(following["frames"]) == 25
 

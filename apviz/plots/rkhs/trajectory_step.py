@@ -1,4 +1,4 @@
-"""A step of a trajectory as functions: what is built so far, what it lacks at the points, and which block was chosen."""
+"""A step of a trajectory as functions: what is built so far, what it lacks at the points, which block was chosen."""
 
 from __future__ import annotations
 
