@@ -15,13 +15,13 @@ import ipywidgets
 
 from apviz import widgets
 from apviz.widgets import ProjectionPlayer
-from apviz.widgets.teaching_widget import Lesson
+from apviz.widgets.teaching_widget import TeachingWidget
 
-LESSONS = sorted(
-    (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, Lesson)),
+WIDGETS = sorted(
+    (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, TeachingWidget)),
     key=lambda each: each.__name__,
 )
-PRESETS = [(each, preset) for each in LESSONS for preset in each.presets]
+PRESETS = [(each, preset) for each in WIDGETS for preset in each.presets]
 
 
 def is_held(control: Any, value: Any) -> bool:
@@ -35,21 +35,27 @@ def is_held(control: Any, value: Any) -> bool:
 
 
 @lru_cache
-def made(kind: type[Lesson]) -> Lesson:
+def made(kind: type[TeachingWidget]) -> TeachingWidget:
     """One widget of each kind."""
     return kind()
 
 
 @pytest.mark.parametrize(("kind", "preset"), PRESETS, ids=[f"{kind.__name__}-{name}" for kind, name in PRESETS])
-def test_a_preset_is_what_its_controls_hold_afterwards(kind, preset):
+def test_a_preset_is_what_its_controls_hold_afterwards_and_says_what_it_sets(kind, preset):
     widget = made(kind)
     widget.choose(preset)
+    words = html.unescape(widget._sets.value)
+    if preset == next(iter(kind.presets)):
+        assert "reset goes back" in words
+    else:
+        settings = kind.presets[preset].items()
+        assert all(f"{widget.controls[name].widget.description} = {value}" in words for name, value in settings)
     wanted = next(iter(kind.presets.values())) | kind.presets[preset]
     assert {name: widget.value(name) for name in widget.controls} == wanted
     assert [name for name, value in wanted.items() if not is_held(widget.controls[name].widget, value)] == []
 
 
-@pytest.mark.parametrize("kind", LESSONS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
 def test_there_are_presets_and_the_first_which_reset_goes_back_to_sets_every_control(kind):
     assert len(kind.presets) >= 3
     assert set(next(iter(kind.presets.values()))) == set(made(kind).controls)
@@ -62,22 +68,22 @@ def test_a_value_that_a_control_cannot_have_gets_a_message():
         ProjectionPlayer(points="many")
 
 
-@pytest.mark.parametrize("kind", LESSONS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
 def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
     for name, control in made(kind).controls.items():
-        words = html.unescape(re.sub("<[^>]*>", "", control.says))
+        words = html.unescape(re.sub("<[^>]*>", "", control.explanation))
         assert re.search("[=≤≥<~∈]", words), f"{name} has no formula: {words}"
         assert words.endswith(".") and not re.search(r"[.?!]\s+[A-Z]", words), f"{name} is not one sentence: {words}"
 
 
-@pytest.mark.parametrize("kind", LESSONS, ids=lambda kind: kind.__name__)
-def test_the_preset_says_what_it_sets(kind):
-    widget = made(kind)
-    for preset in [*kind.presets, next(iter(kind.presets))]:
-        widget.choose(preset)
-        words = html.unescape(widget._sets.value)
-        if preset == next(iter(kind.presets)):
-            assert "reset goes back" in words
-        else:
-            settings = kind.presets[preset].items()
-            assert all(f"{widget.controls[name].widget.description} = {value}" in words for name, value in settings)
+def test_reset_goes_back_to_the_first_preset_and_draws_once():
+    widget = made(ProjectionPlayer)
+    widget._preset.value = "one point at a time"
+    assert widget.value("block_size") == 1
+    drawn = []
+    widget.charts[0].observe(lambda change: drawn.append(change["new"]), "parts")
+    widget.reset()
+    assert widget.value("block_size") == 4 and widget._preset.value == "gauss-southwell" and len(drawn) == 1
+    widget.controls["block_size"].widget.value = 2
+    widget.reset()
+    assert widget.value("block_size") == 4
