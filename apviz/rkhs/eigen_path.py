@@ -1,7 +1,4 @@
-"""A trajectory in coordinates along the eigenvectors of K: where CG and alternating projection go, and for how much work.
-
-The error of a trajectory, split by the eigenvectors of K: what CG and alternating projection remove first.
-"""
+"""Trajectories along the eigenvectors of K: what CG and alternating projection remove first, and for how much work."""
 
 from __future__ import annotations
 
@@ -22,14 +19,15 @@ Plane = Literal[
 
 @dataclass(frozen=True, eq=False)
 class EigenPath:
-    """The error s⁽ʲ⁾ − g of every step in orthonormal coordinates of H.
+    """Error s⁽ʲ⁾ − g of every step in orthonormal coordinates of H.
 
     With Kvᵢ = λᵢvᵢ the functions φᵢ = Σⱼ (vᵢ)ⱼ k(xⱼ, ·)/√λᵢ are orthonormal, and the error w − w* has the coordinate
     cᵢ = √λᵢ vᵢᵀ(w − w*) along φᵢ. So ‖W−W*‖²_K = Σcᵢ², and since r = −K(w − w*), ‖r‖² = Σλᵢcᵢ².
 
     Args:
+        trajectory: whose steps these are.
         eigenvalues: (n,) of K, largest first.
-        coordinates: (steps, n); the sign of vᵢ is such that every path starts at cᵢ ≥ 0.
+        coordinates: (steps, n) cᵢ; the sign of vᵢ is such that every path starts at cᵢ ≥ 0.
         work: (steps,) kernel entries ÷ n² up to and including each step: the factors of the blocks and the columns
             of every update, or one product with K an iteration of CG. The first residual is b, and costs nothing.
     """
@@ -41,47 +39,48 @@ class EigenPath:
 
     @property
     def error(self) -> Floats:
-        """(steps, n) share of every eigenvector in ‖W−W*‖²_K."""
+        """Shares (steps, n) cᵢ² of the eigenvectors in ‖W−W*‖²_K, which they add up to."""
         return np.asarray(self.coordinates**2)
 
     @property
     def residual(self) -> Floats:
-        """(steps, n) share of every eigenvector in ‖r‖²."""
+        """Shares (steps, n) λᵢcᵢ² of the eigenvectors in ‖r‖², which they add up to."""
         return np.asarray(self.eigenvalues * self.coordinates**2)
 
     @property
     def kappa(self) -> float:
-        """λmax(K)/λmin(K)."""
+        """Condition number λmax(K)/λmin(K)."""
         return float(self.eigenvalues[0] / self.eigenvalues[-1])
 
     def kappa_prime(self) -> float:
-        """The largest λmax(K[I, I]) over λmin(K); κ for CG, whose only block is all of K (paper, Theorem 1)."""
+        """Ratio of the largest λmax(K[I, I]) to λmin(K) (paper, Theorem 1); κ for CG, whose only block is all of K."""
         gram = self.trajectory.span.gram
         largest = [np.linalg.eigvalsh(gram[np.ix_(rows, rows)])[-1] for rows in map(list, self.trajectory.blocks)]
         return float(max(largest) / self.eigenvalues[-1]) if largest else self.kappa
 
     def epochs(self) -> Floats:
-        """(steps,) updates ÷ blocks; iterations of CG."""
+        """Epochs (steps,): updates ÷ blocks, or iterations of CG."""
         return np.arange(len(self.trajectory.steps)) / max(1, len(self.trajectory.blocks))
 
     def bound(self) -> Floats:
-        """(steps,) theory's factor on ‖W−W*‖²_K: 4((√κ−1)/(√κ+1))²ᵗ for CG (paper, section 4), exp(−t/κ′) for
-        gauss-southwell (Theorem 1), NaN for other rules, of which theory says nothing that holds in every step.
+        """Factor (steps,) on ‖W−W*‖²_K that theory promises after every step.
 
-        A block that also solves on a margin takes away at least as much as one that does not.
+        It is 4((√κ−1)/(√κ+1))²ᵗ for CG (paper, section 4), exp(−t/κ′) for gauss-southwell (Theorem 1), and NaN for
+        other rules, of which theory says nothing that holds in every step. A block that also solves on a margin takes
+        away at least as much as one that does not.
         """
         if not self.trajectory.blocks:
             return conjugate_gradient_bound(self.epochs(), self.kappa)
-        if self.trajectory.label.startswith("AP gauss-southwell"):
+        if self.trajectory.rule == "gauss-southwell":
             return theorem_1(self.epochs(), self.kappa_prime())
         return np.full(len(self.work), np.nan)
 
     def at(self, work: float) -> int:
-        """The last step that so much work pays for."""
+        """Number of the last step that so much work pays for; −1 for none."""
         return int(np.searchsorted(self.work, work * (1 + 1e-12), side="right")) - 1
 
     def first_cg_step(self) -> float:
-        """‖r⁽¹⁾‖²/‖r⁽⁰⁾‖² of CG: m₂/m₁² − 1 for the moments m of λ under the shares of the eigenvectors in ‖b‖².
+        """Ratio ‖r⁽¹⁾‖²/‖r⁽⁰⁾‖² of CG: m₂/m₁² − 1, with the moments m of λ under the shares of b.
 
         The first step is that of steepest descent, r⁽¹⁾ = r⁽⁰⁾ − αKr⁽⁰⁾ with α = 1/m₁. Above 1, the residual rises:
         where the λ that b is made of are spread by more than their mean.
@@ -92,7 +91,18 @@ class EigenPath:
 
 
 def eigen_path(trajectory: Trajectory) -> EigenPath:
-    """The path of a trajectory among the eigenvectors of its K."""
+    """Computes the path of a trajectory among the eigenvectors of its K.
+
+    Examples:
+        The first step of CG makes the error smaller, and may make the residual larger:
+
+        >>> span = apviz.rkhs.Span(np.linspace(0, 1, 40), apviz.Matern52(lengthscale=0.15), noise=0.05)
+        >>> b = np.random.default_rng(0).standard_normal(40)
+        >>> path = apviz.rkhs.eigen_path(apviz.rkhs.trajectory(span, b, method="cg", steps=1))
+        >>> before, after = path.error.sum(axis=1)
+        >>> bool(after < before), path.first_cg_step() > 1
+        (True, True)
+    """
     values, vectors = np.linalg.eigh(trajectory.span.gram)
     values, vectors = values[::-1], vectors[:, ::-1]
     gaps = np.array([step.weights for step in trajectory.steps]) - trajectory.goal
@@ -108,7 +118,7 @@ def eigen_path(trajectory: Trajectory) -> EigenPath:
 
 
 def eigenvector_pair(path: EigenPath, plane: Plane) -> tuple[int, int]:
-    """The two eigenvectors of a plane by number, larger λ first; error and residual are those of the start.
+    """Finds the two eigenvectors of a plane, by number, the larger λ first; error and residual are those of the start.
 
     Raises:
         ValueError: an unknown plane; fewer than two points.

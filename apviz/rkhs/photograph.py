@@ -1,4 +1,4 @@
-"""A photograph solved block by block, with its pictures: what the residual lacks, and what is built."""
+"""Photographs solved block by block, with pictures of the residual and of what is built."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from apviz.tracing import Recorder, Trace
 #: every so many-th row and column is kept, by the number of pixels that leaves
 STRIDES = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
 
-#: updates kept one by one, and the distance of those kept after them, as a part of their number
-_EACH, _APART = 64, 1.1
+#: updates kept one by one, and the ratio of one number kept after them to the one before
+_CONSECUTIVE, _GROWTH = 64, 1.1
 
 
 @dataclass(frozen=True, eq=False)
 class Photograph:
-    """A solve of pixel position → grey value, whose trace has rows and snapshots with weights.
+    """Solve of pixel position → grey value, whose trace has rows and snapshots with weights.
 
     Args:
+        trace: of the solve.
         mean: (snapshots, n) the posterior mean at the pixels, standardised grey: Kw − σ²w = b − r − σ²w.
     """
 
@@ -37,11 +38,11 @@ class Photograph:
 
     @property
     def updates(self) -> list[int]:
-        """The number of the update behind every picture; the last is where the solve ended."""
+        """Numbers of the updates after which there is a picture; the last is where the solve ended."""
         return [int(number) for number in self.trace["snapshot"]["update"].values]
 
     def pictures(self, most: int) -> list[int]:
-        """Rows of up to `most` snapshots: the first half one after another, then evenly spread to the last."""
+        """Chooses up to `most` pictures: the first half one after another, then evenly spread to the last."""
         count = len(self.updates)
         if count <= most:
             return list(range(count))
@@ -80,7 +81,9 @@ def photograph(
     system = KernelSystem(
         x, b, Matern52(lengthscale=lengthscale), noise=noise, operator="dense", device="cpu", dataset="china"
     )
-    recorder = _ToTheEnd(rows=True, snapshots=_kept(max_epochs * -(-pixels // block_size)), weights=True)
+    recorder = _FinalStateRecorder(
+        rows=True, snapshots=_snapshot_updates(max_epochs * -(-pixels // block_size)), weights=True
+    )
     attempt(
         system,
         AlternatingProjection(
@@ -94,8 +97,8 @@ def photograph(
     return Photograph(trace, mean)
 
 
-class _ToTheEnd(Recorder):
-    """Also keeps the state that a solve ended in."""
+class _FinalStateRecorder(Recorder):
+    """Keeps also the state that a solve ended in."""
 
     def on_stop(self, solution: Solution) -> None:
         if self._run.update_number not in self.snapshots:
@@ -103,9 +106,9 @@ class _ToTheEnd(Recorder):
         super().on_stop(solution)
 
 
-def _kept(updates: int) -> list[int]:
+def _snapshot_updates(updates: int) -> list[int]:
     """Numbers of updates to keep, of so many at most."""
-    numbers = list(range(min(_EACH, updates) + 1))
-    while (following := int(np.ceil(_APART * numbers[-1]))) <= updates:
+    numbers = list(range(min(_CONSECUTIVE, updates) + 1))
+    while (following := int(np.ceil(_GROWTH * numbers[-1]))) <= updates:
         numbers.append(following)
     return numbers

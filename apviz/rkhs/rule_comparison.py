@@ -1,4 +1,7 @@
-"""The four rules on one system: where each stands after as many updates, and what every block would have removed."""
+"""Rules of block selection on one system: how far each is after as many updates, and what every block would remove.
+
+And small systems on which the rules differ, each with something to see.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What there is to choose from in one state.
+    """Blocks to choose from in one state, and what each rule takes.
 
     Args:
         residual: (n,) b − Kw.
         left: ½‖r‖²_H, all that is left to remove.
-        decrease_per_block: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, what each block would remove now.
+        decrease_per_block: (m,) ½‖P_I r‖²_H = ½r_IᵀK[I, I]⁻¹r_I, which each block would remove now.
         norms: (m,) ‖r_I‖, what gauss-southwell looks at.
         taken: the block that each rule takes here.
         guaranteed: ‖r‖²/(2mλ′max), what gauss-southwell removes at least (proof of Theorem 1).
@@ -39,12 +42,12 @@ class Choices:
 
     @property
     def best(self) -> int:
-        """The block that would remove the most."""
+        """Block that would remove the most."""
         return int(self.decrease_per_block.argmax())
 
     @property
     def greedy_is_best(self) -> bool:
-        """Whether gauss-southwell's block, of the largest ‖r_I‖, is the one that removes the most."""
+        """Says whether gauss-southwell's block, of the largest ‖r_I‖, is the one that removes the most."""
         return self.taken["gauss-southwell"] == self.best
 
 
@@ -65,14 +68,15 @@ class RuleComparison:
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """Points of every block, the same for all rules."""
         return self.trajectories["gauss-southwell"].blocks
 
     def ranking(self, number: int) -> list[Rule]:
-        """The rules after so many updates, the smallest ‖r‖_H first."""
+        """Rules after so many updates, the smallest ‖r‖_H first."""
         return sorted(self.errors, key=lambda rule: float(self.errors[rule][number]))
 
     def choices(self, rule: Rule, number: int) -> Choices:
-        """What the rules could choose from where the trajectory of `rule` is after so many updates.
+        """Blocks to choose from where the trajectory of `rule` is after so many updates.
 
         Cyclic, random and shuffled do not look at the residual: they take here what they take in their own trajectory.
 
@@ -92,7 +96,7 @@ class RuleComparison:
         return Choices(residual, left, here.steps[number + 1].decrease_per_block, norms, taken, guaranteed)
 
     def suboptimal_updates(self) -> list[int]:
-        """The updates of gauss-southwell, from 1, in whose place another block would have removed more."""
+        """Numbers, from 1, of gauss-southwell's updates in whose place another block would have removed more."""
         return [
             step.number
             for step in self.trajectories["gauss-southwell"].steps[1 : self.steps + 1]
@@ -101,7 +105,7 @@ class RuleComparison:
 
 
 def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: int = 0) -> RuleComparison:
-    """Solves Kw = b once with every rule.
+    """Solves Kw = b once with every rule, over the same blocks.
 
     Args:
         b: (n,) data at the points.
@@ -111,6 +115,15 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
 
     Raises:
         ValueError: blocks larger than n; a setting the solver refuses.
+
+    Examples:
+        >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
+        >>> span = apviz.rkhs.Span(x, apviz.Matern52(lengthscale=0.1), noise=0.1)
+        >>> found = apviz.rkhs.compare_rules(span, b, block_size=4, steps=12)
+        >>> found.ranking(12)
+        ['gauss-southwell', 'shuffled', 'cyclic', 'random']
+        >>> found.choices("gauss-southwell", 0).greedy_is_best
+        False
     """
     trajectories = {
         rule: trajectory(span, b, block_size=block_size, rule=rule, steps=steps + 1, seed=seed) for rule in RULES
@@ -126,7 +139,7 @@ ToyProblem = Literal["even", "one bump", "crowded", "photograph"]
 
 
 def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
-    """Points in increasing order and data at them, (n,) each.
+    """Returns points in increasing order and data at them, (n,) each.
 
     `even`: a smooth function and noise at points spread evenly. `one bump`: data that are zero but for one place.
     `crowded`: half of the points close together, with a common offset. `photograph`: columns of the picture china
@@ -134,8 +147,13 @@ def toy_problem(name: ToyProblem, n: int) -> tuple[Floats, Floats]:
 
     Raises:
         ValueError: an unknown name, with the known ones; more columns than there are.
+
+    Examples:
+        >>> x, b = apviz.rkhs.toy_problem("crowded", 24)
+        >>> int((x < 0.16).sum())
+        12
     """
-    require(name in get_args(ToyProblem), "toy_problem", name, f"one of {', '.join(get_args(ToyProblem))}")
+    require(name in get_args(ToyProblem), "name", name, f"one of {', '.join(get_args(ToyProblem))}")
     if name == "photograph":
         data = load("china-profile", n=n, dtype=torch.float64)
         order = np.argsort(data.train_x[:, 0].numpy())

@@ -1,4 +1,4 @@
-"""The span of k(x₁, ·), …, k(xₙ, ·) in the kernel's Hilbert space H, in orthonormal coordinates."""
+"""Functions Σᵢ wᵢ k(xᵢ, ·) over few points, and their geometry in the kernel's Hilbert space H."""
 
 from __future__ import annotations
 
@@ -15,38 +15,51 @@ from apviz.settings import require
 from apviz.system import check_finite
 
 Floats = NDArray[np.float64]
-#: rows up to which everything here takes no time
-MOST_POINTS = 500
+#: rows up to which a dense factor takes a few milliseconds
+MAX_POINTS = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Functions Σᵢ wᵢ k(xᵢ, ·), each given by its weights w: (n,), where k includes the noise σ²δ.
+    """Span of k(x₁, ·), …, k(xₙ, ·), whose functions Σᵢ wᵢ k(xᵢ, ·) are given by weights w: (n,); k includes σ²δ.
 
     ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = k(xᵢ, xⱼ), so the Gram matrix of the spanning functions is K, and with K = LLᵀ the rows of L
     are their coordinates in an orthonormal basis (Gram–Schmidt in the order of the points).
 
     Args:
-        x: (n, d) points, at most 500.
+        x: (n, d) or (n,) points, at most 500.
         kernel: without noise.
         noise: σ² > 0.
 
+    Attributes:
+        gram: (n, n) K.
+        factor: (n, n) lower triangular L; row i holds the coordinates of k(xᵢ, ·).
+
     Raises:
         ValueError: points that are not finite, or too many; a noise that is not positive.
+
+    Examples:
+        The function of least norm that takes given values, and what a projection leaves of it:
+
+        >>> span = apviz.rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise=0.01)
+        >>> g = span.interpolant(np.array([1.0, -0.3, 0.6]))
+        >>> rest = g - span.project(g, [0, 1])
+        >>> (span.gram @ rest).round(3) + 0.0
+        array([0.   , 0.   , 1.276])
+        >>> round(span.norm(g), 3), round(span.norm(rest), 3)
+        (2.588, 1.748)
     """
 
     x: Any
     kernel: Kernel
     noise: float
-    #: (n, n)
     gram: Floats = field(init=False)
-    #: (n, n) lower; row i holds the coordinates of k(xᵢ, ·)
     factor: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         x = torch.as_tensor(np.asarray(self.x, dtype=np.float64))
         x = x[:, None] if x.ndim == 1 else x
-        require(x.ndim == 2 and 0 < len(x) <= MOST_POINTS, "x", tuple(x.shape), f"(n, d) with n up to {MOST_POINTS}")
+        require(x.ndim == 2 and 0 < len(x) <= MAX_POINTS, "x", tuple(x.shape), f"(n, d) with n up to {MAX_POINTS}")
         require(self.noise > 0, "noise", self.noise, "a positive number")
         check_finite(x, "x")
         gram = self.kernel(x).numpy()
@@ -57,37 +70,38 @@ class Span:
 
     @property
     def n(self) -> int:
+        """Number of points."""
         return len(self.gram)
 
     def coordinates(self, weights: Floats) -> Floats:
-        """(n,) or (n, p) weights to the coordinates Lᵀw of the function; ordinary geometry holds among them."""
+        """Coordinates Lᵀw of functions given by weights (n,) or (n, p), in an orthonormal basis of the span."""
         return np.asarray(self.factor.T @ weights)
 
     def weights_of(self, coordinates: Floats) -> Floats:
-        """The inverse of `coordinates`."""
+        """Weights (n,) or (n, p) of functions given by coordinates: the inverse of `coordinates`."""
         return np.asarray(np.linalg.solve(self.factor.T, coordinates))
 
     def interpolant(self, b: Floats) -> Floats:
-        """Weights K⁻¹b of g, the function of least norm with g(xᵢ) = bᵢ."""
+        """Weights (n,) K⁻¹b of g, the function of least norm with g(xᵢ) = bᵢ."""
         return np.asarray(np.linalg.solve(self.gram, b), dtype=np.float64)
 
     def inner(self, v: Floats, w: Floats) -> float:
-        """⟨·, ·⟩_H of two functions: vᵀKw."""
+        """Inner product ⟨·, ·⟩_H of two functions, vᵀKw."""
         return float(v @ self.gram @ w)
 
     def norm(self, weights: Floats) -> float:
-        """‖·‖_H: √(wᵀKw)."""
+        """Norm ‖·‖_H of a function, √(wᵀKw)."""
         return float(np.linalg.norm(self.coordinates(weights)))
 
     def project(self, weights: Floats, block: Sequence[int]) -> Floats:
-        """Weights of the projection onto span{k(xᵢ, ·): i in block}: U = K[I, I]⁻¹(Kw)_I there, else zero."""
+        """Weights (n,) of the projection onto span{k(xᵢ, ·): i in block}: K[I, I]⁻¹(Kw)_I there, else zero."""
         rows = list(block)
         found = np.zeros_like(weights)
         found[rows] = np.linalg.solve(self.gram[np.ix_(rows, rows)], (self.gram @ weights)[rows])
         return found
 
     def angle(self, v: Floats, w: Floats) -> float:
-        """The angle between two functions in H, in radians.
+        """Angle between two functions in H, in radians.
 
         Raises:
             ValueError: one of them is zero.
@@ -97,7 +111,7 @@ class Span:
         return float(np.arccos(np.clip(self.inner(v, w) / lengths, -1.0, 1.0)))
 
     def values(self, weights: Floats, z: Any) -> Floats:
-        """The function at z: (m, d) or (m,), away from the points: k(z, X)w without the noise, which is zero there."""
+        """Values (m,) of a function at z: (m, d) or (m,), away from the points, where k(z, X)w has no noise."""
         z = torch.as_tensor(np.asarray(z, dtype=np.float64))
         z = z[:, None] if z.ndim == 1 else z
         return np.asarray(self.kernel(z, torch.as_tensor(self.x)).numpy() @ weights)

@@ -1,4 +1,4 @@
-"""One projection as geometry: what was projected, where it went, what is left, and at which angles."""
+"""Geometry of one projection: what was projected, where it went, what is left, and at which angles."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from apviz.rkhs.span import Floats
 from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require
 
-#: what is smaller than this part of ‖g‖_H is rounding, and has no angle
+#: share of ‖g‖_H below which a residual is rounding, and has no angle
 ZERO = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class StepGeometry:
-    """Update j of a trajectory in the orthonormal coordinates of its span, in which lengths and angles are those of H.
+    """Geometry of update j of a trajectory, in orthonormal coordinates in which lengths and angles are those of H.
 
     Args:
         number: j; for 0, before the first update, nothing has been projected yet.
@@ -40,30 +40,39 @@ class StepGeometry:
 
     @property
     def goal(self) -> Floats:
-        """(n,) g."""
+        """Coordinates (n,) of g."""
         return np.asarray(self.residuals[0])
 
     @property
     def before(self) -> Floats:
-        """(n,) r⁽ʲ⁻¹⁾; g for number 0."""
+        """Coordinates (n,) of r⁽ʲ⁻¹⁾; of g for number 0."""
         return np.asarray(self.residuals[max(self.number - 1, 0)])
 
     @property
     def after(self) -> Floats:
-        """(n,) r⁽ʲ⁾."""
+        """Coordinates (n,) of r⁽ʲ⁾."""
         return np.asarray(self.residuals[self.number])
 
     @property
     def projection(self) -> Floats:
-        """(n,) proj_{V_I} r⁽ʲ⁻¹⁾, as the solver made it: the difference of the two."""
+        """Coordinates (n,) of proj_{V_I} r⁽ʲ⁻¹⁾, as the solver made it: r⁽ʲ⁻¹⁾ − r⁽ʲ⁾."""
         return self.before - self.after
 
 
 def step_geometry(trajectory: Trajectory, number: int) -> StepGeometry:
-    """The geometry of update `number` (paper, equations 5 and 6).
+    """Computes the geometry of update `number` (paper, equations 5 and 6).
 
     Raises:
         ValueError: a step that the trajectory does not have.
+
+    Examples:
+        What an update leaves is at a right angle to the span of its block:
+
+        >>> span = apviz.rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise=0.01)
+        >>> found = apviz.rkhs.trajectory_on(span, np.array([1.0, -0.3, 0.6]), [(0, 1), (2,)], steps=1)
+        >>> update = apviz.rkhs.step_geometry(found, 1)
+        >>> np.degrees([update.angle_before, update.angle_after]).round(1)
+        array([42.5, 90. ])
     """
     require(
         0 <= number < len(trajectory.steps),

@@ -1,4 +1,4 @@
-"""A solve of few points with every state kept: what the players and pictures show is what the solver did."""
+"""Solves of few points with every state kept, so that a picture shows what the solver did, step by step."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ from apviz.system import KernelSystem
 
 Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]
 
+#: a tolerance below what float64 reaches, so that the number of steps ends a solve
+NEVER_REACHED = 1e-15
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The state after an update; number 0 is the state before the first.
+    """State of a solve after an update.
 
     Args:
+        number: of updates done; 0 is the state before the first.
         block: projected onto; −1 for none, or for all rows at once.
-        weights: (n,) of s.
+        weights: (n,) of the function s that has been built.
         residual: (n,) b − Kw, computed afresh.
-        energy_decrease: ½‖change‖²_H, by which the energy fell.
-        decrease_per_block: (m,) what each block would have removed in its place, from the state before; empty without blocks.
+        energy_decrease: ½‖change‖²_H, by which the update lowered h(w) = ½wᵀKw − bᵀw.
+        decrease_per_block: (m,) by what each block would have lowered it in place of `block`; empty without blocks.
     """
 
     number: int
@@ -45,11 +49,16 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """The states of a solve of Kw = b.
+    """States of a solve of Kw = b, one after another.
 
-    Attributes:
+    Args:
+        span: the functions over the points, with K.
+        b: (n,) data at the points.
         goal: (n,) the weights K⁻¹b of g.
-        blocks: the points each block solves on, in the order of the points.
+        blocks: the points each block solves on, in the order of the points; none for CG.
+        steps: the states, from the one before the first update.
+        label: the solver's.
+        rule: which block next; None for CG.
     """
 
     span: Span
@@ -58,13 +67,14 @@ class Trajectory:
     blocks: tuple[tuple[int, ...], ...]
     steps: tuple[Step, ...]
     label: str
+    rule: Rule | None
 
     def errors(self) -> Floats:
-        """‖s⁽ʲ⁾ − g‖_H after every step, which is ‖W−W*‖_K, the norm of the residual function: never rises."""
+        """Norms (steps,) ‖s⁽ʲ⁾ − g‖_H of the residual function, which are ‖W−W*‖_K and never rise."""
         return np.array([self.span.norm(step.weights - self.goal) for step in self.steps])
 
     def residual_norms(self) -> Floats:
-        """The Euclidean ‖b − Kw‖ after every step: may rise."""
+        """Euclidean norms (steps,) ‖b − Kw‖, which may rise."""
         return np.array([np.linalg.norm(step.residual) for step in self.steps])
 
 
@@ -86,13 +96,23 @@ def trajectory(
     Args:
         b: (n,) data at the points.
         blocks: how many, of equal size but for the last.
-        block_size: b, in place of the number of blocks.
+        block_size: points a block owns, in place of the number of blocks.
         overlap, rule, partition: of `apviz.AlternatingProjection`; of CG without meaning.
         steps: updates, or iterations of CG; fewer where the solve is at its goal before.
         seed: of the random rules.
+        method: alternating projection, or conjugate gradients.
 
     Raises:
         ValueError: more blocks than points, or larger ones; a setting the solver refuses.
+
+    Examples:
+        >>> x, b = apviz.rkhs.toy_problem("even", 24)
+        >>> span = apviz.rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.01)
+        >>> found = apviz.rkhs.trajectory(span, b, blocks=4, steps=5)
+        >>> [step.block for step in found.steps]
+        [-1, 1, 3, 2, 0, 3]
+        >>> bool((np.diff(found.errors()) <= 0).all())
+        True
     """
     b = np.asarray(b, dtype=np.float64)
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
@@ -104,7 +124,7 @@ def trajectory(
     if block_size is not None:
         require_whole("block_size", block_size, 1, span.n)
     size = block_size or -(-span.n // blocks)
-    solver: Solver = ConjugateGradient(tol=TINY, max_epochs=steps)
+    solver: Solver = ConjugateGradient(tol=NEVER_REACHED, max_epochs=steps)
     if method == "ap":
         count = -(-span.n // size)
         drawn: dict[str, str | SelectionRule] = {"random": Random(seed=seed), "shuffled": Shuffled(seed=seed)}
@@ -113,19 +133,72 @@ def trajectory(
             rule=drawn.get(rule, rule),
             partition=partition,
             overlap=overlap,
-            tol=TINY,
+            tol=NEVER_REACHED,
             max_epochs=-(-steps // count),
             history=0,
         )
-    keeper = _Keeper(steps)
-    attempt(system, solver, [keeper])
-    sets = _solved_sets(keeper.partition)
-    return Trajectory(span, b, span.interpolant(b), sets, tuple(_steps(span, b, sets, keeper)), solver.label)
+    recorder = _StateRecorder(steps)
+    attempt(system, solver, [recorder])
+    sets = _solved_sets(recorder.partition)
+    found = tuple(_steps(span, b, sets, recorder.states))
+    return Trajectory(span, b, span.interpolant(b), sets, found, solver.label, rule if method == "ap" else None)
+
+
+class _StateRecorder(Hook):
+    """Copies the weights after every update, and the block; stops the solve when it has enough."""
+
+    def __init__(self, steps: int) -> None:
+        self.states: list[tuple[int, Floats]] = []
+        self.partition: Partition | None = None
+        self._steps = steps
+
+    def on_start(self, run: Run) -> None:
+        self._run, self.partition = run, run.partition
+        self._copy(-1)
+
+    def on_update(self, update: Update) -> None:
+        if len(self.states) <= self._steps:
+            self._copy(update.block)
+        if len(self.states) > self._steps:
+            self._run.request_stop("the trajectory has all its steps")
+
+    def _copy(self, block: int) -> None:
+        self.states.append((block, self._run.weights[:, 0].numpy().copy()))
+
+
+def _solved_sets(partition: Partition | None) -> tuple[tuple[int, ...], ...]:
+    if partition is None:
+        return ()
+    return tuple(tuple(partition.order[partition.solved(block)].tolist()) for block in range(len(partition)))
+
+
+def _steps(span: Span, b: Floats, sets: tuple[tuple[int, ...], ...], states: list[tuple[int, Floats]]) -> list[Step]:
+    weights = np.array([state for _, state in states])
+    residuals = b - weights @ span.gram
+    errors = np.linalg.norm((weights - span.interpolant(b)) @ span.factor, axis=1) ** 2
+    per_block = _decrease_per_block(span, residuals[:-1], sets)
+    first = Step(0, -1, weights[0], residuals[0], 0.0, np.zeros(0))
+    return [first] + [
+        Step(j, states[j][0], weights[j], residuals[j], 0.5 * (errors[j - 1] - errors[j]), per_block[j - 1])
+        for j in range(1, len(states))
+    ]
+
+
+def _decrease_per_block(span: Span, residuals: Floats, sets: tuple[tuple[int, ...], ...]) -> Floats:
+    """½r_IᵀK[I, I]⁻¹r_I of every block in every state: (steps, n) residuals to (steps, m)."""
+    found = np.zeros((len(residuals), len(sets)))
+    for block, rows in enumerate(map(list, sets)):
+        factor = np.linalg.cholesky(span.gram[np.ix_(rows, rows)])
+        found[:, block] = 0.5 * (np.linalg.solve(factor, residuals[:, rows].T) ** 2).sum(0)
+    return found
 
 
 @dataclass(frozen=True)
 class GivenBlocks:
-    """A partitioner: block j solves on `sets[j]`; a point that several hold is owned by the first of them.
+    """Partitioner whose block j solves on `sets[j]`; a point in several sets is owned by the first of them.
+
+    Args:
+        sets: points of every block, counted from 0; a point may be in several.
 
     Raises:
         ValueError: a point that no block holds, or that is none; a block all of whose points others own before.
@@ -159,66 +232,29 @@ def trajectory_on(
     steps: int = 20,
     seed: int = 0,
 ) -> Trajectory:
-    """A trajectory over the spans of given sets of points, counted from 0.
+    """Solves Kw = b over given blocks, which may share points, and keeps every state.
+
+    Args:
+        b: (n,) data at the points.
+        sets: points of every block, counted from 0.
+        rule, steps, seed: of `trajectory`.
 
     Raises:
         ValueError: sets that leave a point out, or with nothing of their own; what `trajectory` refuses.
+
+    Examples:
+        An update leaves zeros on its block, whose points 0 and 1 come first, and disturbs the others:
+
+        >>> span = apviz.rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.5), noise=0.01)
+        >>> b = np.array([1.0, -0.3, 0.6])
+        >>> found = apviz.rkhs.trajectory_on(span, b, [(0, 1), (1, 2)], rule="cyclic", steps=2)
+        >>> found.steps[1].residual.round(3) + 0.0
+        array([0.   , 0.   , 1.276])
+        >>> found.steps[2].residual.round(3) + 0.0
+        array([0.357, 0.   , 0.   ])
     """
     given = GivenBlocks(tuple(tuple(block) for block in sets))
     largest = max(len(block) for block in given.sets)
     found = trajectory(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
     blocks = tuple(tuple(sorted(block)) for block in found.blocks)
     return replace(found, blocks=blocks, label=f"AP {rule}")
-
-
-# below what float64 reaches, so that the number of steps ends a trajectory
-TINY = 1e-15
-
-
-class _Keeper(Hook):
-    """Copies of the weights after every update, and the block."""
-
-    def __init__(self, steps: int) -> None:
-        self.states: list[tuple[int, Floats]] = []
-        self.partition: Partition | None = None
-        self._steps = steps
-
-    def on_start(self, run: Run) -> None:
-        self._run, self.partition = run, run.partition
-        self._keep(-1)
-
-    def on_update(self, update: Update) -> None:
-        if len(self.states) <= self._steps:
-            self._keep(update.block)
-        if len(self.states) > self._steps:
-            self._run.request_stop("the trajectory has all its steps")
-
-    def _keep(self, block: int) -> None:
-        self.states.append((block, self._run.weights[:, 0].numpy().copy()))
-
-
-def _solved_sets(partition: Partition | None) -> tuple[tuple[int, ...], ...]:
-    if partition is None:
-        return ()
-    return tuple(tuple(partition.order[partition.solved(block)].tolist()) for block in range(len(partition)))
-
-
-def _steps(span: Span, b: Floats, sets: tuple[tuple[int, ...], ...], keeper: _Keeper) -> list[Step]:
-    weights = np.array([state for _, state in keeper.states])
-    residuals = b - weights @ span.gram
-    errors = np.linalg.norm((weights - span.interpolant(b)) @ span.factor, axis=1) ** 2
-    decrease_per_block = _decrease_per_block(span, residuals[:-1], sets)
-    first = Step(0, -1, weights[0], residuals[0], 0.0, np.zeros(0))
-    return [first] + [
-        Step(number, block, weights[number], residuals[number], 0.5 * (errors[number - 1] - errors[number]), decreases)
-        for (number, (block, _)), decreases in zip(list(enumerate(keeper.states))[1:], decrease_per_block, strict=True)
-    ]
-
-
-def _decrease_per_block(span: Span, residuals: Floats, sets: tuple[tuple[int, ...], ...]) -> Floats:
-    """½r_IᵀK[I, I]⁻¹r_I of every block in every state: (steps, n) to (steps, m)."""
-    found = np.zeros((len(residuals), len(sets)))
-    for block, rows in enumerate(map(list, sets)):
-        factor = np.linalg.cholesky(span.gram[np.ix_(rows, rows)])
-        found[:, block] = 0.5 * (np.linalg.solve(factor, residuals[:, rows].T) ** 2).sum(0)
-    return found
