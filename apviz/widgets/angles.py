@@ -27,12 +27,12 @@ from apviz.rkhs import (
 from apviz.widgets.controls import Control, log_slider
 from apviz.widgets.teaching_widget import TeachingWidget
 
-#: of a trajectory, each an update on either block
+#: sweeps of a trajectory, each an update on either block
 SWEEPS: Final = 30
 
 
 class Angles(TeachingWidget):
-    """Points of two blocks on a line, the principal angles between their spans, predicted and measured contraction."""
+    """Shows two blocks on a line, the principal angles between their spans, predicted and measured contraction."""
 
     title = "Angles decide the speed"
     text = (
@@ -106,26 +106,25 @@ class Angles(TeachingWidget):
 
     @property
     def blocks(self) -> TwoBlocks:
-        """The points of the controls."""
+        """Points of both blocks, for the controls' values."""
         return two_blocks(self.value("points"), self.value("distance"), self.value("shared"))
 
     @property
     def trajectory(self) -> Trajectory:
-        """The trajectory of the controls."""
-        key = tuple(self.value(name) for name in self.controls)
-        if getattr(self, "_solved", (None,))[0] != key:
-            blocks = self.blocks
-            kernel = kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0)
-            span = Span(blocks.x, kernel, self.value("noise"))
-            sets = (blocks.first, blocks.second)
-            if self.value("data") == "worst":
-                b = worst_case_rhs(span, *sets)
-            elif self.value("data") == "smooth":
-                b = np.sin(5 * blocks.x) + np.cos(3 * blocks.x)
-            else:
-                b = np.random.default_rng(0).standard_normal(span.n)
-            self._solved = (key, trajectory_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS))
-        return self._solved[1]
+        """Sweeps over both blocks, for the controls' values."""
+        return self.computed(list(self.controls), self._solve)
+
+    def _solve(self) -> Trajectory:
+        blocks = self.blocks
+        span = Span(blocks.x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
+        sets = (blocks.first, blocks.second)
+        if self.value("data") == "worst":
+            b = worst_case_rhs(span, *sets)
+        elif self.value("data") == "smooth":
+            b = np.sin(5 * blocks.x) + np.cos(3 * blocks.x)
+        else:
+            b = np.random.default_rng(0).standard_normal(span.n)
+        return trajectory_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS)
 
     def draw(self) -> Sequence[go.Figure]:
         found, blocks = self.trajectory, self.blocks

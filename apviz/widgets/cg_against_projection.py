@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
-from apviz.rkhs import EigenPath, Plane, Span, eigen_path, eigenvector_pair, toy_problem, trajectory
+from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, eigenvector_pair, toy_problem, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import TeachingWidget
 
@@ -22,7 +22,7 @@ _CURVE, _PROBE = "a curve with noise", "a random probe"
 
 
 class CGAgainstProjection(TeachingWidget):
-    """CG and alternating projection on one system: as paths, by eigenvector, and over work."""
+    """Compares CG and alternating projection on one system: as paths, by eigenvector, and over work."""
 
     title = "CG against alternating projection"
     text = (
@@ -71,7 +71,7 @@ class CGAgainstProjection(TeachingWidget):
             ),
             "rule": Control(
                 ipywidgets.Dropdown(
-                    description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]
+                    description="rule", options=list(RULES)
                 ),
                 "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
                 "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
@@ -100,7 +100,7 @@ class CGAgainstProjection(TeachingWidget):
 
     @property
     def paths(self) -> tuple[EigenPath, EigenPath]:
-        """CG and alternating projection on the system of the controls."""
+        """Paths of CG and of alternating projection, for the controls' values."""
         n = self.value("points")
         size = min(n, self.value("block_size"))
         system = (n, *(self.value(name) for name in ("data", "lengthscale", "noise")))

@@ -22,8 +22,8 @@ POINTS = 300
 SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 PARTITIONS = ("sequential", "kd-tree")
 EPOCHS = 15
-#: of ‖W(0)−W*‖²_K, to count epochs to
-SHARE = 1e-2
+#: share of ‖W(0)−W*‖²_K to count epochs to
+TARGET_SHARE = 1e-2
 
 
 @lru_cache
@@ -33,7 +33,7 @@ def _data(name: str) -> tuple[Floats, Floats]:
 
 
 class Kappas(TeachingWidget):
-    """κ, κ′ and what Theorem 1 promises, against what gauss-southwell does over two partitions."""
+    """Compares what Theorem 1 promises of κ and κ′ with what gauss-southwell does over two partitions."""
 
     title = "κ and κ′: what the theorem promises, and what happens"
     text = (
@@ -80,18 +80,22 @@ class Kappas(TeachingWidget):
 
     @property
     def span(self) -> Span:
-        """The system of the controls."""
-        key = tuple(self.value(name) for name in ("data", "lengthscale", "noise"))
-        if getattr(self, "_spanned", (None,))[0] != key:
+        """Functions over the points, for the controls' values."""
+        return self._system()[0]
+
+    def _system(self) -> tuple[Span, dict[str, Floats]]:
+        """The span, and by partition λ′max of every block size."""
+
+        def compute() -> tuple[Span, dict[str, Floats]]:
             x, _ = _data(self.value("data"))
             span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            growth = {partition: lambda_max_by_size(span, SIZES, partition) for partition in PARTITIONS}
-            self._spanned: tuple[Any, Span, dict[str, Floats]] = (key, span, growth)
-        return self._spanned[1]
+            return span, {partition: lambda_max_by_size(span, SIZES, partition) for partition in PARTITIONS}
+
+        return self.computed(("data", "lengthscale", "noise"), compute)
 
     @property
     def solves(self) -> dict[str, BoundComparison]:
-        """By partition, the solve of the system of the controls and its eigenvalues."""
+        """Solves by partition, with all eigenvalues, for the controls' values."""
         span, size = self.span, self.value("block_size")
         b = _data(self.value("data"))[1]
         return {
@@ -99,12 +103,10 @@ class Kappas(TeachingWidget):
         }
 
     def draw(self) -> Sequence[go.Figure]:
-        solves, span = self.solves, self.span
+        solves, (span, growth), size = self.solves, self._system(), self.value("block_size")
         eigenvalues = solves[PARTITIONS[0]].spectrum.eigenvalues
-        growth = self._spanned[2]
-        size = self.value("block_size")
         return [
-            bound_and_error(solves, SHARE, theme=self.theme),
+            bound_and_error(solves, TARGET_SHARE, theme=self.theme),
             largest_block_eigenvalue(span, eigenvalues, SIZES, growth, size, theme=self.theme),
             block_eigenvalues(solves, theme=self.theme),
         ]

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.datasets.bundled import PICTURE_SHAPE
 from apviz.plots.rkhs import margin_curves, photograph_step
+from apviz.rkhs import RULES
 from apviz.rkhs.photograph import STRIDES
 from apviz.rkhs.photograph import Photograph as Solved
 from apviz.rkhs.photograph import photograph as solve_photograph
@@ -20,12 +21,12 @@ from apviz.widgets.teaching_widget import TeachingWidget
 PICTURES = 41
 
 OVERLAPS = (0.0, 0.5, 1.0)
-#: settings whose solves are kept
+#: number of settings whose solves are kept
 SOLVES_KEPT = 20
 
 
 class Photograph(TeachingWidget):
-    """The residual of a photograph as a picture, block by block, and beside it what the solver has built so far."""
+    """Shows the residual of a photograph, block by block, and beside it what the solver has built so far."""
 
     title = "A photograph, block by block"
     text = (
@@ -78,7 +79,7 @@ class Photograph(TeachingWidget):
                 "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
             ),
             "rule": Control(
-                ipywidgets.Dropdown(description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]),
+                ipywidgets.Dropdown(description="rule", options=list(RULES)),
                 "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             "tol": Control(
@@ -105,7 +106,7 @@ class Photograph(TeachingWidget):
 
     @property
     def photos(self) -> dict[float, Solved]:
-        """The solves of the controls, by overlap."""
+        """Solves by overlap, for the controls' values."""
         settings = {name: self.value(name) for name in ("pixels", "block_size", "partition", "rule", "tol")}
         key = tuple(settings.values())
         if key not in self._solved:

@@ -1,9 +1,9 @@
-"""The projection: three points, whose kernel functions span a space that can be looked at."""
+"""Projections of a function over three points, whose kernel functions span a space that can be looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, ClassVar, Final
 
 import ipywidgets
 import numpy as np
@@ -13,15 +13,14 @@ from apviz.kernels import kernel_named
 from apviz.plots._labels import KERNELS, subscript
 from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
-from apviz.rkhs import Span, Trajectory, step_geometry, trajectory_on
-from apviz.rkhs.trajectory import Rule
+from apviz.rkhs import RULES, Span, Trajectory, step_geometry, trajectory_on
 from apviz.widgets.chart import DragPoints
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import TeachingWidget
 
 #: updates of a trajectory
 STEPS: Final = 20
-#: of the axis along which points are dragged: a little beyond where they can be
+#: range of the axis along which points are dragged: a little beyond where they can be
 X_RANGE: Final = (-0.06, 1.06)
 #: which points share a block
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
@@ -34,7 +33,7 @@ BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 
 
 class Projection(TeachingWidget):
-    """g, the span of a block, the projection and what is left at a right angle, in true lengths and angles of H."""
+    """Shows g, the span of a block, the projection and what is left, in true lengths and angles of H."""
 
     title = "A projection in the kernel's Hilbert space"
     text = (
@@ -106,7 +105,7 @@ class Projection(TeachingWidget):
                 "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
             ),
             "rule": Control(
-                ipywidgets.Dropdown(description="rule", options=list(get_args(Rule))),
+                ipywidgets.Dropdown(description="rule", options=list(RULES)),
                 "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
             **data,
@@ -119,15 +118,14 @@ class Projection(TeachingWidget):
 
     @property
     def trajectory(self) -> Trajectory:
-        """The trajectory of the controls."""
-        names = ("x1", "x2", "x3", "b1", "b2", "b3", "kernel", "lengthscale", "noise", "blocks", "rule")
-        key = tuple(self.value(name) for name in names)
-        if getattr(self, "_solved", (None,))[0] != key:
-            x, b = np.array(key[:3]), np.array(key[3:6])
-            span = Span(x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
-            found = trajectory_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
-            self._solved = (key, found)
-        return self._solved[1]
+        """Updates over the blocks, for the controls' values."""
+        settings = ("x1", "x2", "x3", "b1", "b2", "b3", "kernel", "lengthscale", "noise", "blocks", "rule")
+        return self.computed(settings, self._solve)
+
+    def _solve(self) -> Trajectory:
+        x, b = (np.array([self.value(f"{letter}{i}") for i in (1, 2, 3)]) for letter in "xb")
+        span = Span(x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
+        return trajectory_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
 
     def draw(self) -> Sequence[go.Figure]:
         found = self.trajectory

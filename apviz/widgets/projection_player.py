@@ -1,4 +1,4 @@
-"""The projection player: a regression of few points, one block after another."""
+"""Player of a regression of few points, one block after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from apviz.kernels import Matern52
 from apviz.plots.rkhs import trajectory_step
-from apviz.rkhs import Span, Trajectory, trajectory
+from apviz.rkhs import RULES, Span, Trajectory, trajectory
 from apviz.widgets.controls import Control, Stepper, log_slider
 from apviz.widgets.teaching_widget import TeachingWidget
 
@@ -20,7 +20,7 @@ STEPS = 30
 
 
 class ProjectionPlayer(TeachingWidget):
-    """s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, and the posterior mean as the goal; play, pause, speed."""
+    """Plays updates: s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, and the posterior mean as the goal."""
 
     title = "Alternating projection, block by block"
     text = "Every update makes the residual zero on its own block, and disturbs the others a little."
@@ -55,7 +55,7 @@ class ProjectionPlayer(TeachingWidget):
             ),
             "rule": Control(
                 ipywidgets.Dropdown(
-                    description="rule", options=["gauss-southwell", "cyclic", "random", "shuffled"]
+                    description="rule", options=list(RULES)
                 ),
                 "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             ),
@@ -75,20 +75,17 @@ class ProjectionPlayer(TeachingWidget):
 
     @property
     def trajectory(self) -> Trajectory:
-        """The trajectory of the controls."""
+        """Updates over the blocks, for the controls' values."""
+        return self.computed(("points", "block_size", "rule", "overlap", "lengthscale", "noise"), self._solve)
+
+    def _solve(self) -> Trajectory:
         n = self.value("points")
         draws = np.random.default_rng(0)
         x = np.sort(draws.uniform(0, 1, n))
         b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(n)
-        key = (n, *(self.value(name) for name in ("block_size", "rule", "overlap", "lengthscale", "noise")))
-        if getattr(self, "_solved", (None,))[0] != key:
-            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            size = min(n, self.value("block_size"))
-            found = trajectory(
-                span, b, block_size=size, rule=self.value("rule"), overlap=self.value("overlap"), steps=STEPS
-            )
-            self._solved = (key, found)
-        return self._solved[1]
+        span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
+        size, rule, overlap = min(n, self.value("block_size")), self.value("rule"), self.value("overlap")
+        return trajectory(span, b, block_size=size, rule=rule, overlap=overlap, steps=STEPS)
 
     def draw(self) -> Sequence[go.Figure]:
         found = self.trajectory

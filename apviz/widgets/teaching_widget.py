@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import ipywidgets
 import plotly.graph_objects as go
@@ -31,6 +31,8 @@ from apviz.widgets.static_export import (
 )
 
 _STYLE: Final = Path(__file__).with_name("teaching_widget.css")
+
+T = TypeVar("T")
 
 
 class TeachingWidget(ipywidgets.VBox):
@@ -116,6 +118,16 @@ class TeachingWidget(ipywidgets.VBox):
     def value(self, name: str) -> Any:
         """The value of a control."""
         return self.controls[name].widget.value
+
+    def computed(self, names: Sequence[str], compute: Callable[[], T]) -> T:
+        """Returns what `compute` gives for the values of these controls; kept until one of them changes."""
+        key = tuple(self.value(name) for name in names)
+        if self._computed is None or self._computed[0] != key:
+            self._computed = (key, compute())
+        found: T = self._computed[1]
+        return found
+
+    _computed: tuple[tuple[Any, ...], Any] | None = None
 
     def choose(self, preset: str) -> None:
         """Sets the controls to a preset."""

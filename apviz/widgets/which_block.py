@@ -23,7 +23,7 @@ NO_BLOCK = -1
 
 
 class WhichBlock(TeachingWidget):
-    """Four rules on one system, linked by the step: bet first, then reveal what every block would have removed."""
+    """Compares four rules on one system, linked by the step: bet, then reveal what every block would have removed."""
 
     title = "Which block next?"
     text = (
@@ -97,14 +97,13 @@ class WhichBlock(TeachingWidget):
 
     @property
     def comparison(self) -> RuleComparison:
-        """The solves of the four rules on the system of the controls."""
-        key = tuple(self.value(name) for name in ("data", "block_size", "lengthscale", "noise", "seed"))
-        if getattr(self, "_compared", (None,))[0] != key:
-            x, b = toy_problem(self.value("data"), POINTS)
-            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            found = compare_rules(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
-            self._compared = (key, found)
-        return self._compared[1]
+        """Solves by the four rules, for the controls' values."""
+        return self.computed(("data", "block_size", "lengthscale", "noise", "seed"), self._solve)
+
+    def _solve(self) -> RuleComparison:
+        x, b = toy_problem(self.value("data"), POINTS)
+        span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
+        return compare_rules(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
 
     def draw(self) -> Sequence[go.Figure]:
         found, revealed = self.comparison, self.value("reveal")

@@ -27,7 +27,7 @@ def test_every_control_moves_something_that_is_seen(name):
     before = shown(widget)
     widget.controls[name].widget.value = OTHER[name]
     assert shown(widget) != before
-    assert set(widget.controls) == set(OTHER) and len(widget.controls[name].explanation) > 20
+    assert set(widget.controls) == set(OTHER)
 
 
 @pytest.mark.parametrize("preset", Angles.presets)
@@ -62,17 +62,3 @@ def test_no_overlap_leaves_a_block_without_a_point_of_its_own():
     widget.controls["points"].widget.value = 3
     assert widget.value("shared") == 4
     assert len(widget.trajectory.blocks) == 2 and all(len(block) == 5 for block in widget.trajectory.blocks)
-
-
-def test_a_preset_sets_the_controls_and_reset_goes_back():
-    widget = Angles()
-    first = shown(widget)
-    widget.choose("neighbours that share two points")
-    assert len(widget.blocks.shared) == 2
-    widget.reset()
-    assert shown(widget) == first
-
-
-def test_the_dark_theme_reaches_every_figure():
-    papers = {figure.layout.template.layout.paper_bgcolor for figure in Angles(theme="dark").figures}
-    assert papers == {"#14171C"}

@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
 
-from apviz.plots._style import THEMES
 from apviz.widgets import CGAgainstProjection
 
 #: another value for every control
@@ -26,14 +25,13 @@ def seen(widget):
     return [figure.to_json() for figure in widget.figures]
 
 
-def test_every_control_says_what_it_does_and_moves_a_figure(widget):
+def test_every_control_moves_a_figure(widget):
     assert set(OTHER) == set(widget.controls)
     for name, value in OTHER.items():
         widget.reset()
         before = seen(widget)
         widget.controls[name].widget.value = value
         assert seen(widget) != before, name
-        assert len(widget.controls[name].explanation) > 30
     widget.reset()
 
 
@@ -112,8 +110,3 @@ def test_the_ends_of_the_controls_work(extreme, noise):
         widget.controls["work"].widget.value = work
     for path in widget.paths:
         assert np.isfinite(path.coordinates).all()
-
-
-def test_dark_is_dark():
-    widget = CGAgainstProjection(theme="dark")
-    assert all(each.layout.template.layout.paper_bgcolor == THEMES["dark"].paper for each in widget.figures)

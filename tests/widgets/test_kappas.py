@@ -88,16 +88,3 @@ def test_every_control_moves_every_figure(control, value):
     before = shown(widget)
     widget.controls[control].widget.value = value
     assert all(new != old for new, old in zip(shown(widget), before, strict=True))
-
-
-def test_reset_goes_back():
-    widget = Kappas()
-    before = shown(widget)
-    widget.choose("ten inputs: diabetes")
-    assert shown(widget) != before and widget.solves["kd-tree"].trajectory.span.x.shape == (300, 10)
-    widget.reset()
-    assert shown(widget) == before
-
-
-def test_the_dark_theme_is_dark():
-    assert {figure.layout.template.layout.paper_bgcolor for figure in Kappas(theme="dark").figures} == {"#14171C"}

@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
 
-from apviz.plots._style import THEMES
 from apviz.widgets import Photograph
 from apviz.widgets.photograph import PICTURES
 
@@ -46,14 +45,13 @@ def widget_pixels(widget, step):
     return np.asarray(widget.figures[0].data[0].z, dtype=float)
 
 
-def test_every_control_says_what_it_does_and_moves_a_figure(widget):
+def test_every_control_moves_a_figure(widget):
     assert set(OTHER) == set(widget.controls)
     for name, value in OTHER.items():
         widget.reset()
         before = seen(widget)
         widget.controls[name].widget.value = value
         assert seen(widget) != before, name
-        assert len(widget.controls[name].explanation) > 30
 
 
 def test_the_picture_before_any_update_is_the_photograph_and_the_last_is_within_the_tolerance(widget):
@@ -125,8 +123,3 @@ def test_every_preset_converges_and_says_of_how_many_pixels(full, preset):
     full.choose(preset)
     assert all(photo.trace.converged for photo in full.photos.values())
     assert f"n = {full.value('pixels'):,}" in full.figures[0].layout.title.text
-
-
-def test_dark_is_dark():
-    widget = Photograph(theme="dark", pixels=704)
-    assert all(each.layout.template.layout.paper_bgcolor == THEMES["dark"].paper for each in widget.figures)

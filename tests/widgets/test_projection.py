@@ -28,18 +28,7 @@ def test_every_control_moves_something_that_is_seen(name):
     before = shown(widget)
     widget.controls[name].widget.value = OTHER[name]
     assert shown(widget) != before
-
-
-def test_no_control_is_without_an_explanation():
-    widget = Projection()
     assert set(widget.controls) == {*OTHER, "speed"}
-    assert all(len(control.explanation) > 20 for control in widget.controls.values())
-
-
-def test_the_speed_is_that_of_the_player():
-    widget = Projection()
-    widget.controls["speed"].widget.value = 4.0
-    assert widget.player.interval == 250
 
 
 @pytest.mark.parametrize("preset", Projection.presets)
@@ -70,15 +59,6 @@ def test_the_preset_that_promises_a_rise_of_the_euclidean_residual_has_one_at_it
     assert norms[1] > norms[0]
 
 
-def test_a_preset_sets_the_controls_and_reset_goes_back():
-    widget = Projection()
-    first = shown(widget)
-    widget.choose("two planes that share a line")
-    assert widget.trajectory.blocks == ((0, 1), (1, 2)) and shown(widget) != first
-    widget.reset()
-    assert shown(widget) == first
-
-
 def test_the_picture_stays_as_it_was_turned_because_camera_and_uirevision_stay():
     widget = Projection()
     scenes = [widget.figures[0].layout.scene]
@@ -87,11 +67,6 @@ def test_the_picture_stays_as_it_was_turned_because_camera_and_uirevision_stay()
         scenes.append(widget.figures[0].layout.scene)
     assert len({scene.uirevision for scene in scenes}) == 1 and scenes[0].uirevision
     assert all(scene.camera == scenes[0].camera for scene in scenes)
-
-
-def test_the_dark_theme_reaches_every_figure():
-    papers = {figure.layout.template.layout.paper_bgcolor for figure in Projection(theme="dark").figures}
-    assert papers == {"#14171C"}
 
 
 def test_points_in_one_place_and_data_of_zeros_are_no_error():

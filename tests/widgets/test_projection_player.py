@@ -45,14 +45,6 @@ def test_the_speed_is_that_of_the_player_and_goes_back_at_a_reset():
     assert player.player.interval == 1000
 
 
-def test_a_preset_sets_the_controls_and_reset_goes_back():
-    player = ProjectionPlayer()
-    player.choose("with a margin")
-    assert player.value("overlap") == 0.5 and "+50%" in player.trajectory.label
-    player.reset()
-    assert player.value("overlap") == 0.0
-
-
 def test_an_unknown_control_gets_a_message():
     with pytest.raises(ValueError, match="speeed is no control of ProjectionPlayer; there are step"):
         ProjectionPlayer(speeed=2)

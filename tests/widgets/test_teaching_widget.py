@@ -14,6 +14,7 @@ pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip insta
 import ipywidgets
 
 from apviz import widgets
+from apviz.plots._style import THEMES
 from apviz.widgets import ProjectionPlayer
 from apviz.widgets.teaching_widget import TeachingWidget
 
@@ -76,14 +77,25 @@ def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
         assert words.endswith(".") and not re.search(r"[.?!]\s+[A-Z]", words), f"{name} is not one sentence: {words}"
 
 
-def test_reset_goes_back_to_the_first_preset_and_draws_once():
-    widget = made(ProjectionPlayer)
-    widget._preset.value = "one point at a time"
-    assert widget.value("block_size") == 1
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
+def test_reset_goes_back_to_the_first_preset_and_draws_once(kind):
+    widget = made(kind)
+    first, second = list(kind.presets)[:2]
+    widget.choose(first)
+    before = [figure.to_json() for figure in widget.figures]
+    widget._preset.value = second
+    assert [figure.to_json() for figure in widget.figures] != before
     drawn = []
-    widget.charts[0].observe(lambda change: drawn.append(change["new"]), "parts")
+    for chart in widget.charts:
+        chart.observe(lambda change: drawn.append(change["owner"]), "parts")
     widget.reset()
-    assert widget.value("block_size") == 4 and widget._preset.value == "gauss-southwell" and len(drawn) == 1
-    widget.controls["block_size"].widget.value = 2
-    widget.reset()
-    assert widget.value("block_size") == 4
+    assert [figure.to_json() for figure in widget.figures] == before
+    assert widget._preset.value == first and len(drawn) == len(set(drawn))
+    for chart in widget.charts:
+        chart.unobserve_all("parts")
+
+
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
+def test_the_theme_reaches_every_figure(kind):
+    papers = {figure.layout.template.layout.paper_bgcolor for figure in kind(theme="dark").figures}
+    assert papers == {THEMES["dark"].paper}
