@@ -57,7 +57,7 @@ def principal_pair(span: Span, first: Sequence[int], second: Sequence[int]) -> t
 
 
 def worst_case_rhs(span: Span, first: Sequence[int], second: Sequence[int]) -> Floats:
-    """Data (n,) of size 1 for which no sweep, first `first` and then `second`, does better than the angle promises.
+    """Data (n,) of largest entry 1 for which a sweep, `first` and then `second`, leaves as much as the angle allows.
 
     Its g is in the plane of `principal_pair` and at right angles to all of the first span: the first update does
     nothing, the second leaves cos θ of it, and each one after that cos θ again.

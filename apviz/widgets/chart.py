@@ -1,4 +1,4 @@
-"""A plotly figure in a widget, drawn anew in place whenever it changes, and points of it that a pointer can drag.
+"""Plotly figures in a widget, drawn anew in place whenever they change, and points that a pointer can drag.
 
 plotly's own FigureWidget carries five megabytes of plotly.js in every figure; where a browser needs more than two
 seconds to read them, all later changes are lost without a word (anywidget gives up). Here all figures share one copy.
@@ -30,14 +30,14 @@ class Plotly(anywidget.AnyWidget):
 
     @classmethod
     def shared(cls) -> Plotly:
-        """The copy that all charts use; a new one where the last was closed."""
+        """Copy that all charts use; a new one where the last was closed."""
         if cls._shared is None or cls._shared.comm is None:
             cls._shared = cls(source=get_plotlyjs())
         return cls._shared
 
 
 class Chart(anywidget.AnyWidget):
-    """A figure as wide as its place, and as high as its layout says. Zoom and camera stay while `uirevision` does.
+    """Figure as wide as its place, and as high as its layout says; zoom and camera stay while `uirevision` does.
 
     Args:
         marks: points over the figure that a pointer can drag; always there, or never.
@@ -83,7 +83,7 @@ class DragPoints:
 
 
 def nearest_place(slider: Any, value: float) -> float:
-    """The place of a slider nearest to a value, rounded to as many decimals as its step has."""
+    """Place of a slider nearest to a value, rounded to as many decimals as its step has."""
     steps = round((min(max(value, slider.min), slider.max) - slider.min) / slider.step)
     digits = max(0, math.ceil(-math.log10(slider.step)))
     return float(min(round(slider.min + steps * slider.step, digits), slider.max))

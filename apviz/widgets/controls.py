@@ -13,7 +13,7 @@ _DECADES: Final = range(-6, 6)
 
 
 def log_slider(description: str, low: float, high: float, **settings: Any) -> ipywidgets.SelectionSlider:
-    """A slider over round numbers from `low` to `high`, evenly spaced on a log scale.
+    """Slider over round numbers from `low` to `high`, evenly spaced on a log scale.
 
     A value between two of them is refused, not moved to one of them: what a preset says is a place of the slider.
 
@@ -61,7 +61,7 @@ class Stepper(ipywidgets.VBox):
         self.slider.value += steps
 
     def speed_slider(self) -> ipywidgets.SelectionSlider:
-        """A slider of the speed, which starts at 1."""
+        """Slider of the speed in steps a second, which starts at 1 and moves the player."""
 
         def change(event: Any) -> None:
             self.player.interval = round(1000 / event["new"])
@@ -73,7 +73,7 @@ class Stepper(ipywidgets.VBox):
 
 @dataclass(frozen=True)
 class Control:
-    """A widget with a value, and what it does in words.
+    """Widget with a value, and what it does in words.
 
     Args:
         explanation: one sentence on what it does, with the formula; HTML.

@@ -44,13 +44,13 @@ _CONFIG: Final = {"displaylogo": False, "responsive": True}
 
 
 def hide_static_figures(figures: int) -> str:
-    """A style for where the widget is seen: hides the outputs after it, which are words and `figures` figures."""
+    """Style for where the widget is seen: hides the outputs after it, which are words and `figures` figures."""
     words = f"{_OUTPUT}:has(.apviz-figures-{figures}) + {_OUTPUT}:has(.apviz-static)"
     return ", ".join(words + f" + {_OUTPUT}" * k for k in range(figures + 1)) + " { display: none }"
 
 
 def figure_html(figure: FigureDict, plotlyjs: str | bool) -> str:
-    """A figure as HTML.
+    """Figure as HTML.
 
     Args:
         plotlyjs: where plotly.js comes from, as plotly's `to_html` has it; False where the page has it already.
@@ -65,7 +65,7 @@ def figure_html(figure: FigureDict, plotlyjs: str | bool) -> str:
 
 
 def figure_output(figure: FigureDict) -> dict[str, Any]:
-    """A figure as an output of a notebook, by media type."""
+    """Figure as an output of a notebook, by media type."""
     return {
         _PLOTLY: figure | {"config": _CONFIG},
         "text/html": figure_html(figure, "cdn"),
@@ -74,7 +74,7 @@ def figure_output(figure: FigureDict) -> dict[str, Any]:
 
 
 def evenly_spaced(count: int, most: int, keep: int) -> list[int]:
-    """At most `most` of `count` places, evenly from the first to the last, with `keep` among them."""
+    """Chooses at most `most` of `count` places, evenly from the first to the last, with `keep` among them."""
     places = np.linspace(0, count - 1, min(count, most)).round().astype(int)
     places[np.abs(places - keep).argmin()] = keep
     return sorted(set(places.tolist()))

@@ -116,7 +116,7 @@ class TeachingWidget(ipywidgets.VBox):
         return {}
 
     def value(self, name: str) -> Any:
-        """The value of a control."""
+        """Value of a control."""
         return self.controls[name].widget.value
 
     def computed(self, names: Sequence[str], compute: Callable[[], T]) -> T:
