@@ -103,7 +103,7 @@ def test_measured_is_predicted_in_the_end_and_never_worse(settings):
 
 
 @pytest.mark.parametrize("shared", [0, 2])
-def test_the_hardest_data_meet_the_bound_in_every_sweep(shared):
+def test_the_worst_case_data_meet_the_bound_in_every_sweep(shared):
     span, blocks = system(shared=shared)
     b = worst_case_rhs(span, blocks.first, blocks.second)
     assert np.abs(b).max() == pytest.approx(1.0)
