@@ -68,8 +68,7 @@ class KernelSystem:
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
         x, b = _tensor(x, "x"), _tensor(b, "b")
-        if dtype is None:
-            dtype = torch.float64 if torch.float64 in (x.dtype, b.dtype) else torch.float32
+        dtype = dtype or dtype_of(x, b)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
         if max(noise, kernel.outputscale) > torch.finfo(dtype).max / 2:
@@ -145,6 +144,11 @@ class KernelSystem:
             f"KernelSystem({name}n={self.n}, d={self.d}, {self.b.shape[1]} right-hand sides, {self.kernel.name}, "
             f"noise={self.noise:g}, {self.operator.name}, {self.dtype}, {self.device})"
         )
+
+
+def dtype_of(*given: Tensor) -> torch.dtype:
+    """The dtype in which these data are solved where none is asked for: float64 where any of them is, else float32."""
+    return torch.float64 if torch.float64 in {values.dtype for values in given} else torch.float32
 
 
 def _device(device: str | torch.device, x: Tensor) -> torch.device:

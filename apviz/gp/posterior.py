@@ -179,15 +179,15 @@ class Posterior:
             hyperparameters.build_kernel(),
             noise=hyperparameters.noise,
             operator=operator,
-            dtype=dtype,
+            dtype=dtype or dtype_of(x, y),
             device=device,
             dataset=dataset,
         )
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
         if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
             warnings.warn(
-                f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} only, "
-                f"{spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; use "
+                f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} "
+                f"only, {spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; use "
                 "dtype=torch.float64, or subtract it from the targets",
                 stacklevel=2,
             )
