@@ -21,7 +21,7 @@ from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
 from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, attempt
 from apviz.solvers.choices import solved_rows
-from apviz.system import DTYPES, KernelSystem, check_finite
+from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
@@ -187,8 +187,8 @@ class Posterior:
         if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
             warnings.warn(
                 f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} "
-                f"only, {spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; use "
-                "dtype=torch.float64, or subtract it from the targets",
+                f"only, {spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; "
+                "use dtype=torch.float64, or subtract it from the targets",
                 stacklevel=2,
             )
         self.solution: Solution | None = None

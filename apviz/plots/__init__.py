@@ -1,4 +1,4 @@
-"""Plots: functions from traces to plotly figures, one figure per file, in which nothing is computed."""
+"""Plots: functions from traces to plotly figures, one figure a file, in which nothing is computed."""
 
 from apviz.plots._style import method_color
 from apviz.plots.batch_size_sweep import batch_size_sweep

@@ -1,36 +1,27 @@
-"""The frame of every figure: title, settings, legend below the chart, margins, zoom that survives updates.
+"""Surroundings of the data in every figure: title and settings, axes and their labels, legend, colour bar.
 
-Where a log axis has labels.
-
-The x axis of curves: work, epochs or seconds, switched by buttons in the figure itself.
-
-Panels of curves on a grid as plain data: a figure that grows while a solve runs is made several times a second.
-
-One panel per run, stacked, for the figures that show a run block by block.
-
-A figure for a projector: larger type, thicker lines, larger markers.
+First the frame, which leaves room for what a phone needs; then log axes; then the units of the x axis of curves and
+the buttons that switch them; last, the same figure for a projector.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from numpy.typing import NDArray
 
-from apviz.plots._labels import TITLE_WIDTH, legend_entry, run_names, seamed, statement
-from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, TITLE_SIZE, Theme, template
+from apviz.plots._labels import TITLE_WIDTH, settings_labels, wrapped
+from apviz.plots._style import CAPTION_SIZE, TITLE_SIZE, Theme, template
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+
+Floats = NDArray[np.float64]
 
 #: pixels of a line of the title, which plotly makes 1.3 times as high as its font; around it; of buttons; of a
 #: colour bar; of the ticks and the title of an x axis; of a legend
@@ -45,13 +36,13 @@ _AXES: Final = 100
 _ROW: Final = 200
 _ENTRY: Final = 23
 #: a line that goes on the one before it, by what stood between them
-_SEAMS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
+_LINE_CLASS: Final = {"": "", " ": ' class="words"', " · ": ' class="parts"'}
 #: the norm in H or by K as it is written in a line whose letters are counted, and as plotly draws it
 _NORM, _SUBSCRIPT = re.compile("‖(²?)_([HK])"), r"‖\1<sub>\2</sub>"
 
 
 def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
-    """One trace or several, as a list.
+    """List of the traces, of one or several.
 
     Raises:
         ValueError: there is none.
@@ -76,15 +67,15 @@ def frame(
     rows: int = 1,
     entries: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked.
+    """Layout around the axes: title, the settings of the traces, then `notes`, then room for buttons if asked.
 
     Args:
         rows: of panels.
         entries: of the legend, for each of which a phone needs a line.
     """
-    lines = _lines(seamed([title], TITLE_WIDTH), f"font-size:{TITLE_SIZE}px")
-    for parts in (statement(traces), *([note] for note in notes)):
-        lines += _lines(seamed(parts), f"font-size:{CAPTION_SIZE}px;color:{theme.muted}")
+    lines = _lines(wrapped([title], TITLE_WIDTH), f"font-size:{TITLE_SIZE}px")
+    for parts in (settings_labels(traces), *([note] for note in notes)):
+        lines += _lines(wrapped(parts), f"font-size:{CAPTION_SIZE}px;color:{theme.muted}")
     top = ABOVE + round(LINE * len(lines)) + BUTTONS * buttons
     below = AXIS + _ENTRY * sum(1 + entry.count("<br>") for entry in entries)
     return {
@@ -119,9 +110,12 @@ def frame(
     }
 
 
-def _lines(seams: Iterable[tuple[str, str]], style: str) -> list[str]:
+def _lines(lines: Iterable[tuple[str, str]], style: str) -> list[str]:
     """Lines of a title. Their class, which plotly passes over, is for pages: there, lines are joined where one fits."""
-    return [f'<span{_SEAMS[seam]} style="{style}">{_NORM.sub(_SUBSCRIPT, line)}</span>' for line, seam in seams]
+    return [
+        f'<span{_LINE_CLASS[separator]} style="{style}">{_NORM.sub(_SUBSCRIPT, line)}</span>'
+        for line, separator in lines
+    ]
 
 
 def finish(
@@ -148,6 +142,31 @@ def finish(
         if not own:
             figure.layout.height += room
     return figure
+
+
+def horizontal_bar(title: str, places: Sequence[float], labels: Sequence[str], gap: int) -> dict[str, Any]:
+    """Colour bar as wide as the chart, `gap` pixels above it, with a label at each place."""
+    return {
+        "title": {"text": title, "side": "top", "font": {"size": CAPTION_SIZE}},
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        # at exactly 1 plotly would make room by shifting every other title of the figure
+        "y": 0.9999,
+        "yanchor": "bottom",
+        "ypad": gap,
+        "thickness": 14,
+        "len": 1,
+        "tickvals": places,
+        "ticktext": labels,
+    }
+
+
+def positive(values: Any) -> Floats:
+    """Values as a log axis can take them: NaN, a gap, where they are zero, negative or not finite."""
+    values = np.asarray(values, dtype=float)
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
 #: powers of ten that an axis spans where labels change from a few even ones to 1, 2, 5, and to powers of ten
@@ -224,106 +243,10 @@ def x_buttons(choices: Sequence[Choice], x: str, theme: Theme, rows: int) -> dic
 
 
 def without_buttons(figure: go.Figure) -> go.Figure:
-    """The figure for a page that switches the x axis of all its charts itself."""
+    """Figure for a page that switches the x axis of all its charts itself."""
     figure.layout.updatemenus = ()
     figure.layout.margin.t -= BUTTONS
     return figure
-
-
-class Grid:
-    """Layout and data of a figure of panels, as plotly's JSON has them.
-
-    `go.Figure` takes all of it at once in a tenth of the time that adding piece by piece takes.
-
-    Args:
-        rows, columns: of panels.
-        spacing: of `plotly.subplots.make_subplots`.
-
-    Attributes:
-        layout, data: of the figure.
-    """
-
-    def __init__(self, rows: int = 1, columns: int = 1, **spacing: Any) -> None:
-        self.rows, self.columns = rows, columns
-        self.layout: dict[str, Any] = copy.deepcopy(_empty(rows, columns, tuple(spacing.items())))
-        self.data: list[dict[str, Any]] = []
-
-    def add_scatter(self, row: int, column: int, **scatter: Any) -> None:
-        """A curve, or markers, in a panel."""
-        number = self._number(row, column)
-        self.data.append({"type": "scatter", **scatter, "xaxis": f"x{number}", "yaxis": f"y{number}"})
-
-    def axis(self, letter: str, row: int, column: int) -> dict[str, Any]:
-        """The layout of the axis x or y of a panel."""
-        found: dict[str, Any] = self.layout[f"{letter}axis{self._number(row, column)}"]
-        return found
-
-    def add_line(self, row: int, column: int, y: float, line: dict[str, Any]) -> None:
-        """A horizontal line through a panel, below its curves."""
-        number = self._number(row, column)
-        shape = {"type": "line", "xref": f"x{number} domain", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line,
-                 "yref": f"y{number}", "layer": "below"}  # fmt: skip
-        self.layout.setdefault("shapes", []).append(shape)
-
-    def add_words(self, row: int, column: int, **annotation: Any) -> None:
-        """Words in a panel, x as a part of its width."""
-        number = self._number(row, column)
-        place = {"xref": f"x{number} domain", "yref": f"y{number}", "showarrow": False}
-        self.layout.setdefault("annotations", []).append({**place, **annotation})
-
-    def _number(self, row: int, column: int) -> str:
-        number = (row - 1) * self.columns + column
-        return "" if number == 1 else str(number)
-
-
-@lru_cache
-def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    layout: dict[str, Any] = make_subplots(rows=rows, cols=columns, **dict(spacing)).to_plotly_json()["layout"]
-    layout.pop("template", None)
-    return layout
-
-
-#: pixels of a panel, once there are more than two
-_PANEL: Final = 260
-
-
-def block_runs(traces: Trace | Sequence[Trace], figure: str) -> list[Trace]:
-    """The traces, all of which have blocks.
-
-    Raises:
-        ValueError: no trace; a trace without blocks.
-    """
-    several = as_traces(traces)
-    without = [trace.label for trace in several if "block" not in trace]
-    if without:
-        raise ValueError(
-            f"{figure} draws runs of AlternatingProjection, block by block; "
-            f"{', '.join(without)} has no blocks. Leave it out"
-        )
-    return several
-
-
-def stacked(traces: Sequence[Trace]) -> go.Figure:
-    """An empty panel per run, headed by its name and how it ended."""
-    count = len(traces)
-    entries = [legend_entry(name, trace) for name, trace in zip(run_names(traces), traces, strict=True)]
-    figure = make_subplots(
-        rows=count,
-        cols=1,
-        shared_xaxes=True,
-        subplot_titles=entries,
-        vertical_spacing=min(0.12, 0.24 / count),
-    )
-    figure.update_annotations(font_size=TEXT_SIZE)
-    if count > 2:
-        figure.update_layout(height=_PANEL * count + 200)
-    return figure
-
-
-def block_axis(trace: Trace) -> dict[str, Any]:
-    """The y axis of a panel: whole block numbers."""
-    few = trace["block"].sizes["block"] <= 8
-    return {"title": {"text": "block"}, "tickformat": ",d", **({"dtick": 1} if few else {"nticks": 8})}
 
 
 #: type, lines and markers against those of a screen on a desk
@@ -331,7 +254,7 @@ FACTOR: Final = 1.4
 
 
 def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
-    """The figure with type, lines, markers and the margins around them `factor` times as large."""
+    """Figure for a projector: type, lines, markers and the margins around them `factor` times as large."""
     plain = figure.to_plotly_json()
     # the template is shared by figures, and holds the type of everything without its own
     plain["layout"] = _scaled(plain["layout"], factor)

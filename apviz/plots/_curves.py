@@ -1,42 +1,36 @@
-"""Curves of runs on a log axis: x switchable between work, epochs and seconds, zeros shown, ends marked.
+"""Curves of runs, epoch by epoch: long ones thinned, zeros shown, ends marked, x switchable.
 
-Fewer points of a long curve, for drawing only: what is highest and lowest stays.
-
-Curves over a setting: a point a run, a curve a method; a run that did not converge is never a point of the curve.
+A figure that grows while a solve runs is made several times a second, so panels are plotly's JSON and made into a
+figure once.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
-import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
+from plotly.subplots import make_subplots
 
-from apviz.analysis.sweeps import Over, method_of, series, sweep_table
 from apviz.method import CHOLESKY
-from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Grid, X, frame, log_ticks, x_buttons
-from apviz.plots._labels import CAPTION_WIDTH, outcome, run_names, safe
-from apviz.plots._style import (
-    CAPTION_SIZE,
-    CHECK,
-    CONVERGED_SIZE,
-    NOT_CONVERGED,
-    UNFINISHED,
-    ZERO,
-    Theme,
-    method_color,
-    method_symbols,
-)
+from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, positive, x_buttons
+from apviz.plots._labels import CAPTION_WIDTH, escaped
+from apviz.plots._style import CAPTION_SIZE, CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+
+#: the y axis title of a residual
+RESIDUAL: Final = "mean residual ‖r‖/‖b‖"
+
+#: markers drawn on a curve; hovering finds all its drawn points
+_MARKERS: Final = 30
 
 #: points of a curve that a browser pans without delay, twelve curves at once; twice what a screen has pixels
 DRAWN_POINTS: Final = 3_000
@@ -49,7 +43,7 @@ THINNED: Final = (
 
 
 def thinned(values: Any, most: int = DRAWN_POINTS) -> NDArray[np.int64]:
-    """Which of the values to draw: all up to `most`; else the first, the last, and the extremes of each stretch.
+    """Places of the values to draw: all up to `most`; else the first, the last, and the extremes of each stretch.
 
     Stretches are equally long, half as many as `most`. What is not finite is neither high nor low.
     """
@@ -65,19 +59,57 @@ def thinned(values: Any, most: int = DRAWN_POINTS) -> NDArray[np.int64]:
     return np.unique(kept)
 
 
-Floats = NDArray[np.float64]
+class Grid:
+    """Layout and data of a figure of panels, as plotly's JSON has them.
 
-#: the y axis title of a residual
-RESIDUAL: Final = "mean residual ‖r‖/‖b‖"
+    `go.Figure` takes all of it at once in a tenth of the time that adding piece by piece takes.
 
-#: markers drawn on a curve; hovering finds all its drawn points
-_MARKERS: Final = 30
+    Args:
+        rows, columns: of panels.
+        spacing: of `plotly.subplots.make_subplots`.
+
+    Attributes:
+        layout, data: of the figure.
+    """
+
+    def __init__(self, rows: int = 1, columns: int = 1, **spacing: Any) -> None:
+        self.rows, self.columns = rows, columns
+        self.layout: dict[str, Any] = copy.deepcopy(_empty(rows, columns, tuple(spacing.items())))
+        self.data: list[dict[str, Any]] = []
+
+    def add_scatter(self, row: int, column: int, **scatter: Any) -> None:
+        """Adds a curve, or markers, to a panel."""
+        number = self._number(row, column)
+        self.data.append({"type": "scatter", **scatter, "xaxis": f"x{number}", "yaxis": f"y{number}"})
+
+    def axis(self, letter: str, row: int, column: int) -> dict[str, Any]:
+        """Layout of the axis x or y of a panel."""
+        found: dict[str, Any] = self.layout[f"{letter}axis{self._number(row, column)}"]
+        return found
+
+    def add_line(self, row: int, column: int, y: float, line: dict[str, Any]) -> None:
+        """Adds a horizontal line through a panel, below its curves."""
+        number = self._number(row, column)
+        shape = {"type": "line", "xref": f"x{number} domain", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line,
+                 "yref": f"y{number}", "layer": "below"}  # fmt: skip
+        self.layout.setdefault("shapes", []).append(shape)
+
+    def add_text(self, row: int, column: int, **annotation: Any) -> None:
+        """Adds text to a panel, x as a part of its width."""
+        number = self._number(row, column)
+        place = {"xref": f"x{number} domain", "yref": f"y{number}", "showarrow": False}
+        self.layout.setdefault("annotations", []).append({**place, **annotation})
+
+    def _number(self, row: int, column: int) -> str:
+        number = (row - 1) * self.columns + column
+        return "" if number == 1 else str(number)
 
 
-def positive(values: Any) -> Floats:
-    """Values as a log axis can take them: NaN, a gap, where they are zero, negative or not finite."""
-    values = np.asarray(values, dtype=float)
-    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+@lru_cache
+def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    layout: dict[str, Any] = make_subplots(rows=rows, cols=columns, **dict(spacing)).to_plotly_json()["layout"]
+    layout.pop("template", None)
+    return layout
 
 
 class Curves:
@@ -97,7 +129,7 @@ class Curves:
         self.notes: list[str] = []
 
     def thin(self, values: Any, rows: Any) -> Any:
-        """Of the epochs `rows`, those to draw a long curve of `values` through; the figure says so."""
+        """Thins the epochs `rows`: those to draw a long curve of `values` through; the figure says so."""
         rows = np.asarray(rows)
         kept = rows[thinned(np.asarray(values)[rows])]
         if len(kept) < len(rows) and THINNED not in self.notes:
@@ -126,7 +158,7 @@ class Curves:
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
         # the legend entry tells runs of one method apart; where it leaves the method out, the method comes instead
-        method = safe(trace.label)
+        method = escaped(trace.label)
         head = "%{fullData.name}" if method in scatter["name"] else method
         hover = (
             f"<b>{head}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
@@ -155,7 +187,7 @@ class Curves:
         log: bool = True,
         **place: Any,
     ) -> None:
-        """A curve through the epochs `rows` (all if None), and what of it is exactly zero, at its foot."""
+        """Draws a curve through the epochs `rows` (all if None), and what of it is exactly zero, at its foot."""
         raw = np.asarray(values, dtype=float)
         rows = np.arange(len(raw)) if rows is None else rows
         drawn = positive(raw) if log else raw
@@ -189,7 +221,7 @@ class Curves:
             )
 
     def add_run(self, trace: Trace, values: Any, what: str, color: str, symbol: str, name: str, **place: Any) -> None:
-        """The curve of one run, and a marker where it ended."""
+        """Draws the curve of one run, and a marker where it ended."""
         self.add_line(trace, values, what, color, symbol, name, **place)
         drawn = positive(values)
         # the last value there is; an exact zero has its own marker, and none before it is the end
@@ -199,7 +231,7 @@ class Curves:
             self._add_markers(trace, drawn[end], f"{_ending(trace)}<br>{what}", end, name, marker, **place)
 
     def add_checks(self, trace: Trace, color: str, name: str) -> bool:
-        """The residuals recomputed from B − KW, apart from the recursive curve; whether there are any."""
+        """Draws the residuals recomputed from B − KW, apart from the recursive curve; returns whether there are any."""
         checked = positive(trace["epoch"]["checked_residual"].values)
         at = self.thin(checked, np.flatnonzero(np.isfinite(checked)))
         marker = {"color": color, "symbol": CHECK, "size": 13, "line": {"width": 2}}
@@ -215,12 +247,12 @@ class Curves:
         self.add(trace, values, what, rows, marker=marker, **{**place, **belonging})
 
     def add_key(self, name: str, **style: Any) -> None:
-        """A legend entry that explains a symbol and draws nothing."""
+        """Adds a legend entry that explains a symbol and draws nothing."""
         self.grid.add_scatter(1, 1, x=[None], y=[None], name=name, hoverinfo="skip", **style)
         self._choices.append({unit: [None] for unit in VARIABLES})
 
     def log_axis(self, title: str, *, tolerances_of: Sequence[Trace] = (), row: int = 1) -> None:
-        """A log y axis with a line at each tolerance, its labels as of `log_ticks`."""
+        """Makes the y axes of a row logarithmic, with a line at each tolerance and labels as of `log_ticks`."""
         tolerances = sorted({trace.attrs["tol"] for trace in tolerances_of if trace.attrs.get("tol")})
         for tol in tolerances:
             self._tolerance_line(tol, row)
@@ -230,14 +262,14 @@ class Curves:
         self.grid.axis("y", row, 1)["title"] = {"text": title}
 
     def buttons(self) -> None:
-        """Buttons that switch x, and the title of the x axis, which the lowest panel carries."""
+        """Adds the buttons that switch x, and the title of the x axis, which the lowest panel carries."""
         self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows)
         for row in range(1, self.grid.rows + 1):
             self.grid.axis("x", row, 1)["rangemode"] = "tozero"
         self.grid.axis("x", self.grid.rows, 1)["title"] = {"text": X_TITLES[self.x]}
 
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
-        """The figure, with `notes` and those of the curves."""
+        """Figure of all that was added, with `notes` and those of the curves."""
         grid = self.grid
         entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
         around = frame(
@@ -251,7 +283,7 @@ class Curves:
         for column in range(1, self.grid.columns + 1):
             self.grid.add_line(row, column, tol, {"color": self.theme.muted, "width": 1.5})
         # on a log axis shapes take values, annotations their logarithm
-        self.grid.add_words(
+        self.grid.add_text(
             row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="bottom",
             font={"size": CAPTION_SIZE, "color": self.theme.muted},
         )  # fmt: skip
@@ -271,98 +303,4 @@ class Curves:
 
 def _ending(trace: Trace) -> str:
     message = str(trace.attrs.get("stop_message") or trace.attrs.get("stop_reason") or "unfinished")
-    return "<br>".join(safe(line) for line in textwrap.wrap(message, CAPTION_WIDTH))
-
-
-#: what a run needs to have converged for
-TO_TOLERANCE: Final = ("epochs", "work", "seconds")
-
-
-def add_curves(
-    figure: go.Figure, traces: Sequence[Trace], over: Over, x: str, panels: Mapping[str, str], theme: Theme
-) -> None:
-    """A curve a series in every panel, and a cross or an open circle for what did not converge.
-
-    The first number of a point's `customdata` is the place of its run in `traces`.
-
-    Args:
-        over: the setting in which the runs of a curve differ.
-        x: the column of `sweep_table` on the x axis.
-        panels: columns of `sweep_table` from above, with the titles of their axes.
-    """
-    table = sweep_table(traces)
-    places = {id(trace): place for place, trace in enumerate(traces)}
-    curves = series(traces, over)
-    labels = [method_of(runs[0].attrs, over).label for runs in curves]
-    names = run_names([runs[0] for runs in curves], labels, leave_out=[over])
-    symbols = method_symbols(labels)
-    for runs, label, name, symbol in zip(curves, labels, names, symbols, strict=True):
-        rows = table.iloc[[places[id(trace)] for trace in runs]]
-        color, entry = method_color(label, theme.name), _entry(name, runs)
-        belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
-        for row, panel in enumerate(panels, start=1):
-            y = positive(rows[panel])
-            needs = np.full(len(rows), panel in TO_TOLERANCE)
-            on_curve = rows["converged"].to_numpy() | ~needs
-            _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
-                 mode="lines+markers", line={"color": color, "width": 2.5}, showlegend=row == 1,
-                 marker={"color": color, "symbol": symbol, "size": 9}, **belonging)  # fmt: skip
-            for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
-                at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
-                if len(at):
-                    marker = {"color": color, "symbol": sign, "size": 12, "line": {"color": color, "width": 2}}
-                    _add(figure, runs, rows, at, x, y[at], row, mode="markers", marker=marker, showlegend=False,
-                         **belonging)  # fmt: skip
-    for row, (panel, title) in enumerate(panels.items(), start=1):
-        log_axis(figure, table[panel], title, row)
-
-
-def ring(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:
-    """A thin line through all panels at a run, and a ring around its points."""
-    row_of = sweep_table([best]).iloc[0]
-    for row, panel in enumerate(panels, start=1):
-        figure.add_vline(row_of[x], line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
-        if np.isfinite(positive([row_of[panel]])).all():
-            figure.add_scatter(
-                x=[row_of[x]], y=[row_of[panel]], mode="markers", hoverinfo="skip", showlegend=False, row=row, col=1,
-                marker={"color": "rgba(0,0,0,0)", "size": CONVERGED_SIZE + 5, "line": {"color": theme.ink, "width": 2}},
-            )  # fmt: skip
-
-
-def log_axis(figure: go.Figure, values: Any, title: str, row: int) -> None:
-    """A log y axis, its labels as of `log_ticks`."""
-    figure.update_yaxes(type="log", title_text=title, row=row, col=1, **log_ticks(values))
-
-
-def _add(
-    figure: go.Figure, runs: Sequence[Trace], rows: pd.DataFrame, at: Any, x: str, y: Any, row: int, **scatter: Any
-) -> None:
-    shown = rows.iloc[at]
-    figure.add_scatter(
-        x=positive(shown[x]),
-        y=y,
-        customdata=np.column_stack([shown.index, shown["epochs"], shown["work"], shown["seconds"], shown["noise"]]),
-        text=[_words(run) for run in (runs[place] for place in at)],
-        hovertemplate="%{text}<br>%{customdata[1]:d} epochs or iterations · work %{customdata[2]:.4g}"
-        " · %{customdata[3]:.3g} s<br>σ² = %{customdata[4]:.3g}<extra></extra>",
-        row=row,
-        col=1,
-        **scatter,
-    )
-
-
-def _words(trace: Trace) -> str:
-    spectrum = trace["spectrum"]
-    known = " · ".join(trace.condition(name) for name in ("kappa", "kappa_prime") if math.isfinite(spectrum[name]))
-    return f"<b>{safe(trace.label)}</b><br>{outcome(trace)}<br>{known}"
-
-
-def _entry(name: str, runs: Sequence[Trace]) -> str:
-    """The name of a curve, and how many of its runs converged."""
-    unfinished = sum(not trace.finished for trace in runs)
-    failed = sum(trace.finished and not trace.converged for trace in runs)
-    states = [f"{failed} of {len(runs)} not converged"] if failed else []
-    states += [f"{unfinished} unfinished"] if unfinished else []
-    state = ", ".join(states) or "converged"
-    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
-    return f"{name}{separator}{state}"
+    return "<br>".join(escaped(line) for line in textwrap.wrap(message, CAPTION_WIDTH))

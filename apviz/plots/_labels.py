@@ -1,9 +1,4 @@
-"""What charts say in words: the settings under every title, the names of runs, how a run ended.
-
-What figures of few points say of their system, and of points by number.
-
-What the figures of CG beside alternating projection have to say of both.
-"""
+"""Labels of figures: the settings under every title, names of runs and how they ended; then those of few points."""
 
 from __future__ import annotations
 
@@ -13,11 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from apviz.rkhs import EigenPath, Span
     from apviz.tracing.trace import Trace
-if TYPE_CHECKING:
-    from apviz.rkhs import Span
-if TYPE_CHECKING:
-    from apviz.rkhs import EigenPath
 
 KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
 
@@ -25,9 +17,12 @@ KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern5
 CAPTION_WIDTH: Final = 52
 TITLE_WIDTH: Final = 36
 
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-def statement(traces: Sequence[Trace]) -> list[str]:
-    """Data set, n, d, b, kernel, noise and dtype; where traces differ in one, its range."""
+
+def settings_labels(traces: Sequence[Trace]) -> list[str]:
+    """Data set, n, d, b, kernel, noise and dtype of traces; where they differ in one, its range."""
     parts = [
         _setting(traces, "dataset", str),
         _setting(traces, "n", _count, "n = "),
@@ -40,16 +35,16 @@ def statement(traces: Sequence[Trace]) -> list[str]:
     return [part for part in parts if part]
 
 
-def seamed(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:
+def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:
     """Parts joined by dots, on lines that fit a phone; plotly breaks no lines by itself.
 
-    Each line comes with what stood between it and the line before; nothing for the first.
+    Each line comes with the separator between it and the line before; none for the first.
     """
     lines: list[tuple[str, str]] = []
     for part in parts:
         if lines and len(lines[-1][0]) + len(part) + 3 <= width:
-            line, seam = lines[-1]
-            lines[-1] = (f"{line} · {part}", seam)
+            line, separator = lines[-1]
+            lines[-1] = (f"{line} · {part}", separator)
             continue
         for place, line in enumerate(textwrap.wrap(part, width)):
             lines.append((line, " " if place else " · " if lines else ""))
@@ -57,7 +52,7 @@ def seamed(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, 
 
 
 def outcome(trace: Trace) -> str:
-    """How the run ended, so that one which did not converge never looks like one that did."""
+    """Outcome of a run in words, so that one which did not converge never looks like one that did."""
     reason = trace.attrs.get("stop_reason")
     if reason == "converged":
         return "converged"
@@ -67,7 +62,7 @@ def outcome(trace: Trace) -> str:
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """A name for each run: its method, the settings that differ where several share it, and a number where none does.
+    """Name of each run: its method, the settings that differ where several share it, and a number where none does.
 
     Args:
         labels: in place of the methods.
@@ -83,12 +78,11 @@ def run_names(
     numbered = [
         f"{name}, run {1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)
     ]
-    return [safe(name) for name in numbered]
+    return [escaped(name) for name in numbered]
 
 
 def method_names(traces: Sequence[Trace]) -> list[str]:
-    """The method of each run without its block size, for a table that has a column of them; and what else differs
-    that the table has no column for: precision and seed."""
+    """Method of each run for a table: without block size, which has a column; with precision, seed if they differ."""
     shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
     differing = [key for key in shown if len({trace.attrs.get(key) for trace in traces}) > 1]
     return [
@@ -103,13 +97,13 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
 
 
 def legend_entry(name: str, trace: Trace) -> str:
-    """The name of a run and how it ended, on two lines where one would not fit a phone."""
+    """Name of a run and its outcome, on two lines where one would not fit a phone."""
     separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 12 else " — "
     return f"{name}{separator}{outcome(trace)}"
 
 
-def safe(text: str) -> str:
-    """Text from a trace, which plotly would read as HTML."""
+def escaped(text: str) -> str:
+    """Text from a trace, of which plotly would read parts as HTML."""
     return html.escape(text, quote=False)
 
 
@@ -139,7 +133,7 @@ def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign
     numeric = all(isinstance(value, (int, float)) for value in values)
     if numeric and len(values) > 1:
         return f"{sign}{form(min(values))}–{form(max(values))}"
-    return sign + safe(", ".join(sorted({form(value) for value in values})))
+    return sign + escaped(", ".join(sorted({form(value) for value in values})))
 
 
 def _count(value: int) -> str:
@@ -150,42 +144,39 @@ def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def system_words(span: Span) -> str:
-    """n, kernel, lengthscale and noise."""
+def system_label(span: Span) -> str:
+    """Number of points n, kernel, lengthscale ℓ and noise σ² of a system of few points."""
     given = span.kernel.lengthscale
     lengths = given if isinstance(given, tuple) else (given,)
     scales = ", ".join(f"{each:.3g}" for each in lengths)
     return f"n = {span.n} · {KERNELS[span.kernel.name]}, ℓ = {scales} · σ² = {span.noise:.3g}"
 
 
-def block_words(blocks: Sequence[Sequence[int]]) -> str:
-    """{1, 2} {3}: points are counted from 1 in what people read."""
+def blocks_label(blocks: Sequence[Sequence[int]]) -> str:
+    """Blocks as sets of points, such as {1, 2} {3}: people count points from 1."""
     return " ".join("{" + ", ".join(str(point + 1) for point in block) + "}" for block in blocks)
 
 
 def subscript(number: int) -> str:
+    """Digits below the line, as in x₁₂."""
     return str(number).translate(_SUBSCRIPTS)
 
 
 def superscript(number: int) -> str:
-    """⁽³⁾"""
+    """Digits in brackets above the line, as in s⁽³⁾: the number of a step and no power."""
     return f"⁽{str(number).translate(_SUPERSCRIPTS)}⁾"
 
 
-def settings(cg: EigenPath, ap: EigenPath) -> list[str]:
-    """n, kernel, noise, b, κ and κ′."""
+def comparison_labels(cg: EigenPath, ap: EigenPath) -> list[str]:
+    """Lines that state the system of CG and alternating projection side by side: n, kernel, noise, b, κ and κ′."""
     sizes = [len(rows) for rows in ap.trajectory.blocks]
     apart = sum(sizes) == cg.trajectory.span.n
     blocks = f"b = {max(sizes)}" if apart else f"blocks with margin: {max(sizes)}"
-    return [system_words(cg.trajectory.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
+    return [system_label(cg.trajectory.span), f"{blocks} · κ = {_plain(cg.kappa)} · κ′ = {_plain(ap.kappa_prime())}"]
 
 
-def state(cg: EigenPath, ap: EigenPath, work: float) -> str:
-    """How far both are after so much work."""
+def progress_label(cg: EigenPath, ap: EigenPath, work: float) -> str:
+    """Line that says how far both have come after so much work."""
     return f"work {work:g}: CG {_of_how_many(cg, work, 'iteration')}, AP {_of_how_many(ap, work, 'update')}"
 
 

@@ -1,17 +1,11 @@
-"""How points show a block: outline and shade where its rows lie together, else rings and halos.
+"""Marks of the block of an update: outline and shade where its rows lie together, else dots, rings and halos.
 
-Arrows in three dimensions: shafts as lines, heads as cones of triangles.
-
-Convex hulls of rows in a plane, as closed lines.
-
-Rows that are pixels: where they lie, and the lines and rectangles around some of them.
-
-How a picture shows a block: outline and shade where blocks are compact on a grid, else dots.
+Rows are pixels of a regular grid or points of a plane; `places` says which. On a grid the edges of cells are outlined,
+in a plane the convex hull.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,123 +13,27 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from apviz.plots._axes import Floats
+
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
-
-Floats = NDArray[np.float64]
-#: triangles around a head
-SIDES = 14
-#: width of a head ÷ its length; the longest head ÷ its arrow
-SLIM, SHARE = 0.32, 0.4
-
-
-def polyline(parts: Sequence[Floats]) -> dict[str, Floats]:
-    """x, y, z of several lines, (m, 3) each, with gaps between them."""
-    gap = np.full((1, 3), np.nan)
-    joined = np.concatenate([each for part in parts for each in (part, gap)] or [np.zeros((0, 3))])
-    return {"x": joined[:, 0], "y": joined[:, 1], "z": joined[:, 2]}
-
-
-def shafts(tails: Floats, tips: Floats, head: float) -> dict[str, Floats]:
-    """Lines from tails to the feet of the heads: (m, 3) each; arrows of no length are left out."""
-    return polyline(
-        [np.array([tail, tip - 0.9 * size * way]) for tail, tip, way, size in _arrows(tails, tips, head)]
-    )  # fmt: skip
-
-
-def heads(tails: Floats, tips: Floats, head: float) -> dict[str, Any]:
-    """Vertices and triangles of cones that end at the tips, `head` long, or less on short arrows."""
-    points, triangles = [np.zeros((0, 3))], [np.zeros((0, 3), dtype=int)]
-    turns = np.linspace(0, 2 * np.pi, SIDES, endpoint=False)
-    for _, tip, way, size in _arrows(tails, tips, head):
-        side = np.cross(way, np.eye(3)[np.abs(way).argmin()])
-        side /= np.linalg.norm(side)
-        ring = np.outer(np.cos(turns), side) + np.outer(np.sin(turns), np.cross(way, side))
-        first = sum(len(each) for each in points)
-        around = first + 2 + np.arange(SIDES)
-        points.append(np.vstack([tip, tip - size * way, tip - size * way + SLIM * size * ring]))
-        for apex in (first, first + 1):
-            triangles.append(np.column_stack([np.full(SIDES, apex), around, np.roll(around, -1)]))
-    vertices, corners = np.concatenate(points), np.concatenate(triangles)
-    return dict(zip("xyzijk", [*vertices.T, *corners.T], strict=True))
-
-
-def right_angle(corner: Floats, first: Floats, second: Floats, size: float) -> dict[str, Floats]:
-    """The mark of a right angle between two directions; nothing where one of them is zero."""
-    lengths = np.linalg.norm(first), np.linalg.norm(second)
-    if min(lengths) <= 0.02 * size:
-        return polyline([])
-    size = min(size, 0.4 * float(min(lengths)))
-    a, b = size * first / lengths[0], size * second / lengths[1]
-    return polyline([np.array([corner + a, corner + a + b, corner + b])])
-
-
-def arc(first: Floats, second: Floats, radius: float, places: int = 24) -> Floats:
-    """(places, 3) from one direction to another, around the origin."""
-    a = first / np.linalg.norm(first)
-    aside = second - (second @ a) * a
-    angle = float(np.arctan2(np.linalg.norm(aside), second @ a))
-    aside = aside / (np.linalg.norm(aside) or 1.0)
-    turns = np.linspace(0, angle, places)
-    return np.asarray(radius * (np.outer(np.cos(turns), a) + np.outer(np.sin(turns), aside)))
-
-
-def rectangle(basis: Floats, held: Floats, margin: float) -> tuple[dict[str, Any], Floats]:
-    """Part of a plane through the origin that holds points of it, as triangles, and its edge: (3, 2), (m, 3)."""
-    places = held @ basis
-    (left, down), (right, up) = places.min(0) - margin, places.max(0) + margin
-    corners = np.array([[left, down], [right, down], [right, up], [left, up], [left, down]]) @ basis.T
-    triangles = np.array([[0, 1, 2], [0, 2, 3]])
-    return dict(zip("xyzijk", [*corners[:4].T, *triangles.T], strict=True)), corners
-
-
-def _arrows(tails: Floats, tips: Floats, head: float) -> list[tuple[Floats, Floats, Floats, float]]:
-    found = []
-    for tail, tip in zip(tails, tips, strict=True):
-        length = float(np.linalg.norm(tip - tail))
-        if length > 1e-3 * head:
-            found.append((tail, tip, (tip - tail) / length, min(head, SHARE * length)))
-    return found
-
-
-def hull(points: Floats) -> Floats:
-    """The corners (k, 2) of the convex hull of points (n, 2), counterclockwise, the first again at the end.
-
-    Of points on one line the two ends; of none, none.
-    """
-    if len(points) > 2:
-        try:
-            corners = points[ConvexHull(points).vertices]
-            return np.concatenate([corners, corners[:1]])
-        except QhullError:
-            pass  # they lie on one line
-    if not len(points):
-        return points
-    order = np.lexsort(points.T[::-1])
-    return points[order[[0, -1, 0]]]
-
-
-def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
-    """Which of points (n, 2) lie in a hull or on its edge; of a line, none."""
-    if len(ring) < 4:
-        return np.zeros(len(points), bool)
-    start, edge = ring[:-1], np.diff(ring, axis=0)
-    # on which side of every edge: twice the area of a triangle, of which rounding leaves a little
-    away = points[:, None, :] - start
-    side = edge[:, 0] * away[:, :, 1] - edge[:, 1] * away[:, :, 0]
-    return np.asarray((side >= -1e-9 * np.abs(edge).max() * np.ptp(ring, axis=0).max()).all(axis=1))
-
 
 Integers = NDArray[np.int16]
 
 #: inputs that fill less of a regular grid than this are drawn as points
 GRID_SHARE: Final = 0.25
+#: blocks are outlined if this share of the pixels side by side have one owner
+COMPACT: Final = 0.6
+
+#: of outline and shade; the same in both themes, since white is zero
+INK: Final = "#111111"
+SHADE: Final = "rgba(17,17,17,0.25)"
+_HALO: Final = "rgba(17,17,17,0.28)"
+_QUIET: Final[dict[str, Any]] = {"hoverinfo": "skip", "cliponaxis": False}
 
 
 def places(coordinates: Floats) -> tuple[Any, Any, tuple[int, int] | None]:
-    """x and y, (n,) each, of inputs (n, 2): columns and rows of a grid of that shape, or the inputs themselves."""
+    """Places x and y, (n,) each, of inputs (n, 2): columns and rows of a grid of that shape, or the inputs."""
     row, column = (_steps(each) for each in coordinates.T)
     if row is not None and column is not None:
         shape = int(row.max()) + 1, int(column.max()) + 1
@@ -175,7 +73,7 @@ def filled(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def outline(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
-    """x and y of the lines around the cells that are `inside` (rows, columns), NaN after each."""
+    """Lines around the cells that are `inside` (rows, columns): x and y, NaN after each."""
     padded = np.pad(inside, 1)
     y, left, right = _runs((padded[1:] != padded[:-1])[:, 1:-1])
     x, top, bottom = _runs((padded[:, 1:] != padded[:, :-1])[1:-1].T)
@@ -183,7 +81,7 @@ def outline(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
 
 
 def rectangles(inside: NDArray[np.bool_]) -> tuple[Any, Any]:
-    """x and y of rectangles that cover the cells that are `inside` (rows, columns), NaN after each."""
+    """Rectangles that cover the cells that are `inside` (rows, columns): x and y, NaN after each."""
     y, left, right = _runs(inside)
     return _joined([(left, right, right, left)]), _joined([(y, y, y + 1, y + 1)])
 
@@ -201,16 +99,8 @@ def _joined(lines: list[tuple[Floats, ...]]) -> NDArray[np.float32]:
     return np.concatenate(parts).astype(np.float32)
 
 
-#: blocks are outlined if this share of the pixels side by side have one owner
-COMPACT: Final = 0.6
-
-#: of outline and shade; the same in both themes, since white is zero
-INK: Final = "#111111"
-SHADE: Final = "rgba(17,17,17,0.25)"
-
-
 class BlockMarks:
-    """How a block is shown: outline and shade where blocks are compact on a grid, else dots.
+    """Marks of one block after another on pixels: outline and shade where blocks are compact on the grid, else dots.
 
     Attributes:
         owner: (n,) the block of each row; None for a solver without blocks.
@@ -241,7 +131,7 @@ class BlockMarks:
         return bool(same.sum() > COMPACT * same.size)
 
     def marks(self, block: int) -> list[go.Scatter]:
-        """The marks of a block; empty ones for −1. Solvers without blocks have none."""
+        """Marks of a block; empty ones for −1. Solvers without blocks have none."""
         if self.owner is None:
             return []
         owned = np.flatnonzero(self.owner == block)
@@ -272,12 +162,36 @@ class BlockMarks:
         ]
 
 
-_HALO: Final = "rgba(17,17,17,0.28)"
-_QUIET: Final[dict[str, Any]] = {"hoverinfo": "skip", "cliponaxis": False}
+def hull(points: Floats) -> Floats:
+    """Corners (k, 2) of the convex hull of points (n, 2), counterclockwise, the first again at the end.
+
+    Of points on one line the two ends; of none, none.
+    """
+    if len(points) > 2:
+        try:
+            corners = points[ConvexHull(points).vertices]
+            return np.concatenate([corners, corners[:1]])
+        except QhullError:
+            pass  # they lie on one line
+    if not len(points):
+        return points
+    order = np.lexsort(points.T[::-1])
+    return points[order[[0, -1, 0]]]
+
+
+def within(points: Floats, ring: Floats) -> NDArray[np.bool_]:
+    """Mask (n,) of the points (n, 2) that lie in a hull or on its edge; of a line, none."""
+    if len(ring) < 4:
+        return np.zeros(len(points), bool)
+    start, edge = ring[:-1], np.diff(ring, axis=0)
+    # on which side of every edge: twice the area of a triangle, of which rounding leaves a little
+    away = points[:, None, :] - start
+    side = edge[:, 0] * away[:, :, 1] - edge[:, 1] * away[:, :, 0]
+    return np.asarray((side >= -1e-9 * np.abs(edge).max() * np.ptp(ring, axis=0).max()).all(axis=1))
 
 
 class PointMarks:
-    """Marks of one block after another, over and under the points.
+    """Marks of one block after another on points, over and under them.
 
     Where the hulls of the blocks hold mostly rows of their own, the hull of what a block owns is outlined, and shaded
     is what the hull of what it solves has beside. Elsewhere, as often in a plane of two out of many inputs, an outline
@@ -306,7 +220,7 @@ class PointMarks:
             self.key = f"{block}: block" + (f" · {margin}: margin" if has_margin else "")
 
     def under(self, block: int, x: Any, y: Any) -> go.Scatter:
-        """What lies under the drawn points x, y: (n drawn,): the margin of a block; of −1, nothing."""
+        """Margin of a block, which lies under the drawn points x, y: (n drawn,); of −1, nothing."""
         owned, solved = self._of(block)
         if not self._outlined:
             margin = (solved & ~owned)[self._drawn]
@@ -320,7 +234,7 @@ class PointMarks:
         return _along(line, line={"width": 0}, fill="toself", fillcolor=SHADE)
 
     def over(self, block: int, x: Any, y: Any) -> go.Scatter:
-        """What lies over them: the block."""
+        """Block itself, which lies over the points."""
         owned, _ = self._of(block)
         if not self._outlined:
             # thin where there are many, or a block would be one black spot

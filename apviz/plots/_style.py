@@ -1,10 +1,9 @@
-"""How charts look: two themes, one colour per method, one symbol per variant of a method.
+"""Style of all charts: two themes, one colour per method, one symbol per variant of a method.
 
 The colours follow Okabe & Ito (2008), moved apart until every pair stays distinguishable under simulated
 protanopia, deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dashes mean
-"bound" everywhere and nothing else.
-
-One colour per partition, for figures in which the rule is the same and the partition differs.
+"bound" everywhere and nothing else. Where only the partition differs, it has the colour, and those that are a method
+of their own share that of the method.
 """
 
 from __future__ import annotations
@@ -61,10 +60,18 @@ OTHERS: Final[tuple[tuple[str, str], ...]] = (
     ("#44054D", "#A74434"),
 )
 
+#: partition: (colour on white, colour on black)
+PARTITION_COLORS: Final[dict[str, tuple[str, str]]] = {
+    "sequential": COLORS["gauss-southwell"],
+    "kd-tree": COLORS["AP kd-tree"],
+    "shuffled": COLORS["Cholesky"],
+    "principal-axis-tree": COLORS["AP pa-tree"],
+}
+
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours that are not data."""
+    """Colours of all that is not data."""
 
     name: ThemeName
     paper: str
@@ -83,7 +90,7 @@ THEMES: Final[dict[str, Theme]] = {
 
 
 def theme_named(name: str) -> Theme:
-    """The theme called `name`.
+    """Theme called `name`.
 
     Raises:
         ValueError: neither `light` nor `dark`.
@@ -94,7 +101,7 @@ def theme_named(name: str) -> Theme:
 
 
 def family(label: str) -> str:
-    """The family of a label such as "AP gauss-southwell b=1000": a key of `COLORS`, or the label itself."""
+    """Family of a label such as "AP gauss-southwell b=1000": a key of `COLORS`, or the label itself."""
     words = label.split()
     if not words:
         return label
@@ -114,10 +121,20 @@ def family(label: str) -> str:
 
 
 def method_color(label: str, theme: ThemeName = "light") -> str:
-    """The colour of a method: a function of its label alone, so it is the same in every figure.
+    """Colour of a method, `#RRGGBB`: a function of its label alone, so it is the same in every figure.
 
     All block sizes and ranks of one method share it, and all overlaps above 0; `method_symbols` tells those apart.
     Blocks of neighbours are the subject of charts, so gauss-southwell over a tree has a colour of its own.
+
+    Raises:
+        ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> apviz.plots.method_color("AP cyclic b=100") == apviz.plots.method_color("AP cyclic b=500")
+        True
+        >>> apviz.plots.method_color("CG") == apviz.plots.method_color("CG", theme="dark")
+        False
     """
     of_family = family(label)
     pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]
@@ -125,7 +142,7 @@ def method_color(label: str, theme: ThemeName = "light") -> str:
 
 
 def method_symbols(labels: Sequence[str]) -> list[str]:
-    """The marker symbol of each run.
+    """Marker symbol of each run, by plotly's name.
 
     It follows from the label, except that of two runs with the same colour and symbol the later takes the
     next free symbol (and, should all be taken, shares one).
@@ -144,8 +161,19 @@ def method_symbols(labels: Sequence[str]) -> list[str]:
     return symbols
 
 
+def partition_color(name: str, theme: ThemeName = "light") -> str:
+    """Colour of a partition by its name in `apviz.partitions`, `#RRGGBB`.
+
+    Raises:
+        ValueError: an unknown partition or theme.
+    """
+    if name not in PARTITION_COLORS:
+        raise ValueError(f"partition must be one of {', '.join(PARTITION_COLORS)}, got {name!r}")
+    return PARTITION_COLORS[name][theme_named(theme).name == "dark"]
+
+
 def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
-    """`count` ordered colours, for an ordered setting such as the batch size.
+    """Colours in order, `count` of them, for an ordered setting such as the batch size.
 
     The end of viridis that would vanish in the background is left out.
     """
@@ -155,7 +183,7 @@ def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
 
 
 def translucent(color: str, alpha: float) -> str:
-    """`#RRGGBB` with an opacity."""
+    """Colour `#RRGGBB` with an opacity from 0 to 1, as CSS has it."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
@@ -182,23 +210,3 @@ def template(theme: Theme) -> go.layout.Template:
             "hoverlabel": {"font": {"family": FONT, "size": TEXT_SIZE}, "align": "left"},
         }
     )
-
-
-#: on white, on black; those of the methods that have them, all of gauss-southwell
-PARTITION_COLORS: Final[dict[str, tuple[str, str]]] = {
-    "sequential": COLORS["gauss-southwell"],
-    "kd-tree": COLORS["AP kd-tree"],
-    "shuffled": COLORS["Cholesky"],
-    "principal-axis-tree": COLORS["AP pa-tree"],
-}
-
-
-def partition_color(name: str, theme: ThemeName = "light") -> str:
-    """The colour of a partition by its name in `apviz.partitions`.
-
-    Raises:
-        ValueError: an unknown partition or theme.
-    """
-    if name not in PARTITION_COLORS:
-        raise ValueError(f"partition must be one of {', '.join(PARTITION_COLORS)}, got {name!r}")
-    return PARTITION_COLORS[name][theme_named(theme).name == "dark"]

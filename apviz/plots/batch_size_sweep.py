@@ -1,4 +1,4 @@
-"""What the batch size does: epochs, seconds, κ′ and memory against b."""
+"""Costs of a batch size: epochs, seconds, κ′ and memory against b."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from plotly.subplots import make_subplots
 
 from apviz.analysis.sweeps import factor_bytes, fastest, of_one_system
 from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._curves import add_curves, ring
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
+from apviz.plots._sweep_curves import add_curves, mark_run
 from apviz.plots.batch_sizes import require_block_sizes
 
 if TYPE_CHECKING:
@@ -48,6 +48,17 @@ def batch_size_sweep(
 
     Raises:
         ValueError: no trace; a trace without a batch size; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (20, 50):
+        ...     _ = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
+        >>> figure = apviz.plots.batch_size_sweep(recorder.traces)
+        >>> figure.data[0].x.tolist()
+        [20.0, 50.0]
     """
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_size_sweep")
@@ -61,7 +72,7 @@ def batch_size_sweep(
     compared = of_one_system(several, "block_size")
     best = fastest(compared)
     if best is not None:
-        ring(figure, best, "block_size", PANELS, colors)
+        mark_run(figure, best, "block_size", PANELS, colors)
     if memory_limit is not None:
         _limit(figure, memory_limit, colors)
     sizes = sorted({trace.block_size or 0 for trace in several})

@@ -1,4 +1,4 @@
-"""The residual for different batch sizes, against epochs and against seconds."""
+"""Residuals for different batch sizes, against epochs and against seconds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from apviz.plots._axes import Grid, as_traces
-from apviz.plots._curves import RESIDUAL, Curves
+from apviz.plots._axes import as_traces
+from apviz.plots._curves import RESIDUAL, Curves, Grid
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName, method_symbols, sequential_colors, theme_named
 
@@ -19,13 +19,24 @@ _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 
 
 def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """The residual of alternating projection for several batch sizes b (paper, Figure 3).
+    """Residual of alternating projection for several batch sizes b (paper, Figure 3).
 
     Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the
     smallest to the largest; runs that share b but not the method share the colour and differ in the symbol.
 
     Raises:
         ValueError: no trace; a trace without a batch size; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for size in (50, 20):
+        ...     _ = apviz.solve(system, apviz.AlternatingProjection(block_size=size), hooks=[recorder])
+        >>> figure = apviz.plots.batch_sizes(recorder.traces)
+        >>> [curve.name for curve in figure.data if curve.showlegend]
+        ['b = 20 — converged', 'b = 50 — converged']
     """
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_sizes")

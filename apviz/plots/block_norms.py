@@ -1,4 +1,4 @@
-"""Where the residual sits: its norm, block by block and epoch by epoch."""
+"""Residual norms block by block and epoch by epoch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import block_axis, block_runs, finish, stacked
-from apviz.plots._color_scales import add_color_bar, logarithm
+from apviz.plots._axes import finish
+from apviz.plots._block_panels import add_color_bar, block_axis, block_runs, logarithm, stacked
 from apviz.plots._style import ThemeName, theme_named
 
 if TYPE_CHECKING:
@@ -20,13 +20,23 @@ DRAWN_CELLS: Final = 60_000
 
 
 def block_norms(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """A heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
+    """Heat map of ‖R_I‖_F over the rows a block owns, after each epoch, coloured logarithmically.
 
     Several traces are stacked in panels that share the colours. Blank cells are exactly zero or not finite.
     Beyond `DRAWN_CELLS` every k-th epoch is drawn, and the last, and the figure says so.
 
     Raises:
         ValueError: no trace; a trace without blocks, or without norms; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> figure = apviz.plots.block_norms(recorder.trace)
+        >>> figure.data[0].z.shape == (4, 1 + solution.epochs)
+        True
     """
     several, colors = block_runs(trace, "block_norms"), theme_named(theme)
     figure = stacked(several)

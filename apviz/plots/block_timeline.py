@@ -1,4 +1,4 @@
-"""Which block was projected onto when, and what it brought."""
+"""Timeline of blocks: which was projected onto when, and what it brought."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import block_axis, block_runs, finish, stacked
-from apviz.plots._color_scales import add_color_bar, logarithm
+from apviz.plots._axes import finish
+from apviz.plots._block_panels import add_color_bar, block_axis, block_runs, logarithm, stacked
 from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _HOVER: Final = (
 
 
 def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Every update as a mark at its number and its block, coloured by the energy h(W) it removed (log).
+    """Updates as marks, each at its number and its block, coloured by the energy h(W) it removed (log).
 
     Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn
     from each of as many equal stretches of the run, and the figure says so. Updates that removed no energy
@@ -35,6 +35,16 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
 
     Raises:
         ValueError: no trace; a trace without blocks; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25, rule="cyclic"), hooks=[recorder])
+        >>> figure = apviz.plots.block_timeline(recorder.trace)
+        >>> figure.data[0].y[:5].tolist()
+        [0, 1, 2, 3, 0]
     """
     several, colors = block_runs(trace, "block_timeline"), theme_named(theme)
     figure = stacked(several)

@@ -1,4 +1,4 @@
-"""The eigenvalues of K, and what preconditioners make of them."""
+"""Eigenvalues of K, and what preconditioners make of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._curves import positive
+from apviz.plots._axes import as_traces, finish, log_ticks, positive
 from apviz.plots._labels import CAPTION_WIDTH, run_names
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
 
@@ -23,7 +22,7 @@ _MARKERS: Final = 7
 
 
 def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """All eigenvalues of K, and of P⁻¹K for each preconditioned run there is, against their index, largest first.
+    """Eigenvalues of K, and of P⁻¹K for each preconditioned run there is, against their index, largest first.
 
     Conjugate gradients see these alone: they are done in as many iterations as there are clusters of them, and a
     perfect preconditioner puts all at 1, the thin line. Condition numbers κ are in the legend. Runs on one system
@@ -31,6 +30,16 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
     Raises:
         ValueError: no trace, or none with eigenvalues; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(eigenvalues=True)
+        >>> _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> figure = apviz.plots.eigenvalues(recorder.trace)
+        >>> len(figure.data[0].y), bool(figure.data[0].y[0] > figure.data[0].y[-1])
+        (100, True)
     """
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if "eigenvalues" in trace]

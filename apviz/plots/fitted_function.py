@@ -1,4 +1,4 @@
-"""The function that a solve has built after one update, over one input."""
+"""Function that a solve has built after one update, over one input."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
-from apviz.plots._labels import outcome, safe
+from apviz.plots._labels import escaped, outcome
 from apviz.plots._marks import SHADE
-from apviz.plots._player import require_snapshots, step
+from apviz.plots._snapshots import require_snapshots, step
 from apviz.plots._style import CAPTION_SIZE, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DRAWN_POINTS: Final = 3_000
 
 
 class FittedFunction:
-    """s⁽ʲ⁾(x) = k(x, X) W after update j, with the data it is to fit, and s⁽ʲ⁻¹⁾ thin behind it.
+    """Function s⁽ʲ⁾(x) = k(x, X) W after update j, with the data it is to fit, and s⁽ʲ⁻¹⁾ thin behind it.
 
     The rows of the update's block are filled, those of its margin shaded. The axes are the same for all updates.
 
@@ -31,6 +31,19 @@ class FittedFunction:
 
     Raises:
         ValueError: not one input, no rows or no weights recorded; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> b = torch.sin(9 * x[:, 0])
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4), weights=True)
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> function = apviz.plots.FittedFunction(recorder.trace)
+        >>> function.updates
+        [0, 1, 2, 3]
+        >>> function.figure(1).layout.yaxis.range == function.figure(3).layout.yaxis.range
+        True
     """
 
     def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
@@ -48,14 +61,14 @@ class FittedFunction:
         self._drawn = every[np.linspace(0, len(every) - 1, most).round().astype(int)]
 
     def figure(self, update: int) -> go.Figure:
-        """The figure after an update.
+        """Figure after an update.
 
         Raises:
             ValueError: an update that was not recorded.
         """
         trace, theme = self._trace, self._theme
         now, before = self._curves(update)
-        block, words = step(trace, update)
+        block, label = step(trace, update)
         color = method_color(trace.label, theme.name)
         margin, owned = self._marked(block)
         figure = go.Figure()
@@ -82,11 +95,11 @@ class FittedFunction:
             hovertemplate="x %{x:.4g}<br>s %{y:.4g}<extra></extra>",
         )  # fmt: skip
         annotation = {
-            "text": words, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+            "text": label, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
             "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": theme.ink},
         }  # fmt: skip
         figure.update_layout(annotations=[annotation])
-        notes = [f"{safe(trace.label)} — {outcome(trace)}"]
+        notes = [f"{escaped(trace.label)} — {outcome(trace)}"]
         if len(self._drawn) < len(self._input):
             notes.append(f"{len(self._drawn):,} of {len(self._input):,} rows drawn, evenly")
         figure.update_xaxes(title_text="input")
@@ -95,17 +108,17 @@ class FittedFunction:
         return figure.update_layout(margin={"t": figure.layout.margin.t + 24})
 
     def frame(self, update: int) -> go.Frame:
-        """What is different in the figure after another update.
+        """Frame with what is different in the figure after another update.
 
         Raises:
             ValueError: an update that was not recorded.
         """
         now, before = self._curves(update)
-        block, words = step(self._trace, update)
+        block, label = step(self._trace, update)
         margin, owned = self._marked(block)
         marks = [go.Scatter(x=self._input[rows], y=self._target[rows]) for rows in (margin, owned)]
         data = [*marks, go.Scatter(y=before), go.Scatter(y=now)]
-        return go.Frame(data=data, traces=[0, 2, 3, 4], layout={"annotations": [{"text": words}]})
+        return go.Frame(data=data, traces=[0, 2, 3, 4], layout={"annotations": [{"text": label}]})
 
     def _curves(self, update: int) -> tuple[Any, Any]:
         """s after the update, and after the recorded one before it."""
@@ -137,9 +150,20 @@ class FittedFunction:
 
 
 def fitted_function(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """The function s⁽ʲ⁾ after update j = `update` of a run with one input, see `FittedFunction`.
+    """Function s⁽ʲ⁾ after update j = `update` of a run with one input, see `FittedFunction`.
 
     Raises:
         ValueError: an update that was not recorded; not one input; no weights; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> b = torch.sin(9 * x[:, 0])
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4), weights=True)
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> figure = apviz.plots.fitted_function(recorder.trace, 2)
+        >>> [trace.name for trace in figure.data if trace.mode == "lines"]
+        ['s before the update', 's after the update']
     """
     return FittedFunction(trace, theme=theme).figure(update)

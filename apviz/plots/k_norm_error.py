@@ -1,4 +1,4 @@
-"""What is known of the K-norm error, and what the theory promises."""
+"""K-norm error of runs: what is known of it, and what the theory promises."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from apviz.analysis import errors
-from apviz.plots._axes import Grid, X, as_traces
-from apviz.plots._curves import Curves, Floats, positive
-from apviz.plots._labels import legend_entry, run_names, safe
+from apviz.plots._axes import Floats, X, as_traces, positive
+from apviz.plots._curves import Curves, Grid
+from apviz.plots._labels import escaped, legend_entry, run_names
 from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def k_norm_error(
     x: X = "epochs",
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """The band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
+    """Band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
 
     W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
     end, so a band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper
@@ -38,10 +38,21 @@ def k_norm_error(
     Args:
         errors: (epochs + 1,) ‖W − W*‖²_K of the one trace, before the first epoch and after each, where W* is known;
             drawn as a line.
+        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
         ValueError: no trace, or no error band for any; errors of several traces, or not one for every epoch; an
             unknown x or theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> figure = apviz.plots.k_norm_error(recorder.trace)
+        >>> [curve.name for curve in figure.data if curve.line.dash]
+        ['AP gauss-southwell b=25: Theorem 1']
     """
     several, colors = as_traces(traces), theme_named(theme)
     true = None if errors is None else _of_every_epoch(errors, several)
@@ -127,13 +138,13 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
         )
     at = curves.thin(bound, np.flatnonzero(np.isfinite(bound)))
     if len(at):
-        called = safe(str(error.attrs.get("bound_name") or "bound"))
+        called = escaped(str(error.attrs.get("bound_name") or "bound"))
         if error.attrs.get("bound_is_estimate"):
             called += " (estimate)"
         curves.add(
             trace,
             bound[at] / start,
-            f"{called}, {safe(str(error.attrs.get('how', '')))}<br>",
+            f"{called}, {escaped(str(error.attrs.get('how', '')))}<br>",
             at,
             mode="lines",
             line={"color": color, "width": 2, "dash": BOUND_DASH},

@@ -1,4 +1,4 @@
-"""The test NLL by the rank of Lanczos variances, and with variances by solves."""
+"""Test NLL by the rank of Lanczos variances, and with variances by solves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._labels import safe
+from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
@@ -20,12 +20,27 @@ _LANCZOS: Final = "Lanczos"
 
 
 def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """The test NLL by the rank of the variances (paper, appendix), and as a thin line with variances by solves.
+    """Negative log-likelihood of test rows by the rank of the variances (paper, appendix); as a thin line, by solves.
 
     Lanczos variances are too large, by less the higher the rank; those by solves are what they fall towards.
 
     Raises:
         ValueError: no trace; a trace without the group `lanczos`; an unknown theme.
+
+    Examples:
+        The command `apviz experiment lanczos-rank` records such traces; here one is made by hand.
+
+        >>> import apviz, torch, xarray
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> trace = recorder.trace
+        >>> found = {"rank": ("rank", [10, 100]), "nll": ("rank", [0.9, 0.4]), "nll_by_solves": 0.3}
+        >>> trace.tree["lanczos"] = xarray.DataTree(xarray.Dataset(found))
+        >>> figure = apviz.plots.lanczos_ranks(trace)
+        >>> [curve.name for curve in figure.data]
+        ['by Lanczos', 'by solves']
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.label for trace in several if "lanczos" not in trace]
@@ -68,6 +83,6 @@ def _names(traces: Sequence[Trace]) -> list[str]:
     if len(traces) == 1:
         return [""]
     return [
-        f", {safe(name)}" + (f", run {1 + sets[:i].count(name)}" if sets.count(name) > 1 else "")
+        f", {escaped(name)}" + (f", run {1 + sets[:i].count(name)}" if sets.count(name) > 1 else "")
         for i, name in enumerate(sets)
     ]

@@ -1,4 +1,4 @@
-"""Trainings: the lengthscale of every input, by Adam step."""
+"""Lengthscales of trainings: every input, by Adam step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._curves import positive
-from apviz.plots._labels import run_names, safe
+from apviz.plots._axes import as_traces, finish, log_ticks, positive
+from apviz.plots._labels import escaped, run_names
 from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
 from apviz.plots.training import entry_of, notes_of
 
@@ -26,7 +25,7 @@ _ALL: Final = "all inputs"
 
 
 def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """The lengthscales by Adam step, one line an input, one panel a training.
+    """Lengthscales by Adam step, one line an input, one panel a training.
 
     Every step is drawn with the lengthscales that its solve was done with. A short lengthscale means that the target
     changes quickly along that input; one that grows without end, that the input does not matter. The eight inputs
@@ -34,6 +33,16 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
 
     Raises:
         ValueError: no trace; a trace that is not of a training; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> settings = apviz.TrainingSettings(solver=apviz.AlternatingProjection(block_size=25), steps=2, probes=2)
+        >>> training = apviz.Training(x, torch.sin(9 * x[:, 0]), settings, device="cpu")
+        >>> _ = training.run()
+        >>> figure = apviz.plots.lengthscales(training.trace)
+        >>> sorted(line.name for line in figure.data)
+        ['input 1', 'input 2']
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.label for trace in several if "step" not in trace]
@@ -66,7 +75,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
                 legendrank=1 + names.index(name) if name in names else 1000,
                 line={"color": color, "width": 2.5 if name in palette else 1},
                 marker={"color": color, "size": 6, "maxdisplayed": 12},
-                hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{safe(trace.label)}"
+                hovertemplate=f"<b>{name}</b><br>step %{{x:d}}: lengthscale %{{y:.4g}}<br>{escaped(trace.label)}"
                 "<extra></extra>",
                 row=row,
                 col=1,

@@ -1,4 +1,4 @@
-"""What the conditioning does: epochs or iterations, and work, against κ as the noise falls."""
+"""Costs of a small noise: epochs or iterations, and work, against κ."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from plotly.subplots import make_subplots
 
 from apviz.analysis.sweeps import conjugate_gradient_bounds, sweep_table
 from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._curves import add_curves
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
+from apviz.plots._sweep_curves import add_curves
 from apviz.tracing.trace import is_estimate
 
 if TYPE_CHECKING:
@@ -30,6 +30,17 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
 
     Raises:
         ValueError: no trace; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x, recorder = torch.linspace(0, 1, 100)[:, None], apviz.Recorder()
+        >>> for noise in (0.1, 0.01):
+        ...     kernel = apviz.Matern52(lengthscale=0.2)
+        ...     system = apviz.KernelSystem(x, torch.sin(9 * x), kernel, noise=noise, device="cpu")
+        ...     _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> figure = apviz.plots.noise_sweep(recorder.traces)
+        >>> [curve.name for curve in figure.data if curve.line.dash]
+        ['CG: bound ½√κ·log(2√κ/0.01)']
     """
     several, colors = as_traces(traces), theme_named(theme)
     figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.06)

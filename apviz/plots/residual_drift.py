@@ -1,4 +1,4 @@
-"""How far the recursive residual has drifted from the true one."""
+"""Drift of the recursive residual from the true one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import Grid, X, as_traces
-from apviz.plots._curves import Curves
+from apviz.plots._axes import X, as_traces
+from apviz.plots._curves import Curves, Grid
 from apviz.plots._labels import run_names
 from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
 
@@ -18,13 +18,25 @@ if TYPE_CHECKING:
 
 
 def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """‖R − (B − KW)‖_F / ‖B‖_F at each check, R the residual of the recursion; and the tolerance.
+    """Drift ‖R − (B − KW)‖_F / ‖B‖_F at each check, R the residual of the recursion; and the tolerance.
 
-    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons
-    switch x.
+    Where the drift is near the tolerance, the recursive residual says nothing about convergence. Buttons switch x.
+
+    Args:
+        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
         ValueError: no trace, or none with a check; an unknown x or theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25, check_every=1), hooks=[recorder])
+        >>> figure = apviz.plots.residual_drift(recorder.trace)
+        >>> figure.data[0].name
+        'AP gauss-southwell b=25 — 4 checks'
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)

@@ -1,4 +1,4 @@
-"""The residual as a picture, update by update."""
+"""Residual as a picture, update by update."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._color_scales import NO_ROW, add_residual_color_bar, coded, picture
-from apviz.plots._labels import outcome, safe
+from apviz.plots._labels import escaped, outcome
 from apviz.plots._marks import BlockMarks, places
-from apviz.plots._player import drawable, play_buttons, require_snapshots, slider, step
+from apviz.plots._player import play_buttons, slider
+from apviz.plots._snapshots import (
+    NO_ROW,
+    add_input_axes,
+    add_residual_color_bar,
+    drawable,
+    picture,
+    quantized,
+    require_snapshots,
+    step,
+)
 from apviz.plots._style import Theme, ThemeName, theme_named
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ _CONTROLS: Final = 122
 
 
 def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
-    """The residual of the first right-hand side after each recorded update, with a slider and a play button.
+    """Residual of the first right-hand side after each recorded update, with a slider and a play button.
 
     Inputs on a regular grid are pixels, the first input downwards and the second to the right, as rows and columns
     of a photograph are; cells of the grid without a row stay empty. Other inputs are points, the first input to
@@ -41,6 +50,18 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
 
     Raises:
         ValueError: not two inputs; no rows or no snapshots recorded; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> side = torch.linspace(-1, 1, 8)
+        >>> x = torch.cartesian_prod(side, side)
+        >>> b = torch.sin(4 * x.sum(1))
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4))
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=16), hooks=[recorder])
+        >>> figure = apviz.plots.residual_image(recorder.trace)
+        >>> [frame.name for frame in figure.frames]
+        ['0', '1', '2', '3']
     """
     colors = theme_named(theme)
     if trace.attrs["d"] != 2:
@@ -50,7 +71,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
         )
     require_snapshots(trace, "residual_image")
     snapshots, notes = _drawn(trace)
-    scale = coded(snapshots["residual"].values)
+    scale = quantized(snapshots["residual"].values)
     x, y, shape = places(trace["rows"]["coordinates"].values)
     blocks = BlockMarks(trace, x, y, shape)
     figure = go.Figure(picture(x, y, scale.codes[0], scale, blocks.owner, on_grid=shape is not None))
@@ -65,7 +86,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
         frames.append(go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks)))))
         titles.append(title)
     figure.frames = frames
-    notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [blocks.key]), *notes]
+    notes = [f"{escaped(trace.label)} — {outcome(trace)}", *filter(None, [blocks.key]), *notes]
     add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
     finish(figure, [trace], colors, "Where the residual is, update by update", "residual_image", notes)
@@ -82,17 +103,6 @@ def _drawn(trace: Trace) -> tuple[xr.Dataset, list[str]]:
         snapshots = snapshots.isel(update=np.linspace(0, total - 1, most).round().astype(int))
         notes.append(f"{most:,} of {total:,} pictures drawn, evenly over the run")
     return snapshots, notes
-
-
-def add_input_axes(figure: go.Figure, shape: tuple[int, int] | None) -> None:
-    """Square pixels for a grid of that shape; axes in the inputs' units for points."""
-    if shape is not None:
-        shared = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False, "constrain": "domain"}
-        figure.update_xaxes(**shared, range=(-0.5, shape[1] - 0.5))
-        figure.update_yaxes(**shared, range=(shape[0] - 0.5, -0.5), scaleanchor="x")
-    else:
-        figure.update_xaxes(title_text="first input", showgrid=False)
-        figure.update_yaxes(title_text="second input", showgrid=False)
 
 
 def _add_controls(figure: go.Figure, names: list[str], titles: list[str], theme: Theme) -> go.Figure:

@@ -1,4 +1,4 @@
-"""The rows in a plane after one update, coloured by their residual."""
+"""Rows in a plane after one update, coloured by their residual."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from numpy.typing import NDArray
 
 from apviz.analysis import geometry
 from apviz.plots._axes import finish
-from apviz.plots._color_scales import NO_ROW, add_residual_color_bar, coded, marker_size, picture
-from apviz.plots._labels import outcome, safe
+from apviz.plots._labels import escaped, outcome
 from apviz.plots._marks import BlockMarks, PointMarks, places
-from apviz.plots._player import drawable, require_snapshots, step
+from apviz.plots._snapshots import (
+    NO_ROW,
+    add_input_axes,
+    add_residual_color_bar,
+    drawable,
+    marker_size,
+    picture,
+    quantized,
+    require_snapshots,
+    step,
+)
 from apviz.plots._style import CAPTION_SIZE, ThemeName, theme_named
-from apviz.plots.residual_image import add_input_axes
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -30,17 +38,33 @@ _GAP: Final = 34
 
 
 class ResidualMap:
-    """The residual of the first right-hand side, one update at a time, with one colour scale for all of them.
+    """Residual of the first right-hand side, one update at a time, with one colour scale for all of them.
 
     Pixels and blocks as in `apviz.plots.residual_image`. One input is drawn against the residual itself, two as they
-    are, more by their first two principal axes in lengthscales, with blocks as in `apviz.plots._marks`; of
-    more than `DRAWN_ROWS` rows so many are drawn, the same part of every block, which the figure says.
+    are, more by their first two principal axes in lengthscales. There the block is outlined and its margin shaded, or,
+    where blocks lie across one another, ringed and with a halo. Of more than `DRAWN_ROWS` rows so many are drawn, the
+    same part of every block, which the figure says.
 
     Attributes:
         updates: the numbers that can be drawn.
 
     Raises:
         ValueError: no rows or no snapshots recorded; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> side = torch.linspace(-1, 1, 8)
+        >>> x = torch.cartesian_prod(side, side)
+        >>> b = torch.sin(4 * x.sum(1))
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4))
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=16), hooks=[recorder])
+        >>> residuals = apviz.plots.ResidualMap(recorder.trace)
+        >>> residuals.updates
+        [0, 1, 2, 3]
+        >>> first, third = residuals.figure(1), residuals.frame(3)
+        >>> len(third.to_json()) < len(first.to_json())
+        True
     """
 
     def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
@@ -48,7 +72,7 @@ class ResidualMap:
         require_snapshots(trace, "residual_map")
         snapshots, self._notes = drawable(trace)
         self.updates: list[int] = snapshots["update"].values.tolist()
-        self._scale = coded(snapshots["residual"].values)
+        self._scale = quantized(snapshots["residual"].values)
         self._rows: Any = slice(None)
         coordinates = trace["rows"]["coordinates"].values
         self._shape: tuple[int, int] | None = None
@@ -60,13 +84,13 @@ class ResidualMap:
             self._pixels = BlockMarks(trace, self._x, self._y, self._shape)
 
     def figure(self, update: int) -> go.Figure:
-        """The figure after an update.
+        """Figure after an update.
 
         Raises:
             ValueError: an update that was not recorded.
         """
         trace, place = self._trace, self._place_of(update)
-        block, words = step(trace, update)
+        block, label = step(trace, update)
         if self._shape is not None:
             first = picture(self._x, self._y, self._scale.codes[place], self._scale, self._owner(), on_grid=True)
             data, key = [first, *self._pixels.marks(block)], self._pixels.key
@@ -74,21 +98,21 @@ class ResidualMap:
             data, key = self._scatter(place, block), self._points.key
         figure = go.Figure(data)
         add_residual_color_bar(figure, self._scale.limit, trace.attrs["right_hand_sides"], _GAP)
-        figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(words)])
-        notes = [f"{safe(trace.label)} — {outcome(trace)}", *filter(None, [key]), *self._notes]
+        figure.update_layout(plot_bgcolor=NO_ROW, showlegend=False, annotations=[self._line(label)])
+        notes = [f"{escaped(trace.label)} — {outcome(trace)}", *filter(None, [key]), *self._notes]
         finish(figure, [trace], self._theme, "Where the residual is", "residual_map", notes)
         self._add_axes(figure)
         return figure
 
     def frame(self, update: int) -> go.Frame:
-        """What is different in the figure after another update: much less than the figure.
+        """Frame with what is different in the figure after another update: much less than the figure.
 
         Raises:
             ValueError: an update that was not recorded.
         """
         place = self._place_of(update)
-        block, words = step(self._trace, update)
-        layout = {"annotations": [{"text": words}]}
+        block, label = step(self._trace, update)
+        layout = {"annotations": [{"text": label}]}
         if self._shape is not None:
             marks = [go.Scatter(x=mark.x, y=mark.y) for mark in self._pixels.marks(block)]
             data = [go.Heatmap(z=self._scale.codes[place]), *marks]
@@ -159,9 +183,9 @@ class ResidualMap:
             )
         return self.updates.index(update)
 
-    def _line(self, words: str) -> dict[str, Any]:
+    def _line(self, label: str) -> dict[str, Any]:
         return {
-            "text": words, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
+            "text": label, "showarrow": False, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper",
             "yanchor": "bottom", "yshift": 6, "font": {"size": CAPTION_SIZE, "color": self._theme.ink},
         }  # fmt: skip
 
@@ -183,9 +207,21 @@ class ResidualMap:
 
 
 def residual_map(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """The residual of the first right-hand side after one recorded update, see `ResidualMap`.
+    """Residual of the first right-hand side after one recorded update, see `ResidualMap`.
 
     Raises:
         ValueError: an update that was not recorded; no rows or no snapshots; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> side = torch.linspace(-1, 1, 8)
+        >>> x = torch.cartesian_prod(side, side)
+        >>> b = torch.sin(4 * x.sum(1))
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4))
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=16), hooks=[recorder])
+        >>> figure = apviz.plots.residual_map(recorder.trace, 2)
+        >>> figure.data[0].type, len(figure.data[0].z)
+        ('heatmap', 64)
     """
     return ResidualMap(trace, theme=theme).figure(update)

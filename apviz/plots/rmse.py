@@ -1,4 +1,4 @@
-"""The test error of runs beside their residual."""
+"""Test error of runs beside their residual."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from apviz.analysis import errors
 from apviz.analysis.errors import RMSE_SHARE
-from apviz.plots._axes import Grid, X, as_traces
-from apviz.plots._curves import Curves
+from apviz.plots._axes import X, as_traces
+from apviz.plots._curves import Curves, Grid
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
 from apviz.tracing.schema import EPOCH
@@ -21,19 +21,33 @@ if TYPE_CHECKING:
 
 
 #: what a star says
-SAYS = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last value"
+STAR_LABEL = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last value"
 
 
 def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
     """Test RMSE above, residual below, on one x axis: how small a residual the predictions ask for.
 
     A star marks the epoch from which on the test RMSE stays within 1% of its last value, of runs that converged: the
-    end of another is no better than where it was cut off.
+    end of another is no better than where it was cut off. Traces without a test RMSE are left out. Buttons switch x;
+    the work of predicting is not part of it.
 
-    Traces without a test RMSE are left out. Buttons switch x; the work of predicting is not part of it.
+    Args:
+        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
 
     Raises:
         ValueError: no trace, or none with a test RMSE; an unknown x or theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> b = torch.sin(9 * x[:, 0])
+        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> test_x = torch.linspace(0, 1, 7)[:, None]
+        >>> prediction, recorder = apviz.PredictionHook(test_x, torch.sin(9 * test_x[:, 0])), apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[prediction, recorder])
+        >>> figure = apviz.plots.test_rmse(recorder.trace)
+        >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
+        ('test RMSE (target as solved)', 'residual')
     """
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if _recorded(trace)]
@@ -59,7 +73,7 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     left_out = len(given) - len(several)
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.converged and errors.sufficient_epoch(trace) is not None for trace in several):
-        notes.append(f"star: {SAYS}")
+        notes.append(f"star: {STAR_LABEL}")
     title = "Test error above, residual below"
     return curves.finish(several, title, f"test_rmse/{x}", notes)
 
@@ -72,7 +86,7 @@ def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> No
     marker = {"color": color, "symbol": SUFFICIENT, "size": 15, "line": {"color": curves.theme.ink, "width": 1.5}}
     for row, name in ((1, "test_rmse"), (2, "residual")):
         curves.add(
-            trace, trace["epoch"][name].values[[first]], f"{SAYS}<br>{name.replace('_', ' ')}", [first], row=row,
+            trace, trace["epoch"][name].values[[first]], f"{STAR_LABEL}<br>{name.replace('_', ' ')}", [first], row=row,
             mode="markers", marker=marker, name=entry, legendgroup=entry, showlegend=False,
         )  # fmt: skip
 

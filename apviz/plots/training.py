@@ -12,9 +12,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
-from apviz.plots._axes import as_traces, finish, log_ticks
-from apviz.plots._curves import positive
-from apviz.plots._labels import CAPTION_WIDTH, run_names, safe
+from apviz.plots._axes import as_traces, finish, log_ticks, positive
+from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
 from apviz.plots._style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
 from apviz.tracing.trace import condition_words, is_estimate
 
@@ -35,13 +34,23 @@ _OPTIONAL: Final = ("work", "seconds", "kappa", "kappa_prime")
 
 
 def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """σ² by Adam step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
+    """Noise σ² by Adam step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
 
     Every step is drawn with the σ² that its solve was done with. A cross marks a step whose solve did not converge.
     Where condition numbers were recorded they have a third panel, κ of K; hovering also gives κ′ of the blocks.
 
     Raises:
         ValueError: no trace; a trace that is not of a training; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> settings = apviz.TrainingSettings(solver=apviz.AlternatingProjection(block_size=25), steps=2, probes=2)
+        >>> training = apviz.Training(x, torch.sin(9 * x[:, 0]), settings, device="cpu")
+        >>> _ = training.run()
+        >>> figure = apviz.plots.training(training.trace)
+        >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
+        ('σ² (target unit²)', 'epochs, of CG: iterations')
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.label for trace in several if "step" not in trace]
@@ -85,7 +94,7 @@ def _add(
     steps = trace["step"]
     optional = zip(*(steps[name].values[at] for name in _OPTIONAL), strict=True)
     hover = (
-        f"<b>{safe(trace.label)}</b><br>{head}step %{{customdata[0]:d}}: σ² = %{{customdata[1]:.6g}}<br>"
+        f"<b>{escaped(trace.label)}</b><br>{head}step %{{customdata[0]:d}}: σ² = %{{customdata[1]:.6g}}<br>"
         f"%{{customdata[2]:d}} {_unit(trace)} to residual %{{customdata[3]:.4g}}%{{text}}<extra></extra>"
     )
     figure.add_scatter(
@@ -115,7 +124,7 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
 
 
 def entry_of(name: str, trace: Trace) -> str:
-    """The name of a training and how far it came, so that solves that did not converge never look as if they had."""
+    """Name of a training and how far it came, so that solves that did not converge never look as if they had."""
     done, failed = trace["step"].sizes["step"], int((trace["step"]["converged"].values == 0).sum())
     wanted = json.loads(trace.attrs["training_settings"])["steps"]
     state = f"{done} steps" if trace.finished else f"{done} of {wanted} steps, unfinished"
@@ -132,18 +141,18 @@ def _unit(trace: Trace) -> str:
 def _known(trace: Trace, values: Sequence[float]) -> str:
     """For hovering: the optional numbers that were recorded, two a line."""
     named = zip(_OPTIONAL, values, strict=True)
-    words = [_words(trace, name, value) for name, value in named if math.isfinite(value)]
+    words = [_hover_line(trace, name, value) for name, value in named if math.isfinite(value)]
     return "".join(f"<br>{' · '.join(words[i : i + 2])}" for i in range(0, len(words), 2))
 
 
-def _words(trace: Trace, name: str, value: float) -> str:
+def _hover_line(trace: Trace, name: str, value: float) -> str:
     if name in ("work", "seconds"):
         return f"work {value:.6g}" if name == "work" else f"{value:.4g} s"
     return condition_words(name, value, estimated=is_estimate(trace["step"][name]), form=".4g")
 
 
 def notes_of(traces: Sequence[Trace]) -> list[str]:
-    """Step size, probes and tolerance, where all trainings share them."""
+    """Step size, probes and lowest noise, where all trainings share them."""
     settings = [json.loads(trace.attrs["training_settings"]) for trace in traces]
     shown = {"step_size": "Adam steps of {:g}", "probes": "{} probes", "noise_floor": "σ² ≥ {:g}"}
     shared = [

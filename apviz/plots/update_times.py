@@ -1,4 +1,4 @@
-"""How long one update takes."""
+"""Time that one update takes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
 
     Raises:
         ValueError: no trace, or none with two updates; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> figure = apviz.plots.update_times(recorder.trace)
+        >>> [box.name for box in figure.data]
+        ['AP gauss-southwell b=25 — converged']
     """
     given, colors = as_traces(traces), theme_named(theme)
     several = [trace for trace in given if "update" in trace and trace["update"].sizes["update"] > 1]
@@ -67,7 +77,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
 
 
 def time_quantiles(trace: Trace) -> np.ndarray:
-    """(5,) minimum, quartiles with the median between them, and maximum of the seconds between updates.
+    """Seconds between updates, (5,): minimum, quartiles with the median between them, and maximum.
 
     The trace has two updates or more.
     """

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, made from traces alone."""
+"""Report of a comparison: one self-contained HTML page, made from traces alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from apviz import plots
 from apviz.analysis.sweeps import system_key
 from apviz.report.rendering import Figure, embedded, write_page
-from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, rows
+from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 
 
 @dataclass(frozen=True)
 class Section:
-    """All runs of one system; `chosen` says what `auto` took for a run, and why."""
+    """Runs of one system, with its table and figures; `chosen` says what `auto` took for a run, and why."""
 
     title: str
     facts: dict[str, str]
@@ -31,7 +31,7 @@ class Section:
 
 
 def find_traces(folder: Path) -> list[Trace]:
-    """The traces of solves in a folder (`*.zarr`), oldest first; one that cannot be read is warned about and left out.
+    """Traces of solves in a folder (`*.zarr`), oldest first; one that cannot be read is left out with a warning.
 
     Raises:
         FileNotFoundError: no such folder, or no trace of a solve in it that can be read.
@@ -102,7 +102,7 @@ def _section(traces: Sequence[Trace]) -> Section:
     choices = {trace.label: json.loads(trace.attrs.get("choices", "{}")) for trace in drawn}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    return Section(title, facts, chosen, rows(drawn), _figures(drawn), len(traces) - len(drawn))
+    return Section(title, facts, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
 
 
 def _estimate(trace: Trace, name: str) -> str:

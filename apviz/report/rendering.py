@@ -1,7 +1,4 @@
-"""Figures inside a page: plotly's parts as JSON, in both themes, what they share only once.
-
-Self-contained HTML pages: a template of this folder, filled, with plotly's own script inside.
-"""
+"""Pages that need nothing from elsewhere: a filled template, plotly's script, and figures as JSON in both themes."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def _is_ours(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Figure:
-    """One chart of a page: what to look at, and plotly's parts (data, layout, frames) as JSON.
+    """Chart of a page: what to look at, and plotly's parts (data, layout, frames) as JSON.
 
     Attributes:
         both: the parts that are the same in both themes, such as the many pictures of an animation; `light` and
@@ -74,7 +71,7 @@ class Figure:
 
 
 def embedded(heading: str, text: str, draw: Callable[[ThemeName], go.Figure]) -> Figure:
-    """The figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
+    """Figure that `draw` makes in each theme, for the macro `chart` of `parts.html.jinja`."""
     light, dark = (json.loads(draw(theme).to_json()) for theme in get_args(ThemeName))
     height = _height(light["layout"])
     for layout in (light["layout"], dark["layout"]):

@@ -1,4 +1,4 @@
-"""The table of runs: one row a trace, the same for the terminal and the report."""
+"""Table of runs: one row a trace, the same for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ METHOD, STOP_REASON = HEADINGS.index("method"), HEADINGS.index("stop reason")
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of a run, as text, in the order of `HEADINGS`, and whether it converged."""
+    """Cells of a run, as text, in the order of `HEADINGS`, and whether it converged."""
 
     cells: tuple[str, ...]
     converged: bool
 
 
-def rows(traces: Sequence[Trace]) -> list[Row]:
-    """What the table says about each; an interrupted one is shown as far as it got."""
-    return [row(trace, method) for trace, method in zip(traces, method_names(traces), strict=True)]
+def table_rows(traces: Sequence[Trace]) -> list[Row]:
+    """Rows of the table, one a trace; an interrupted run is shown as far as it got."""
+    return [table_row(trace, method) for trace, method in zip(traces, method_names(traces), strict=True)]
 
 
-def row(trace: Trace, method: str | None = None) -> Row:
-    """What the table says about a trace.
+def table_row(trace: Trace, method: str | None = None) -> Row:
+    """Row of the table for one trace.
 
     Args:
         method: what it is called beside others.
@@ -63,9 +63,9 @@ def row(trace: Trace, method: str | None = None) -> Row:
 
 
 def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
-    """The table for a terminal: runs that did not converge are marked in words and colour."""
+    """Table for a terminal: runs that did not converge are marked in words and colour."""
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False)
-    lines = rows(traces)
+    lines = table_rows(traces)
     for index, heading in enumerate(TERMINAL_HEADINGS):
         is_text = index in (METHOD, STOP_REASON)
         # numbers are never cut; in a narrow terminal the words wrap

@@ -54,6 +54,14 @@ def places_of(page: Path, heading: str) -> list[str]:
     return re.findall(rf'<h3>{heading}[^<]*</h3>.*?id="(chart-[\d-]+)"', page.read_text("utf-8"), re.DOTALL)
 
 
+@pytest.fixture
+def browser(browser):
+    """The browser of the module, in which a test leaves nothing open that would take its time from the next."""
+    yield browser
+    for context in browser.contexts:
+        context.close()
+
+
 def open_page(browser, page: Path, width: int = 1280, scheme: str = "light"):
     """The page with the network off, and what it complained about.
 
@@ -164,9 +172,8 @@ def test_the_residual_chart_switches_from_work_to_seconds(browser, page):
     chart = tab.locator(".chart").first
     before = chart.evaluate("chart => chart.layout.xaxis.title.text")
     chart.locator(".updatemenu-button", has_text="seconds").click()
-    tab.wait_for_timeout(300)
-    after = chart.evaluate("chart => chart.layout.xaxis.title.text")
-    assert "work" in before and "time" in after
+    assert "work" in before
+    tab.wait_for_function("document.querySelector('.chart').layout.xaxis.title.text.startsWith('time')")
     assert problems == []
 
 
@@ -203,7 +210,7 @@ def wait_until_shown(chart, frame, label):
     )
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1920, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_changed(browser, pictures, width, scheme):
     tab, problems = open_page(browser, pictures, width, scheme)
     frames = frames_of(pictures)
@@ -245,17 +252,15 @@ def test_a_picture_fills_its_chart_on_a_phone_also_after_the_window_has_changed(
     assert problems == []
 
 
-def test_the_table_says_which_runs_did_not_converge(browser, page):
-    tab, _ = open_page(browser, page)
-    traces = find_traces(page.parent)
-    failed = sum(not trace.converged for trace in traces)
-    assert failed > 0
-    assert tab.locator("td.bad").count() == failed
-    assert tab.locator("td.good").count() == len(traces) - failed
+def test_the_table_says_which_runs_did_not_converge(page):
+    text, traces = page.read_text("utf-8"), find_traces(page.parent)
+    said = re.findall(r'<td class="[^"]*\b(good|bad)">([^<]*)</td>', text)
+    assert sorted(outcome == "good" for outcome, _ in said) == sorted(trace.converged for trace in traces)
+    assert 0 < sum("not converged" in words for _, words in said) == sum(not trace.converged for trace in traces)
 
 
 def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp_path):
-    traces = find_traces(page.parent)
+    traces = find_traces(page.parent)[:1]
     (tmp_path / "report.html").write_text("<!doctype html><title>My thesis, with apviz</title>")
     assert write_report(traces, tmp_path / "report.html") == tmp_path / "report-2.html"
     assert write_report(traces, tmp_path / "report.html") == tmp_path / "report-2.html"
@@ -290,7 +295,7 @@ def spoil(root, change):
         (lambda root: root["consolidated_metadata"]["metadata"].clear(), "it has no group epoch"),
     ],
 )
-def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_the_report(page, tmp_path, change, problem):
+def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_being_found(page, tmp_path, change, problem):
     for path in page.parent.glob("*.zarr"):
         shutil.copytree(path, tmp_path / path.name)
     good = len(find_traces(tmp_path))
@@ -299,7 +304,6 @@ def test_a_trace_that_cannot_be_read_is_named_and_keeps_no_good_one_from_the_rep
     with pytest.warns(UserWarning, match=rf"{re.escape(bad.name)} is left out, for it cannot be read: .*{problem}"):
         traces = find_traces(tmp_path)
     assert len(traces) == good - 1
-    assert "diabetes" in write_report(traces, tmp_path / "report.html").read_text("utf-8")
 
 
 def test_a_folder_in_which_nothing_can_be_read_says_so(tmp_path):

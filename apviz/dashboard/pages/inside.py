@@ -27,7 +27,7 @@ from apviz.dashboard.pages.solving_page import SolvingPage
 from apviz.dashboard.settings.recording import RecordChoice, recording_panel
 from apviz.dashboard.settings.system_panel import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.plots._player import step
+from apviz.plots._snapshots import step
 from apviz.plots.fitted_function import FittedFunction
 from apviz.plots.residual_map import ResidualMap
 from apviz.solvers import Solver

@@ -1,4 +1,4 @@
-"""The principal angles of two subspaces as a fan."""
+"""Principal angles of two subspaces as a fan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ HEIGHT = 400
 
 
 def angle_fan(span: Span, angles: Floats, shared: int, *, theme: ThemeName = "light") -> go.Figure:
-    """One ray for every principal angle, from the ray that stands for the first span; the Friedrichs angle is lit.
+    """Rays at the principal angles from the ray that stands for the first span; the Friedrichs angle is lit.
 
     Args:
         angles: radians, smallest first.
@@ -27,6 +27,17 @@ def angle_fan(span: Span, angles: Floats, shared: int, *, theme: ThemeName = "li
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import angle_fan
+        >>> blocks = rkhs.two_blocks(5, 0.1)
+        >>> span = rkhs.Span(blocks.x, apviz.Matern52(lengthscale=0.3), noise=0.05)
+        >>> angles = rkhs.principal_angles(span, blocks.first, blocks.second)
+        >>> figure = angle_fan(span, angles, shared=0)
+        >>> [rays.name for rays in figure.data if rays.showlegend]
+        ['other principal angles', 'the Friedrichs angle θ']
     """
     colors = theme_named(theme)
     lit, both = method_color("AP shuffled", theme), method_color("AP random", theme)
@@ -71,7 +82,7 @@ def angle_fan(span: Span, angles: Floats, shared: int, *, theme: ThemeName = "li
         height=HEIGHT, xaxis={**bare, "range": [-0.06, 1.2]}, yaxis={**bare, "range": [-0.06, 1.16], "scaleanchor": "x"}
     )
     left = f"a sweep leaves cos²θ = {np.cos(friedrichs) ** 2:.4g}"
-    notes = [system_words(span), f"θ = {np.degrees(friedrichs):.2f}° · {left}"]
+    notes = [system_label(span), f"θ = {np.degrees(friedrichs):.2f}° · {left}"]
     # as many lines with and without, so that nothing below moves
     notes.append(
         "shared points have angle 0 and do not count" if shared else "no points are shared: every angle counts"

@@ -1,4 +1,4 @@
-"""All eigenvalues of K, and of the blocks of several partitions of it."""
+"""Eigenvalues of K, and of the blocks of several partitions of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish, log_ticks
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ HEIGHT = 500
 
 
 def block_eigenvalues(solves: Mapping[str, BoundComparison], *, theme: ThemeName = "light") -> go.Figure:
-    """λ₁ ≥ λ₂ ≥ … of K and of every K[I, I] against their index, both logarithmic; exact, from dense matrices.
+    """Eigenvalues λ₁ ≥ λ₂ ≥ … of K and of every K[I, I] against their index, both logarithmic; from dense matrices.
 
     By Cauchy's interlacing no curve of a block crosses that of K. Each partition's λ′max is marked.
 
@@ -65,7 +65,7 @@ def block_eigenvalues(solves: Mapping[str, BoundComparison], *, theme: ThemeName
     primes = ", ".join(f"{solve.spectrum.kappa_prime:,.3g} {name}" for name, solve in solves.items())
     coupled = ", ".join(f"{solve.spectrum.kappa_coupled:,.3g} {name}" for name, solve in solves.items())
     notes = [
-        f"b = {len(first.trajectory.blocks[0])} · {system_words(span)}",
+        f"b = {len(first.trajectory.blocks[0])} · {system_label(span)}",
         f"κ = {first.spectrum.kappa:,.3g} · κ′ = {primes}",
         f"1/λmin(D⁻¹K) = {coupled}",
     ]

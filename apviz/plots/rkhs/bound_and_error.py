@@ -1,4 +1,4 @@
-"""Theorem 1's bound beside the measured error, for several partitions."""
+"""Bound of Theorem 1 beside the measured error, for several partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LOWEST = 1e-12
 
 
 def bound_and_error(solves: Mapping[str, BoundComparison], share: float, *, theme: ThemeName = "light") -> go.Figure:
-    """‖W−W*‖²_K of gauss-southwell against epochs, with exp(−t/κ′) dashed, both as a share of the start.
+    """Error ‖W−W*‖²_K of gauss-southwell against epochs, with exp(−t/κ′) dashed, both as a share of the start.
 
     Args:
         solves: by partition, of one system and one block size.
@@ -60,7 +60,7 @@ def bound_and_error(solves: Mapping[str, BoundComparison], share: float, *, them
         shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share, "line": line}],
     )
     first = next(iter(solves.values()))
-    system = f"b = {len(first.trajectory.blocks[0])} · {system_words(first.trajectory.span)}"
+    system = f"b = {len(first.trajectory.blocks[0])} · {system_label(first.trajectory.span)}"
     notes = [system, f"epochs to {share:g}, the thin line:"]
     notes += [
         f"{name}: {_epochs(solve.epochs_to(share), last)} (Theorem 1: {solve.bound_epochs_to(share):,.0f}; "

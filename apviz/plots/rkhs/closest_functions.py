@@ -1,4 +1,4 @@
-"""Two blocks of points, their kernel functions, and the two functions of their spans that are most alike."""
+"""Functions of two blocks of points: their kernel functions, and the two of their spans that are most alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ HEIGHT = 400
 
 
 def block_colors(theme: ThemeName) -> tuple[str, str, str]:
-    """Of the first block, of the second, and of what both hold."""
+    """Colours of the first block, of the second, and of what both hold."""
     return method_color("AP gauss-southwell", theme), method_color("AP cyclic", theme), method_color("AP random", theme)
 
 
@@ -35,6 +35,17 @@ def closest_functions(
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import closest_functions
+        >>> blocks = rkhs.two_blocks(5, 0.1)
+        >>> span = rkhs.Span(blocks.x, apviz.Matern52(lengthscale=0.3), noise=0.05)
+        >>> pair = rkhs.principal_pair(span, blocks.first, blocks.second)
+        >>> figure = closest_functions(span, blocks, pair, span.angle(*pair))
+        >>> [curve.name for curve in figure.data if curve.showlegend is None]
+        ['u, of the first', 'v, of the second']
     """
     colors = theme_named(theme)
     first, second, both = block_colors(theme)
@@ -81,7 +92,7 @@ def closest_functions(
     )  # fmt: skip
     shared = len(blocks.shared)
     notes = [
-        system_words(span),
+        system_label(span),
         f"{len(blocks.first)} and {len(blocks.second)} points, {shared} in both · thin: their k(xᵢ, ·)",
         f"u, v meet at {np.degrees(angle):.1f}° (with σ²δ, which is not drawn)",
     ]

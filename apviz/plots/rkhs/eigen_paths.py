@@ -1,4 +1,4 @@
-"""CG and alternating projection as paths in the plane of two eigenvectors of K."""
+"""Paths of CG and alternating projection in the plane of two eigenvectors of K."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import settings, state
+from apviz.plots._labels import comparison_labels, progress_label
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PLACES = 361
 def eigen_paths(
     cg: EigenPath, ap: EigenPath, pair: tuple[int, int], work: float, *, theme: ThemeName = "light"
 ) -> go.Figure:
-    """The error of both in the orthonormal coordinates c of two eigenvectors; the goal is the origin.
+    """Error of both in the orthonormal coordinates c of two eigenvectors; the goal is the origin.
 
     Two curves run through the start: all errors as large as its own, a circle, for ‖W−W*‖²_K = Σcᵢ²; and all with a
     residual as large as its own, an ellipse, for ‖r‖² = Σλᵢcᵢ². What is inside the circle and outside the ellipse
@@ -86,8 +86,8 @@ def eigen_paths(
     notes = [
         "c<sub>i</sub>: the error along eigenvector i of K",
         f"these two hold {held:.0%} of the error at the start",
-        state(cg, ap, work),
-        *settings(cg, ap),
+        progress_label(cg, ap, work),
+        *comparison_labels(cg, ap),
     ]
     figure = go.Figure({"data": data, "layout": layout})
     return finish(figure, [], colors, "Two paths to one goal", f"eigen_paths/{pair}", notes)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import finish
-from apviz.plots._curves import positive
-from apviz.plots._labels import settings, state
+from apviz.plots._axes import finish, positive
+from apviz.plots._labels import comparison_labels, progress_label
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ LOWEST = -8.0
 def eigen_shares(
     cg: EigenPath, ap: EigenPath, work: float, *, pair: tuple[int, int] | None = None, theme: ThemeName = "light"
 ) -> go.Figure:
-    """Above, the share of every eigenvector in ‖W−W*‖²_K; below, in ‖r‖², which is λᵢ times as much.
+    """Shares of every eigenvector: above in ‖W−W*‖²_K; below in ‖r‖², which are λᵢ times as much.
 
     Both over their sum at the start, whose shares are the shaded area.
 
@@ -67,6 +66,6 @@ def eigen_shares(
         "height": 620,
     }  # fmt: skip
     marked = [] if pair is None else ["thin lines: the two eigenvectors of the paths"]
-    notes = ["shares of the sum at the start", *marked, state(cg, ap, work), *settings(cg, ap)]
+    notes = ["shares of the sum at the start", *marked, progress_label(cg, ap, work), *comparison_labels(cg, ap)]
     figure = go.Figure({"data": data, "layout": layout})
     return finish(figure, [], colors, "What is left along each eigenvector", "eigen_shares", notes)

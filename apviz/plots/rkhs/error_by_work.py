@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots._axes import finish, log_ticks
-from apviz.plots._curves import positive
-from apviz.plots._labels import settings, state
+from apviz.plots._axes import finish, log_ticks, positive
+from apviz.plots._labels import comparison_labels, progress_label
 from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ FLOOR = 1e-12
 def error_by_work(
     cg: EigenPath, ap: EigenPath, work: float, *, most: float | None = None, theme: ThemeName = "light"
 ) -> go.Figure:
-    """Above, ‖W−W*‖²_K over its start, and dashed what theory promises; below, ‖r‖/‖b‖.
+    """Error ‖W−W*‖²_K over its start above, dashed what theory promises; residual ‖r‖/‖b‖ below.
 
     Args:
         work: how much is done; marked.
@@ -69,7 +68,7 @@ def error_by_work(
     figure = go.Figure({"data": data, "layout": layout})
     growth = cg.first_cg_step()
     first = f"CG's first step takes ‖r‖ times {np.sqrt(growth):.3g}: {'up' if growth > 1 else 'down'}"
-    notes = [state(cg, ap, work), first, *settings(cg, ap)]
+    notes = [progress_label(cg, ap, work), first, *comparison_labels(cg, ap)]
     return finish(figure, [], colors, "Error and residual over work", "error_by_work", notes)
 
 

@@ -1,4 +1,4 @@
-"""How λ′max grows with the block size."""
+"""Growth of λ′max with the block size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish, log_ticks
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import BOUND_DASH, ThemeName, partition_color, theme_named
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def largest_block_eigenvalue(
     *,
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """λ′max against b for several partitions, between 1 + σ² of a single point and λmax of all.
+    """Largest eigenvalue λ′max of the blocks against b for several partitions, from 1 + σ² of one point to λmax of all.
 
     Two bounds: λ′max ≤ λmax(K), and λ′max ≤ tr K[I, I] = b(k(x, x) + σ²), which points all in one place would reach.
 
@@ -72,5 +72,5 @@ def largest_block_eigenvalue(
     figure.update_yaxes(type="log", title_text="λ′max", **log_ticks(drawn))
     figure.update_layout(height=HEIGHT)
     here = " · ".join(f"{name} {values[at]:.3g}" for name, values in largest.items())
-    notes = [system_words(span), f"at b = {block_size}: λ′max = {here}"]
+    notes = [system_label(span), f"at b = {block_size}: λ′max = {here}"]
     return finish(figure, [], colors, "λ′max grows with the block size", "largest_block_eigenvalue", notes)

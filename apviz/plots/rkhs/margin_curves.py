@@ -1,4 +1,4 @@
-"""The residual of a photograph over work, with margins of several widths."""
+"""Residual of a photograph over work, with margins of several widths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._curves import thinned
-from apviz.plots._labels import outcome, safe
+from apviz.plots._labels import escaped, outcome
 from apviz.plots._style import CAPTION_SIZE, ThemeName, sequential_colors, theme_named
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _POINTS: Final = 600
 def margin_curves(
     photos: Mapping[float, Photograph], shown: float, update: int, *, theme: ThemeName = "light"
 ) -> go.Figure:
-    """‖r‖/‖b‖ after every update of solves that differ in the overlap alone, one curve each.
+    """Residual ‖r‖/‖b‖ after every update of solves that differ in the overlap alone, one curve each.
 
     Args:
         photos: by overlap.
@@ -31,6 +31,15 @@ def margin_curves(
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import margin_curves
+        >>> margins = (0.0, 0.5)
+        >>> photos = {margin: rkhs.photograph(704, block_size=176, overlap=margin) for margin in margins}
+        >>> figure = margin_curves(photos, shown=0.5, update=2)
+        >>> [curve.name.partition(":")[0] for curve in figure.data if curve.showlegend is None]
+        ['no margin', 'margin 50%']
     """
     colors = theme_named(theme)
     chosen = photos[shown]
@@ -68,7 +77,7 @@ def margin_curves(
         "height": 460,
     }
     figure = go.Figure({"data": data, "layout": layout})
-    return finish(figure, [chosen.trace], colors, "What a margin saves", "margin_curves", [safe(chosen.trace.label)])
+    return finish(figure, [chosen.trace], colors, "What a margin saves", "margin_curves", [escaped(chosen.trace.label)])
 
 
 def _curve(photo: Photograph) -> tuple[np.ndarray, np.ndarray]:

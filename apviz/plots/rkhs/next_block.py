@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def next_block(
     figure.update_xaxes(range=[0.5, n + 0.5], showgrid=False, **ticks)
     figure.update_xaxes(title_text="block, of neighbouring points", row=3, col=1)
     figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)], annotations=[_hidden(revealed, colors)])
-    system = f"b = {len(blocks[0])} · {system_words(comparison.trajectories[rule].span)}"
+    system = f"b = {len(blocks[0])} · {system_label(comparison.trajectories[rule].span)}"
     notes = [system, *_said(rule, number, found, bet, revealed)]
     return finish(figure, [], colors, "Which block next?", "next_block", notes)
 
 
 def _points(comparison: RuleComparison) -> Any:
-    """(n,) the points' place, for hover."""
+    """Places (n,) of the points, for hover."""
     return comparison.trajectories["gauss-southwell"].span.x[:, 0]
 
 

@@ -1,4 +1,4 @@
-"""A photograph in the middle of a solve: the residual with the block of the update, and beside it what is built."""
+"""Photograph in the middle of a solve: the residual with the block of the update, and beside it what is built."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import outcome, safe
-from apviz.plots._player import step
+from apviz.plots._labels import escaped, outcome
+from apviz.plots._snapshots import step
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.residual_map import ResidualMap
 
@@ -21,13 +21,21 @@ _LEFT, _RIGHT = 0.49, 0.51
 
 
 def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """Left, the residual of `apviz.plots.residual_map`, the block outlined and its margin shaded; right, the mean.
+    """Residual of `apviz.plots.residual_map` left, the block outlined and its margin shaded; posterior mean right.
 
     Every update of every solve has the same traces: pixels, margin, block, colour bar, mean. For pages that know how
     wide it is, the layout's `meta` says how high both pictures are: a part of the width of the axes.
 
     Raises:
         ValueError: an update that was not recorded; an unknown theme.
+
+    Examples:
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import photograph_step
+        >>> photo = rkhs.photograph(704, block_size=176, max_epochs=1)
+        >>> figure = photograph_step(photo, update=2)
+        >>> [panel.text for panel in figure.layout.annotations]
+        ['residual r', 'posterior mean so far']
     """
     colors, trace = theme_named(theme), photo.trace
     figure = ResidualMap(trace, theme=theme).figure(update)
@@ -41,7 +49,7 @@ def photograph_step(photo: Photograph, update: int, *, theme: ThemeName = "light
         hovertemplate="row %{y:d}, column %{x:d}<br>grey %{z:.3g}, standardised<extra></extra>",
     )  # fmt: skip
     key = "outline: block · shade: margin" if marks[1].mode == "lines" else "dots: block · faint dots: margin"
-    notes = [f"{safe(trace.label)} — {outcome(trace)}", key, step(trace, update)[1]]
+    notes = [f"{escaped(trace.label)} — {outcome(trace)}", key, step(trace, update)[1]]
     finish(figure, [trace], colors, "What each block takes away", "photograph_step", notes)
     shared: dict[str, Any] = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False}
     figure.update_layout(

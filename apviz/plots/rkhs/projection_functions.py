@@ -1,4 +1,4 @@
-"""One projection as functions: the arrows of `projection_step`, each drawn as the function that it is."""
+"""Projection as functions: the arrows of `projection_step`, each drawn as the function that it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import block_words, superscript, system_words
+from apviz.plots._labels import blocks_label, superscript, system_label
 from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.rkhs.projection_step import Picture, step_colors
 
@@ -26,7 +26,7 @@ def projection_functions(
     ends: tuple[float, float] | None = None,
     theme: ThemeName = "light",
 ) -> go.Figure:
-    """Before, projected, and what is left; zero at the points of the block, or right there.
+    """Functions before the step, projected, and left over, which is zero at the points of the block.
 
     A function of H has at each point the spike that its part of σ²δ adds: curves are without it, dots with it.
 
@@ -90,6 +90,6 @@ def projection_functions(
         },
     )  # fmt: skip
     title = "The same step as functions" if j else "The data as a function: g"
-    chosen = f"step {j}: block {block_words([geometry.block])}" if j else "step 0: nothing projected yet"
-    notes = [system_words(span), chosen, "dots: with σ²δ, which is part of k; curves: without"]
+    chosen = f"step {j}: block {blocks_label([geometry.block])}" if j else "step 0: nothing projected yet"
+    notes = [system_label(span), chosen, "dots: with σ²δ, which is part of k; curves: without"]
     return finish(figure, [], colors, title, "projection_functions", notes)

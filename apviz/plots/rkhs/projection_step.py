@@ -1,4 +1,4 @@
-"""One projection in the kernel's Hilbert space, as it is: three points span three dimensions."""
+"""Projection in the kernel's Hilbert space, as it is: three points span three dimensions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.plots import _marks
 from apviz.plots._axes import finish
-from apviz.plots._labels import block_words, subscript, superscript, system_words
+from apviz.plots._labels import blocks_label, subscript, superscript, system_label
 from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, Theme, ThemeName, method_color, theme_named
+from apviz.plots.rkhs._arrows import arc, heads, polyline, rectangle, right_angle, shafts
 
 if TYPE_CHECKING:
     from apviz.rkhs import StepGeometry
@@ -56,7 +56,7 @@ def projection_step(geometry: StepGeometry, *, picture: Picture = "residual", th
     _add_arrows(figure, start[None], corner[None], head, projected, 7, "its projection onto the span")
     # r⁽ʲ⁾, drawn where the projection ended, so that the right angle is seen; nothing is left over before a projection
     _add_arrows(figure, corner[None], tip[None] if geometry.number else corner[None], head, left, 7, after)
-    mark = _marks.right_angle(corner, start - corner, tip - corner, 0.1 * half)
+    mark = right_angle(corner, start - corner, tip - corner, 0.1 * half)
     figure.add_scatter3d(
         **mark, mode="lines", line={"color": colors.ink, "width": 4}, hoverinfo="skip", showlegend=False
     )
@@ -87,28 +87,28 @@ def projection_step(geometry: StepGeometry, *, picture: Picture = "residual", th
 
 
 def step_colors(theme: ThemeName) -> tuple[str, str, str]:
-    """Of the block and its span, of the projection, and of what is left: the same in all figures of a step."""
+    """Colours of the block and its span, of the projection, and of what is left: the same in all figures of a step."""
     return method_color("AP cyclic", theme), method_color("AP gauss-southwell", theme), method_color("AP random", theme)
 
 
 def _title(geometry: StepGeometry) -> str:
     if geometry.number == 0:
         return "Before the first projection: r⁽⁰⁾ = g"
-    return f"Step {geometry.number}: onto the span of {block_words([geometry.block])}"
+    return f"Step {geometry.number}: onto the span of {blocks_label([geometry.block])}"
 
 
 def _notes(geometry: StepGeometry) -> list[str]:
     trajectory, degrees = geometry.trajectory, np.degrees(geometry.kernel_angles)
     pairs = ((0, 1), (0, 2), (1, 2))
     between = ", ".join(f"k{subscript(i + 1)}k{subscript(j + 1)} {degrees[i, j]:.1f}°" for i, j in pairs)
-    blocks = f"{trajectory.label} · blocks {block_words(trajectory.blocks)}"
-    notes = [system_words(trajectory.span), blocks, f"angles: {between}"]
+    blocks = f"{trajectory.label} · blocks {blocks_label(trajectory.blocks)}"
+    notes = [system_label(trajectory.span), blocks, f"angles: {between}"]
     # as many lines at every step, so that nothing below moves
     to_span = "no block is chosen yet"
     if geometry.number:
         before, after = (superscript(geometry.number - 1), superscript(geometry.number))
         to_span = (
-            f"to the span of {block_words([geometry.block])}: r{before} {_degrees(geometry.angle_before)}, "
+            f"to the span of {blocks_label([geometry.block])}: r{before} {_degrees(geometry.angle_before)}, "
             f"r{after} {_degrees(geometry.angle_after)}"
         )
     notes.append(to_span)
@@ -141,15 +141,15 @@ def _add_span(figure: go.Figure, geometry: StepGeometry, start: np.ndarray, half
     surface: dict[str, Any] = {key: np.zeros(0) for key in "xyzijk"}
     edge = np.zeros((0, 3))
     if len(geometry.block) == 2:
-        surface, edge = _marks.rectangle(geometry.basis, held, 0.12 * half)
+        surface, edge = rectangle(geometry.basis, held, 0.12 * half)
         surface |= {name: surface[name] + start[i] for i, name in enumerate("xyz")}
     elif len(geometry.block) == 1:
         places = held @ geometry.basis
         edge = np.array([places.min() - 0.3 * half, places.max() + 0.3 * half])[:, None] * geometry.basis.T
     figure.add_mesh3d(**surface, color=color, opacity=0.22, hoverinfo="skip", showlegend=False, flatshading=True)
     figure.add_scatter3d(
-        **_marks.polyline([start + edge]), mode="lines", line={"color": color, "width": 3}, hoverinfo="skip",
-        name=f"span of {block_words([geometry.block])}" if geometry.block else "span of the block",
+        **polyline([start + edge]), mode="lines", line={"color": color, "width": 3}, hoverinfo="skip",
+        name=f"span of {blocks_label([geometry.block])}" if geometry.block else "span of the block",
     )  # fmt: skip
 
 
@@ -157,11 +157,11 @@ def _add_arrows(
     figure: go.Figure, tails: np.ndarray, tips: np.ndarray, head: float, color: str, width: float, name: str
 ) -> None:
     figure.add_scatter3d(
-        **_marks.shafts(tails, tips, head), mode="lines", line={"color": color, "width": width}, name=name,
+        **shafts(tails, tips, head), mode="lines", line={"color": color, "width": width}, name=name,
         showlegend=bool(name), hoverinfo="skip",
     )  # fmt: skip
     figure.add_mesh3d(
-        **_marks.heads(tails, tips, head), color=color, opacity=1.0, hoverinfo="skip", showlegend=False,
+        **heads(tails, tips, head), color=color, opacity=1.0, hoverinfo="skip", showlegend=False,
         lighting={"ambient": 0.8, "diffuse": 0.4, "specular": 0.0},
     )  # fmt: skip
 
@@ -171,11 +171,10 @@ def _add_angles(figure: go.Figure, geometry: StepGeometry, half: float, colors: 
     shortest = float(np.linalg.norm(kernels, axis=1).min())
     pairs = ((0, 1), (0, 2), (1, 2))
     arcs = [
-        _marks.arc(kernels[i], kernels[j], shortest * radius)
-        for (i, j), radius in zip(pairs, (0.45, 0.66, 0.3), strict=True)
+        arc(kernels[i], kernels[j], shortest * radius) for (i, j), radius in zip(pairs, (0.45, 0.66, 0.3), strict=True)
     ]
     figure.add_scatter3d(
-        **_marks.polyline(arcs), mode="lines", line={"color": colors.muted, "width": 2}, hoverinfo="skip",
+        **polyline(arcs), mode="lines", line={"color": colors.muted, "width": 2}, hoverinfo="skip",
         showlegend=False,
     )  # fmt: skip
     middles = np.array([each[len(each) // 2] for each in arcs]) * 1.12

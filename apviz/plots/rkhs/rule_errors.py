@@ -1,4 +1,4 @@
-"""How far each of the four rules is from the goal, after as many updates."""
+"""Error that each of the four rules has left after as many updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ HEIGHT = 520
 def rule_errors(
     comparison: RuleComparison, number: int, *, bet: str = "", revealed: bool = True, theme: ThemeName = "light"
 ) -> go.Figure:
-    """‖r‖_H of every rule against updates, on a log axis, with a mark where each is after `number` of them.
+    """Error ‖r‖_H of every rule against updates, on a log axis, with a mark where each is after `number` of them.
 
     Args:
         number: of updates done.
@@ -67,7 +67,7 @@ def rule_errors(
             }
         ],
     )  # fmt: skip
-    system = f"b = {len(comparison.blocks[0])} · {system_words(comparison.trajectories['gauss-southwell'].span)}"
+    system = f"b = {len(comparison.blocks[0])} · {system_label(comparison.trajectories['gauss-southwell'].span)}"
     notes = [system, *_said(comparison, number, bet, revealed)]
     return finish(figure, [], colors, "Four rules, the same system", "rule_errors", notes)
 

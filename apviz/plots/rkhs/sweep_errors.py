@@ -1,4 +1,4 @@
-"""The error after every sweep over two blocks, measured, beside what their angle promises."""
+"""Error after every sweep over two blocks, measured, beside what their angle promises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish, log_ticks
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FLOOR = 1e-9
 
 
 def sweep_errors(trajectory: Trajectory, sweeps: Sweeps, *, theme: ThemeName = "light") -> go.Figure:
-    """‖r‖_H after every sweep, and the bound c²ᵏ⁻¹‖g‖_H, whose slope is the contraction by c² = cos²θ.
+    """Error ‖r‖_H after every sweep, and the bound c²ᵏ⁻¹‖g‖_H, whose slope is the contraction by c² = cos²θ.
 
     Raises:
         ValueError: an unknown theme.
@@ -59,5 +59,5 @@ def sweep_errors(trajectory: Trajectory, sweeps: Sweeps, *, theme: ThemeName = "
     measured = "solved in the first sweep"
     if sweeps.measured_at:
         measured = f"measured {sweeps.measured:.4g} in sweep {sweeps.measured_at}"
-    notes = [system_words(trajectory.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
+    notes = [system_label(trajectory.span), f"a sweep leaves: predicted cos²θ = {sweeps.predicted:.4g},", measured]
     return finish(figure, [], colors, "Error per sweep, and its bound", "sweep_errors", notes)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.plots._axes import finish
-from apviz.plots._labels import system_words
+from apviz.plots._labels import system_label
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ HEIGHT = 600
 
 
 def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "light") -> go.Figure:
-    """s⁽ʲ⁾ above, with the data and the goal g; below, the residual b − Kw at the points, the chosen block lit.
+    """Function s⁽ʲ⁾ above, with data and goal g; below, the residual b − Kw at the points, the chosen block lit.
 
     Every step of a trajectory has the same traces, axes and ranges, so that a player changes numbers only.
 
@@ -80,7 +80,7 @@ def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "
     chosen = "before the first update" if number == 0 else f"block {step.block} of 0 to {len(trajectory.blocks) - 1}"
     error = trajectory.span.norm(step.weights - trajectory.goal)
     state = f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"
-    notes = [trajectory.label, system_words(trajectory.span), state]
+    notes = [trajectory.label, system_label(trajectory.span), state]
     return finish(figure, [], colors, "One update after another", "trajectory_step", notes)
 
 

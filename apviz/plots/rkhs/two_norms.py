@@ -1,4 +1,4 @@
-"""Two norms of one residual: in the kernel's Hilbert space it never rises, in the Euclidean sense it may."""
+"""Norms of one residual: in the kernel's Hilbert space it never rises, in the Euclidean sense it may."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import finish, log_ticks
-from apviz.plots._labels import block_words, system_words
+from apviz.plots._labels import blocks_label, system_label
 from apviz.plots._style import ThemeName, method_color, theme_named
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FLOOR = 1e-12
 
 
 def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light") -> go.Figure:
-    """‖r‖_H = ‖W−W*‖_K and the Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
+    """Norm ‖r‖_H = ‖W−W*‖_K and Euclidean ‖r‖ after every step, each relative to its start; step `number` is marked.
 
     Raises:
         ValueError: a step that the trajectory does not have; an unknown theme.
@@ -65,8 +65,8 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
         },
     )  # fmt: skip
     notes = [
-        system_words(trajectory.span),
-        f"{trajectory.label} · blocks {block_words(trajectory.blocks)}",
+        system_label(trajectory.span),
+        f"{trajectory.label} · blocks {blocks_label(trajectory.blocks)}",
         f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
     ]
     return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)

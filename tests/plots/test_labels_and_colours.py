@@ -1,46 +1,52 @@
-"""Method colours and symbols, and what charts say in words."""
+"""Colours and symbols of methods, and what charts say of their runs."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 import apviz
 from apviz import plots
-from apviz.plots._labels import method_names, run_names, statement
+from apviz.plots._labels import method_names, run_names, settings_labels
 from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color
 
-LABELS = {
-    "AP gauss-southwell b=1000": "gauss-southwell",
-    "AP gauss-southwell kd-tree +10% b=500": "AP overlapping",
-    "AP cyclic pa-tree +100% b=500 q=9": "AP overlapping",
-    "AP gauss-southwell shuffled b=500": "gauss-southwell",
-    "AP gauss-southwell kd-tree b=500": "AP kd-tree",
-    "AP gauss-southwell pa-tree b=500 q=9": "AP pa-tree",
-    "AP cyclic kd-tree b=500": "cyclic",
-    "AP cyclic b=1000": "cyclic",
-    "AP random b=1000": "random",
-    "AP shuffled b=1000": "shuffled",
-    "CG": "CG",
-    "PCG r=500": "PCG",
-    "PCG randomly pivoted r=500": "PCG randomly pivoted",
-    "PCG Schwarz b=400 +100% r=200": "PCG two-level",
-    "PCG two-level b=100": "PCG two-level",
-    "Cholesky": "Cholesky",
-}
+#: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
+VISION = {
+    "all three cones": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]
+    ],
+}  # fmt: skip
+
+#: linear sRGB to CIE XYZ, and the white point D65
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+WHITE = XYZ.sum(axis=1)
+
+
+def linear(color):
+    parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
 
 
 def luminance(color):
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return float(XYZ[1] @ linear(color))
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("label", LABELS)
-def test_the_colour_of_a_method_follows_from_its_label(label, theme):
-    assert method_color(label, theme) == COLORS[LABELS[label]][theme == "dark"]
+def lab(rgb):
+    """CIELAB of linear RGB, in which two colours 2.3 apart are just noticeably different."""
+    t = XYZ @ np.clip(rgb, 0, 1) / WHITE
+    x, y, z = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -51,6 +57,27 @@ def test_every_colour_is_its_own_and_has_contrast_with_the_background(theme):
     for color in colors:
         low, high = sorted([luminance(color), background])
         assert (high + 0.05) / (low + 0.05) >= 3
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("vision", VISION)
+def test_no_two_colours_look_the_same_to_anybody(vision, theme):
+    seen = [lab(VISION[vision] @ linear(pair[theme == "dark"])) for pair in (*COLORS.values(), *OTHERS)]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 2.3
+
+
+def test_a_method_keeps_its_colour_whatever_its_block_size_rank_and_share_of_overlap():
+    for one, other in (
+        ("AP cyclic b=100", "AP cyclic b=500"),
+        ("PCG r=50", "PCG r=500"),
+        ("AP gauss-southwell kd-tree +10% b=500", "AP gauss-southwell kd-tree +100% b=500"),
+    ):
+        assert method_color(one) == method_color(other)
+
+
+def test_a_partition_called_shuffled_is_not_the_rule_of_that_name():
+    partition = method_color("AP gauss-southwell shuffled b=500")
+    assert partition == method_color("AP gauss-southwell b=500") != method_color("AP shuffled b=500")
 
 
 def test_partitions_of_one_rule_differ_in_colour_as_they_do_where_the_partition_alone_is_drawn():
@@ -73,7 +100,7 @@ def test_a_symbol_does_not_depend_on_runs_of_other_methods():
 
 
 def test_settings_that_differ_are_stated_as_a_range(runs):
-    stated = statement([runs["ap"], runs["ap100"], runs["noisy"], runs["cg"]])
+    stated = settings_labels([runs["ap"], runs["ap100"], runs["noisy"], runs["cg"]])
     assert "b = 50–100" in stated
     assert "σ² = 0.05–0.5" in stated
     assert "n = 400" in stated
@@ -81,9 +108,9 @@ def test_settings_that_differ_are_stated_as_a_range(runs):
 
 def test_data_sets_that_differ_are_listed_and_a_missing_name_is_left_out(runs, edited):
     a, b = (edited(runs["cg"], attrs={"dataset": name}) for name in ("houses", "roads"))
-    assert statement([a, b])[0] == "houses, roads"
+    assert settings_labels([a, b])[0] == "houses, roads"
     unnamed = edited(runs["cg"], attrs={"dataset": ""})
-    assert statement([unnamed])[0] == "n = 400"
+    assert settings_labels([unnamed])[0] == "n = 400"
 
 
 def test_runs_of_one_method_are_told_apart_by_the_setting_that_differs(runs):

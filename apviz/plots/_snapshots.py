@@ -1,0 +1,168 @@
+"""Recorded updates as pictures: which can be drawn, what is said of one, and its residual in colours.
+
+Residuals go from blue to red by the square root, so that small ones show, on one scale for all updates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.colors import sample_colorscale
+
+from apviz.plots._axes import Floats, horizontal_bar
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from apviz.tracing.trace import Trace
+
+Integers = NDArray[np.int16]
+
+#: blue, white, red of ColorBrewer's RdBu, without its darkest ends, on which an outline would vanish; the same in
+#: both themes, since white is zero
+_COLORS: Final = ("#2166AC", "#67A9CF", "#D1E5F0", "#F7F7F7", "#FDDBC7", "#EF8A62", "#B2182B")
+#: behind the pixels or points
+NO_ROW: Final = "#D9DEE4"
+
+
+def require_snapshots(trace: Trace, figure: str) -> None:
+    """Refuses a trace that recorded no rows or no snapshots, with how to record them.
+
+    Raises:
+        ValueError: a group is missing.
+    """
+    missing = [group for group in ("rows", "snapshot") if group not in trace]
+    if missing:
+        raise ValueError(
+            f"{figure} needs the groups rows and snapshot; this trace of {trace.label} has no "
+            f"{' and no '.join(missing)}. Record them while solving: "
+            "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60))]"
+        )
+
+
+def drawable(trace: Trace) -> tuple[xr.Dataset, list[str]]:
+    """Snapshots to draw, and what is to be said about the others.
+
+    Raises:
+        ValueError: no residual is finite.
+    """
+    snapshots, notes = trace["snapshot"], list[str]()
+    finite = np.isfinite(snapshots["residual"].values).all(axis=1)
+    if not finite.any():
+        raise ValueError("no recorded residual is finite; record earlier updates: Recorder(snapshots=range(0, 60))")
+    if not finite.all():
+        notes.append(f"{np.count_nonzero(~finite)} pictures that are not finite left out")
+    # while a solve runs, the updates of its last epoch have snapshots, but no numbers yet
+    numbered = [0, *trace["update"]["update"].values] if "update" in trace else [0]
+    return snapshots.isel(update=finite & np.isin(snapshots["update"].values, numbered)), notes
+
+
+def step(trace: Trace, number: int) -> tuple[int, str]:
+    """Block of update `number` (−1: none) and a line that says where the solve stands after it."""
+    if number == 0:
+        block, at, name = -1, trace["epoch"].isel(epoch=0), "before any update"
+        residual = at["residual_per_rhs"]
+    else:
+        at = trace["update"].sel(update=number)
+        block, residual = int(at["block"]), at["residual"]
+        name = f"update {number:,}" + (f": block {block}" if block >= 0 else "")
+    return block, f"{name} · ‖r‖/‖b‖ = {float(residual[0]):.3g} · work {float(at['work']):.3g}"
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Residuals as 16-bit multiples of a power of ten.
+
+    Args:
+        codes: of the shape of the residuals.
+        limit: the largest residual, rounded up.
+        power: a code stands for itself times 10^−power, which is between 1/3,277 and 1/32,767 of the limit.
+    """
+
+    codes: Integers
+    limit: float
+    power: int
+
+    @property
+    def top(self) -> float:
+        """Limit as a code."""
+        return float(self.limit * 10.0**self.power)
+
+    @property
+    def unit(self) -> str:
+        """Factor of the codes as a hover text has it; empty for 1."""
+        return f" × 10<sup>{-self.power}</sup>".replace("-", "−") if self.power else ""
+
+
+def quantized(values: Floats) -> Quantized:
+    """Residuals of all updates, for one scale."""
+    limit = rounded_up(float(np.abs(values).max()))
+    power = math.floor(math.log10(np.iinfo(np.int16).max / limit))
+    return Quantized(np.rint(values * 10.0**power).astype(np.int16), limit, power)
+
+
+def rounded_up(largest: float) -> float:
+    """Number rounded up to two digits; 1 for 0."""
+    if largest == 0:
+        return 1.0
+    unit = 10.0 ** (math.floor(math.log10(largest)) - 1)
+    return math.ceil(largest / unit) * unit
+
+
+def colorscale(square_root: bool) -> list[tuple[float, str]]:
+    """Colours from blue over white to red, for −limit to limit: evenly, or for values whose square roots are even."""
+    even = np.linspace(-1, 1, 65)
+    places = even if square_root else np.sign(even) * even**2
+    colors = sample_colorscale(list(_COLORS), (even + 1) / 2)
+    return list(zip(((places + 1) / 2).tolist(), colors, strict=True))
+
+
+def picture(
+    x: Any, y: Any, codes: Integers, scale: Quantized, owner: Any, *, on_grid: bool, place: str = ""
+) -> go.Heatmap | go.Scatter:
+    """Residuals of one update as pixels or points; `place` says in a hover text what x and y are."""
+    block = "" if owner is None else "<br>block %{text}"
+    place = place or ("row %{y:d}, column %{x:d}" if on_grid else "inputs %{x:.4g}, %{y:.4g}")
+    value = "%{z:+,d}" if on_grid else "%{marker.color:+,d}"
+    colors = {"colorscale": colorscale(square_root=False), "showscale": False}
+    shared = {
+        "x": x,
+        "y": y,
+        "text": owner,
+        "hovertemplate": f"{place}{block}<br>residual {value}{scale.unit}<extra></extra>",
+    }
+    if on_grid:
+        return go.Heatmap(z=codes, zmin=-scale.top, zmax=scale.top, hoverongaps=False, **colors, **shared)
+    marker = {"color": codes, "cmin": -scale.top, "cmax": scale.top, "size": marker_size(len(x)), **colors}
+    return go.Scatter(mode="markers", marker=marker, **shared)
+
+
+def marker_size(points: int) -> int:
+    """Pixels of a point among so many."""
+    return 9 if points <= 500 else 6 if points <= 4000 else 4
+
+
+def add_input_axes(figure: go.Figure, shape: tuple[int, int] | None) -> None:
+    """Axes of a picture: square pixels for a grid of that shape, for points the inputs' units."""
+    if shape is not None:
+        shared = {"showgrid": False, "showticklabels": False, "ticks": "", "showline": False, "constrain": "domain"}
+        figure.update_xaxes(**shared, range=(-0.5, shape[1] - 0.5))
+        figure.update_yaxes(**shared, range=(shape[0] - 0.5, -0.5), scaleanchor="x")
+    else:
+        figure.update_xaxes(title_text="first input", showgrid=False)
+        figure.update_yaxes(title_text="second input", showgrid=False)
+
+
+def add_residual_color_bar(figure: go.Figure, limit: float, right_hand_sides: int, gap: int) -> None:
+    """Adds a bar `gap` pixels above the picture: the colours are even, the labels are the residuals they stand for."""
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker={"color": [0], "coloraxis": "coloraxis"})
+    places = (-1, -0.5, 0, 0.5, 1)
+    name = "residual r" if right_hand_sides == 1 else "residual r of the first right-hand side"
+    labels = [f"{math.copysign(place * place, place) * limit:.2g}".replace("-", "−") for place in places]
+    bar = horizontal_bar(f"{name}, colours by √|r|", places, labels, gap)
+    figure.update_layout(coloraxis={"cmin": -1, "cmax": 1, "colorscale": colorscale(square_root=True), "colorbar": bar})

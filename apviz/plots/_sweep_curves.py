@@ -1,0 +1,112 @@
+"""Curves over a setting: a point a run, a curve a method; runs that did not converge are never points of a curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from apviz.analysis.sweeps import Over, method_of, series, sweep_table
+from apviz.plots._axes import log_ticks, positive
+from apviz.plots._labels import CAPTION_WIDTH, escaped, outcome, run_names
+from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, method_color, method_symbols
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: what a run needs to have converged for
+TO_TOLERANCE: Final = ("epochs", "work", "seconds")
+
+
+def add_curves(
+    figure: go.Figure, traces: Sequence[Trace], over: Over, x: str, panels: Mapping[str, str], theme: Theme
+) -> None:
+    """Adds a curve a series to every panel, and a cross or an open circle for what did not converge.
+
+    The first number of a point's `customdata` is the place of its run in `traces`.
+
+    Args:
+        over: the setting in which the runs of a curve differ.
+        x: the column of `sweep_table` on the x axis.
+        panels: columns of `sweep_table` from above, with the titles of their axes.
+    """
+    table = sweep_table(traces)
+    places = {id(trace): place for place, trace in enumerate(traces)}
+    curves = series(traces, over)
+    labels = [method_of(runs[0].attrs, over).label for runs in curves]
+    names = run_names([runs[0] for runs in curves], labels, leave_out=[over])
+    symbols = method_symbols(labels)
+    for runs, label, name, symbol in zip(curves, labels, names, symbols, strict=True):
+        rows = table.iloc[[places[id(trace)] for trace in runs]]
+        color, entry = method_color(label, theme.name), _entry(name, runs)
+        belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
+        for row, panel in enumerate(panels, start=1):
+            y = positive(rows[panel])
+            needs = np.full(len(rows), panel in TO_TOLERANCE)
+            on_curve = rows["converged"].to_numpy() | ~needs
+            _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
+                 mode="lines+markers", line={"color": color, "width": 2.5}, showlegend=row == 1,
+                 marker={"color": color, "symbol": symbol, "size": 9}, **belonging)  # fmt: skip
+            for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
+                at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
+                if len(at):
+                    marker = {"color": color, "symbol": sign, "size": 12, "line": {"color": color, "width": 2}}
+                    _add(figure, runs, rows, at, x, y[at], row, mode="markers", marker=marker, showlegend=False,
+                         **belonging)  # fmt: skip
+    for row, (panel, title) in enumerate(panels.items(), start=1):
+        log_axis(figure, table[panel], title, row)
+
+
+def mark_run(figure: go.Figure, best: Trace, x: str, panels: Mapping[str, str], theme: Theme) -> None:
+    """Marks a run with a thin line through all panels and a ring around its points."""
+    row_of = sweep_table([best]).iloc[0]
+    for row, panel in enumerate(panels, start=1):
+        figure.add_vline(row_of[x], line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
+        if np.isfinite(positive([row_of[panel]])).all():
+            figure.add_scatter(
+                x=[row_of[x]], y=[row_of[panel]], mode="markers", hoverinfo="skip", showlegend=False, row=row, col=1,
+                marker={"color": "rgba(0,0,0,0)", "size": CONVERGED_SIZE + 5, "line": {"color": theme.ink, "width": 2}},
+            )  # fmt: skip
+
+
+def log_axis(figure: go.Figure, values: Any, title: str, row: int) -> None:
+    """Makes the y axis of a row logarithmic, with labels as of `log_ticks`."""
+    figure.update_yaxes(type="log", title_text=title, row=row, col=1, **log_ticks(values))
+
+
+def _add(
+    figure: go.Figure, runs: Sequence[Trace], rows: pd.DataFrame, at: Any, x: str, y: Any, row: int, **scatter: Any
+) -> None:
+    shown = rows.iloc[at]
+    figure.add_scatter(
+        x=positive(shown[x]),
+        y=y,
+        customdata=np.column_stack([shown.index, shown["epochs"], shown["work"], shown["seconds"], shown["noise"]]),
+        text=[_hover_line(run) for run in (runs[place] for place in at)],
+        hovertemplate="%{text}<br>%{customdata[1]:d} epochs or iterations · work %{customdata[2]:.4g}"
+        " · %{customdata[3]:.3g} s<br>σ² = %{customdata[4]:.3g}<extra></extra>",
+        row=row,
+        col=1,
+        **scatter,
+    )
+
+
+def _hover_line(trace: Trace) -> str:
+    spectrum = trace["spectrum"]
+    known = " · ".join(trace.condition(name) for name in ("kappa", "kappa_prime") if math.isfinite(spectrum[name]))
+    return f"<b>{escaped(trace.label)}</b><br>{outcome(trace)}<br>{known}"
+
+
+def _entry(name: str, runs: Sequence[Trace]) -> str:
+    """The name of a curve, and how many of its runs converged."""
+    unfinished = sum(not trace.finished for trace in runs)
+    failed = sum(trace.finished and not trace.converged for trace in runs)
+    states = [f"{failed} of {len(runs)} not converged"] if failed else []
+    states += [f"{unfinished} unfinished"] if unfinished else []
+    state = ", ".join(states) or "converged"
+    separator = "<br>" if len(name) + len(state) > CAPTION_WIDTH - 12 else " — "
+    return f"{name}{separator}{state}"

@@ -1,0 +1,35 @@
+"""The example in the docstring of every figure runs, and shows what it says."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from apviz import plots
+from apviz.plots import rkhs
+
+
+def example_of(room, name):
+    return doctest.DocTestFinder(recurse=False).find(getattr(room, name), name, globs={})[0]
+
+
+EXAMPLES = {
+    f"{room.__name__}.{name}": example_of(room, name)
+    for room in (plots, rkhs)
+    for name in room.__all__
+    if example_of(room, name).examples
+}
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_every_figure_has_an_example_that_draws_it(name):
+    drawn = [example.source for example in example_of(plots, name).examples]
+    assert any(f"apviz.plots.{name}(" in source for source in drawn), f"{name} has no Examples, or they do not draw it"
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+def test_an_example_gives_what_it_says(example):
+    report = []
+    result = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False)
+    assert not result.failed, "".join(report)
