@@ -28,6 +28,20 @@ def block_eigenvalues(solves: Mapping[str, BoundComparison], *, theme: ThemeName
 
     Raises:
         ValueError: nothing to draw; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import block_eigenvalues
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> partitions = ("sequential", "shuffled")
+        >>> solves = {
+        ...     name: rkhs.compare_with_bound(span, b, block_size=6, partition=name, epochs=4) for name in partitions
+        ... }
+        >>> figure = block_eigenvalues(solves)
+        >>> [curve.name for curve in figure.data if curve.showlegend is None]
+        ['K', 'blocks, sequential', 'blocks, shuffled', 'σ² ≤ λmin']
     """
     colors = theme_named(theme)
     if not solves:

@@ -29,6 +29,20 @@ def bound_and_error(solves: Mapping[str, BoundComparison], share: float, *, them
 
     Raises:
         ValueError: nothing to draw; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import bound_and_error
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> partitions = ("sequential", "shuffled")
+        >>> solves = {
+        ...     name: rkhs.compare_with_bound(span, b, block_size=6, partition=name, epochs=4) for name in partitions
+        ... }
+        >>> figure = bound_and_error(solves, share=0.01)
+        >>> [curve.name for curve in figure.data if curve.line.dash]
+        ['Theorem 1, sequential', 'Theorem 1, shuffled']
     """
     colors = theme_named(theme)
     if not solves:

@@ -36,6 +36,18 @@ def eigen_paths(
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import eigen_paths
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> cg = rkhs.eigen_path(rkhs.trajectory(span, b, method="cg", steps=8))
+        >>> ap = rkhs.eigen_path(rkhs.trajectory(span, b, block_size=6, steps=24))
+        >>> figure = eigen_paths(cg, ap, pair=(0, 5), work=3)
+        >>> figure.data[-1].name
+        'the goal g'
     """
     colors = theme_named(theme)
     j, i = pair

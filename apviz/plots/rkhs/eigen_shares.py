@@ -31,6 +31,18 @@ def eigen_shares(
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import eigen_shares
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> cg = rkhs.eigen_path(rkhs.trajectory(span, b, method="cg", steps=8))
+        >>> ap = rkhs.eigen_path(rkhs.trajectory(span, b, block_size=6, steps=24))
+        >>> figure = eigen_shares(cg, ap, work=3)
+        >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
+        ('share of ‖W−W*‖²<sub>K</sub>', 'share of ‖r‖²')
     """
     colors = theme_named(theme)
     number = np.arange(1, len(cg.eigenvalues) + 1)

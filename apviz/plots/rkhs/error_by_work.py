@@ -29,6 +29,18 @@ def error_by_work(
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import error_by_work
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> cg = rkhs.eigen_path(rkhs.trajectory(span, b, method="cg", steps=8))
+        >>> ap = rkhs.eigen_path(rkhs.trajectory(span, b, block_size=6, steps=24))
+        >>> figure = error_by_work(cg, ap, work=3)
+        >>> [curve.name for curve in figure.data if curve.line.dash]
+        ['bound of CG by κ', 'Theorem 1, by κ′']
     """
     colors = theme_named(theme)
     data: list[dict[str, Any]] = []

@@ -40,6 +40,18 @@ def largest_block_eigenvalue(
 
     Raises:
         ValueError: a block size that is not among the sizes; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import largest_block_eigenvalue
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> sizes, every = (3, 6, 12), rkhs.block_spectrum(span, [range(24)])
+        >>> largest = {"sequential": rkhs.lambda_max_by_size(span, sizes, "sequential")}
+        >>> figure = largest_block_eigenvalue(span, every.eigenvalues, sizes, largest, block_size=6)
+        >>> bool((figure.data[0].y <= figure.data[1].y[0]).all())  # λ′max ≤ λmax(K)
+        True
     """
     colors = theme_named(theme)
     if block_size not in sizes:

@@ -44,6 +44,17 @@ def next_block(
 
     Raises:
         ValueError: a rule or a number that the comparison does not have; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import next_block
+        >>> x, b = rkhs.toy_problem("crowded", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.1), noise=0.1)
+        >>> comparison = rkhs.compare_rules(span, b, block_size=4, steps=12)
+        >>> figure = next_block(comparison, "cyclic", 5)
+        >>> len(figure.data[2].y) == len(comparison.blocks)  # a bar a block
+        True
     """
     colors = theme_named(theme)
     found = comparison.choices(rule, number)

@@ -36,6 +36,17 @@ def projection_functions(
 
     Raises:
         ValueError: a trajectory over several inputs; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import projection_functions
+        >>> span = rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), noise=0.1)
+        >>> found = rkhs.trajectory_on(span, [1.0, -0.5, 0.7], [(0, 1), (2,)], steps=4)
+        >>> geometry = rkhs.step_geometry(found, 2)
+        >>> figure = projection_functions(geometry)
+        >>> [curve.name for curve in figure.data if curve.mode == "lines"]
+        ['r⁽¹⁾', 'its projection', 'r⁽²⁾, what is left']
     """
     colors = theme_named(theme)
     trajectory, j = geometry.trajectory, geometry.number

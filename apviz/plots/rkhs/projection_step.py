@@ -32,6 +32,17 @@ def projection_step(geometry: StepGeometry, *, picture: Picture = "residual", th
 
     Raises:
         ValueError: a trajectory of other than three points; an unknown picture or theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import projection_step
+        >>> span = rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), noise=0.1)
+        >>> found = rkhs.trajectory_on(span, [1.0, -0.5, 0.7], [(0, 1), (2,)], steps=4)
+        >>> geometry = rkhs.step_geometry(found, 2)
+        >>> figure = projection_step(geometry)
+        >>> figure.layout.scene.aspectmode  # right angles are drawn as such
+        'cube'
     """
     colors = theme_named(theme)
     if geometry.trajectory.span.n != 3:

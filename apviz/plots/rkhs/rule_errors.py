@@ -29,6 +29,17 @@ def rule_errors(
 
     Raises:
         ValueError: a number of updates that the comparison does not have; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import rule_errors
+        >>> x, b = rkhs.toy_problem("crowded", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.1), noise=0.1)
+        >>> comparison = rkhs.compare_rules(span, b, block_size=4, steps=12)
+        >>> figure = rule_errors(comparison, 5)
+        >>> [curve.name for curve in figure.data if curve.showlegend]
+        ['gauss-southwell', 'cyclic', 'random', 'shuffled']
     """
     colors = theme_named(theme)
     if not 0 <= number <= comparison.steps:

@@ -24,6 +24,18 @@ def sweep_errors(trajectory: Trajectory, sweeps: Sweeps, *, theme: ThemeName = "
 
     Raises:
         ValueError: an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import sweep_errors
+        >>> blocks = rkhs.two_blocks(5, 0.1)
+        >>> span = rkhs.Span(blocks.x, apviz.Matern52(lengthscale=0.3), noise=0.05)
+        >>> found = rkhs.trajectory_on(span, blocks.x**2, (blocks.first, blocks.second), rule="cyclic", steps=8)
+        >>> figure = sweep_errors(found, rkhs.sweeps_of(found))
+        >>> bound, measured = figure.data
+        >>> bool((measured.y <= bound.y + 1e-9).all())
+        True
     """
     colors = theme_named(theme)
     ours = method_color("AP shuffled", theme)

@@ -31,6 +31,16 @@ def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "
 
     Raises:
         ValueError: a trajectory over several inputs; a step that it does not have; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import trajectory_step
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> figure = trajectory_step(rkhs.trajectory(span, b, blocks=4, steps=5), 2)
+        >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
+        ('function value', 'residual')
     """
     colors = theme_named(theme)
     if trajectory.span.x.shape[1] != 1:

@@ -24,6 +24,17 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
 
     Raises:
         ValueError: a step that the trajectory does not have; an unknown theme.
+
+    Examples:
+        >>> import apviz
+        >>> from apviz import rkhs
+        >>> from apviz.plots.rkhs import two_norms
+        >>> x, b = rkhs.toy_problem("even", 24)
+        >>> span = rkhs.Span(x, apviz.Matern52(lengthscale=0.2), noise=0.05)
+        >>> figure = two_norms(rkhs.trajectory(span, b, blocks=4, steps=5), 2)
+        >>> in_h, euclidean = figure.data[:2]
+        >>> bool((in_h.y[1:] <= in_h.y[:-1]).all())
+        True
     """
     colors = theme_named(theme)
     if not 0 <= number < len(trajectory.steps):
