@@ -58,6 +58,8 @@ class Method:
         else:
             words = [_FAMILIES.get(self.family, self.family)]
         text = " ".join(word for word in words if word)
+        if self.source == "gpytorch":
+            return "GPyTorch CG"
         return f"{text} as published" if self.source == "published" else text
 
     @property
@@ -111,3 +113,7 @@ def _setting(letter: str, value: float | str | None) -> str:
 
 def _share(overlap: float | str | None) -> str:
     return f"+{overlap if isinstance(overlap, str) else format(overlap, '.0%')}" if overlap else ""
+
+
+#: conjugate gradients without a preconditioner
+PLAIN_CG: Final = Method(family=CONJUGATE_GRADIENT)

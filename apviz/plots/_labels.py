@@ -127,7 +127,8 @@ def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) 
 
 
 def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
-    values = {trace.attrs[key] for trace in traces if trace.attrs.get(key) not in (None, "")}
+    found = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
+    values: set[Any] = {value for value in found if value not in (None, "")}
     if not values:
         return ""
     numeric = all(isinstance(value, (int, float)) for value in values)

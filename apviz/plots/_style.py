@@ -16,6 +16,8 @@ from typing import Final, Literal, get_args
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
+from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, Method
+
 ThemeName = Literal["light", "dark"]
 
 FONT: Final = "Open Sans, Segoe UI, Helvetica, Arial, sans-serif"
@@ -53,6 +55,12 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
     "PCG two-level": ("#A88454", "#E9D694"),
     "Cholesky": ("#8C9096", "#8C9097"),
 }
+
+#: neighbours as blocks of gauss-southwell, and what preconditions CG: their keys of `COLORS`
+_TREES: Final = {"kd-tree": "AP kd-tree", "principal-axis-tree": "AP pa-tree"}
+_PRECONDITIONED: Final = {
+    "": "CG", "randomly-pivoted-cholesky": "PCG randomly pivoted", "two-level-schwarz": "PCG two-level",
+}  # fmt: skip
 
 #: for methods that none of the families covers
 OTHERS: Final[tuple[tuple[str, str], ...]] = (
@@ -100,60 +108,62 @@ def theme_named(name: str) -> Theme:
     return THEMES[name]
 
 
-def family(label: str) -> str:
-    """Family of a label such as "AP gauss-southwell b=1000": a key of `COLORS`, or the label itself."""
-    words = label.split()
-    if not words:
-        return label
-    head, rest = words[0], " ".join(words[1:]).lower()
-    if head == "AP" and len(words) > 1:
-        if any(word.startswith("+") and word.endswith(("%", "auto")) for word in words):
+def color_family(method: Method) -> str:
+    """Key of `COLORS` for a method, or the label of one that none of the families covers."""
+    if method.has_blocks:
+        if method.overlap:
             return "AP overlapping"
-        tree = next((f"AP {word}" for word in words[2:] if f"AP {word}" in COLORS), "")
-        # the second word is the rule; a partition may be called `shuffled` too, so only that word counts
-        return tree if tree and words[1] == "gauss-southwell" else words[1]
-    if head == "PCG":
-        if any(word in rest for word in ("two-level", "twolevel", "schwarz")):
-            return "PCG two-level"
-        randomly = any(word in rest for word in ("random", "rp"))
-        return "PCG randomly pivoted" if randomly else "PCG"
-    return head if head in COLORS else label
+        rule = (method.rule or "").partition(" ")[0]  # the schedule of the last block has no colour of its own
+        tree = _TREES.get(method.partition or "") if rule == "gauss-southwell" else None
+        return tree or rule
+    if method.family == CONJUGATE_GRADIENT and method.source != "gpytorch":
+        return _PRECONDITIONED.get(method.preconditioner or "", "PCG")
+    return method.label
 
 
-def method_color(label: str, theme: ThemeName = "light") -> str:
-    """Colour of a method, `#RRGGBB`: a function of its label alone, so it is the same in every figure.
+def method_color(method: Method, theme: ThemeName = "light") -> str:
+    """Colour of a method, `#RRGGBB`: a function of the method alone, so it is the same in every figure.
 
     All block sizes and ranks of one method share it, and all overlaps above 0; `method_symbols` tells those apart.
     Blocks of neighbours are the subject of charts, so gauss-southwell over a tree has a colour of its own.
+
+    Args:
+        method: of a solver or a trace.
 
     Raises:
         ValueError: an unknown theme.
 
     Examples:
         >>> import apviz
-        >>> apviz.plots.method_color("AP cyclic b=100") == apviz.plots.method_color("AP cyclic b=500")
+        >>> small, large = (apviz.AlternatingProjection(block_size=b).method for b in (100, 500))
+        >>> apviz.plots.method_color(small) == apviz.plots.method_color(large)
         True
-        >>> apviz.plots.method_color("CG") == apviz.plots.method_color("CG", theme="dark")
+        >>> apviz.plots.method_color(small) == apviz.plots.method_color(small, theme="dark")
         False
     """
-    of_family = family(label)
-    pair = COLORS.get(of_family) or OTHERS[zlib.crc32(of_family.encode()) % len(OTHERS)]
+    family = color_family(method)
+    pair = COLORS.get(family) or OTHERS[zlib.crc32(family.encode()) % len(OTHERS)]
     return pair[theme_named(theme).name == "dark"]
 
 
-def method_symbols(labels: Sequence[str]) -> list[str]:
+def rule_color(rule: str, theme: ThemeName = "light") -> str:
+    """Colour of alternating projection by a rule, which is that of the rule in figures about nothing else."""
+    return method_color(Method(family=ALTERNATING_PROJECTION, rule=rule), theme)
+
+
+def method_symbols(methods: Sequence[Method]) -> list[str]:
     """Marker symbol of each run, by plotly's name.
 
-    It follows from the label, except that of two runs with the same colour and symbol the later takes the
+    It follows from the method, except that of two runs with the same colour and symbol the later takes the
     next free symbol (and, should all be taken, shares one).
     """
     symbols: list[str] = []
     taken: dict[str, set[str]] = {}
-    for label in labels:
-        used = taken.setdefault(family(label), set())
-        # a method without settings in its label, such as CG, is a circle
-        plain = label == family(label)
-        first = 0 if plain else zlib.crc32(label.encode()) % len(VARIANTS)
+    for method in methods:
+        family = color_family(method)
+        used = taken.setdefault(family, set())
+        # a method without settings, such as CG, is a circle
+        first = 0 if method.label == family else zlib.crc32(method.label.encode()) % len(VARIANTS)
         order = VARIANTS[first:] + VARIANTS[:first]
         symbol = next((s for s in order if s not in used), order[0])
         used.add(symbol)

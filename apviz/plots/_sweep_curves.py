@@ -37,12 +37,12 @@ def add_curves(
     table = sweep_table(traces)
     places = {id(trace): place for place, trace in enumerate(traces)}
     curves = series(traces, over)
-    labels = [method_of(runs[0].attrs, over).label for runs in curves]
-    names = run_names([runs[0] for runs in curves], labels, leave_out=[over])
-    symbols = method_symbols(labels)
-    for runs, label, name, symbol in zip(curves, labels, names, symbols, strict=True):
+    methods = [method_of(runs[0].attrs, over) for runs in curves]
+    names = run_names([runs[0] for runs in curves], [method.label for method in methods], leave_out=[over])
+    symbols = method_symbols(methods)
+    for runs, method, name, symbol in zip(curves, methods, names, symbols, strict=True):
         rows = table.iloc[[places[id(trace)] for trace in runs]]
-        color, entry = method_color(label, theme.name), _entry(name, runs)
+        color, entry = method_color(method, theme.name), _entry(name, runs)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
         for row, panel in enumerate(panels, start=1):
             y = positive(rows[panel])

@@ -47,7 +47,7 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.04), colors, "epochs")
     alone = len(ordered) == len(several)
     names = [f"b = {size:,}" for size in sizes] if alone else run_names(several)
-    symbols = method_symbols([trace.label for trace in several])
+    symbols = method_symbols([trace.method for trace in several])
     for trace, name, symbol in zip(several, names, symbols, strict=True):
         for column, (unit, _) in enumerate(_PANELS, start=1):
             curves.add_run(

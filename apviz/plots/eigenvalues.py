@@ -49,7 +49,7 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
             "hooks=[apviz.Recorder(eigenvalues=True)]"
         )
     figure = go.Figure()
-    names, symbols = run_names(several), method_symbols([trace.label for trace in several])
+    names, symbols = run_names(several), method_symbols([trace.method for trace in several])
     systems = _systems(several)
     for first in systems:
         name = "K" if len(systems) == 1 else f"K of {names[first]}"
@@ -57,7 +57,7 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         _add(figure, curve, name, "κ(K)", line={"color": colors.muted, "width": 3})
     for trace, name, symbol in zip(several, names, symbols, strict=True):
         if "preconditioned" in trace["eigenvalues"]:
-            color = method_color(trace.label, theme)
+            color = method_color(trace.method, theme)
             marker = {"color": color, "symbol": symbol, "size": 8}
             curve = trace["eigenvalues"]["preconditioned"]
             _add(figure, curve, name, "κ(P⁻¹K)", line={"color": color, "width": 2.5}, marker=marker)

@@ -69,7 +69,7 @@ class FittedFunction:
         trace, theme = self._trace, self._theme
         now, before = self._curves(update)
         block, label = step(trace, update)
-        color = method_color(trace.label, theme.name)
+        color = method_color(trace.method, theme.name)
         margin, owned = self._marked(block)
         figure = go.Figure()
         figure.add_scatter(

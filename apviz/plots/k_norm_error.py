@@ -92,7 +92,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
     if not len(known):
         return False
     start = upper[known[0]]
-    color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+    color, entry = method_color(trace.method, theme), legend_entry(name, trace)
     # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it
     # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
     low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]

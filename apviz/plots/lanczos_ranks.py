@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import plotly.graph_objects as go
 
+from apviz.method import Method
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 #: a method of its own, for its colour
-_LANCZOS: Final = "Lanczos"
+_LANCZOS: Final = Method(family="Lanczos")
 
 
 def lanczos_ranks(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:

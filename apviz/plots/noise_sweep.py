@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from apviz.analysis.sweeps import conjugate_gradient_bounds, sweep_table
+from apviz.method import PLAIN_CG
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 from apviz.plots._sweep_curves import add_curves
@@ -65,7 +66,7 @@ def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> Non
             x=bound["kappa"],
             y=bound["iterations"],
             mode="lines",
-            line={"color": method_color("CG", theme.name), "width": 2, "dash": BOUND_DASH},
+            line={"color": method_color(PLAIN_CG, theme.name), "width": 2, "dash": BOUND_DASH},
             name=f"CG: bound ½√κ·log(2√κ/{tol:g}){called}",
             hovertemplate="at most %{y:.4g} iterations of CG<br>"
             f"at κ {sign} %{{x:.4g}}, in exact arithmetic<extra></extra>",

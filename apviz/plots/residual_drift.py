@@ -40,14 +40,14 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
-    symbols = method_symbols([trace.label for trace in several])
+    symbols = method_symbols([trace.method for trace in several])
     any_check = False
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
         drift = trace["epoch"]["drift"].values
         at = np.flatnonzero(np.isfinite(drift))
         any_check |= bool(len(at))
         entry = f"{name} — {len(at)} {'check' if len(at) == 1 else 'checks'}"
-        curves.add_line(trace, drift, "drift", method_color(trace.label, theme), symbol, entry, rows=at)
+        curves.add_line(trace, drift, "drift", method_color(trace.method, theme), symbol, entry, rows=at)
     if not any_check:
         raise ValueError(
             "no trace has a residual check, so no drift is known; a run checks when it converges and every "

@@ -41,10 +41,10 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
-    symbols = method_symbols([trace.label for trace in several])
+    symbols = method_symbols([trace.method for trace in several])
     checked = False
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        color, entry = method_color(trace.method, theme), legend_entry(name, trace)
         # checks first, so that the end of a run, which is one, is on top and answers to the pointer
         checked |= curves.add_checks(trace, color, entry)
         curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry)

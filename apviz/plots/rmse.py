@@ -57,9 +57,9 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
             + "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
         )
     curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x)
-    symbols = method_symbols([trace.label for trace in several])
+    symbols = method_symbols([trace.method for trace in several])
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        color, entry = method_color(trace.method, theme), legend_entry(name, trace)
         rmse = trace["epoch"]["test_rmse"].values
         # an epoch without a prediction is not a gap in the error
         at = np.flatnonzero(np.isfinite(rmse))

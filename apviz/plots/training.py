@@ -61,9 +61,9 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         )
     panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
-    symbols = method_symbols([trace.label for trace in several])
+    symbols = method_symbols([trace.method for trace in several])
     for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.label, theme), entry_of(name, trace)
+        color, entry = method_color(trace.method, theme), entry_of(name, trace)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
         marker = {"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS}
         for row, panel in enumerate(panels, start=1):

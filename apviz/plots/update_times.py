@@ -47,7 +47,7 @@ def update_times(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     names = run_names(several)
     for place, (trace, name) in enumerate(zip(several, names, strict=True)):
         low, q1, median, q3, high = quantiles[place].tolist()
-        color, entry = method_color(trace.label, theme), legend_entry(name, trace)
+        color, entry = method_color(trace.method, theme), legend_entry(name, trace)
         figure.add_box(
             y=[place + _BELOW],
             width=0.36,

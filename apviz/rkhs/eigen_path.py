@@ -71,7 +71,7 @@ class EigenPath:
         """
         if not self.trajectory.blocks:
             return conjugate_gradient_bound(self.epochs(), self.kappa)
-        if self.trajectory.rule == "gauss-southwell":
+        if self.trajectory.method.rule == "gauss-southwell":
             return theorem_1(self.epochs(), self.kappa_prime())
         return np.full(len(self.work), np.nan)
 

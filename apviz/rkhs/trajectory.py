@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apviz.method import ALTERNATING_PROJECTION, Method
 from apviz.partitions import Partition, Partitioner
 from apviz.rkhs.span import Floats, Span
 from apviz.rules import Random, Shuffled
@@ -57,8 +58,7 @@ class Trajectory:
         goal: (n,) the weights K⁻¹b of g.
         blocks: the points each block solves on, in the order of the points; none for CG.
         steps: the states, from the one before the first update.
-        label: the solver's.
-        rule: which block next; None for CG.
+        method: which solver.
     """
 
     span: Span
@@ -66,8 +66,7 @@ class Trajectory:
     goal: Floats
     blocks: tuple[tuple[int, ...], ...]
     steps: tuple[Step, ...]
-    label: str
-    rule: Rule | None
+    method: Method
 
     def errors(self) -> Floats:
         """Norms (steps,) ‖s⁽ʲ⁾ − g‖_H of the residual function, which are ‖W−W*‖_K and never rise."""
@@ -141,7 +140,7 @@ def trajectory(
     attempt(system, solver, [recorder])
     sets = _solved_sets(recorder.partition)
     found = tuple(_steps(span, b, sets, recorder.states))
-    return Trajectory(span, b, span.interpolant(b), sets, found, solver.label, rule if method == "ap" else None)
+    return Trajectory(span, b, span.interpolant(b), sets, found, solver.method)
 
 
 class _StateRecorder(Hook):
@@ -257,4 +256,4 @@ def trajectory_on(
     largest = max(len(block) for block in given.sets)
     found = trajectory(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
     blocks = tuple(tuple(sorted(block)) for block in found.blocks)
-    return replace(found, blocks=blocks, label=f"AP {rule}")
+    return replace(found, blocks=blocks, method=Method(family=ALTERNATING_PROJECTION, rule=rule))

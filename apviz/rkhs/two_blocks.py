@@ -194,7 +194,10 @@ def sweeps_of(trajectory: Trajectory) -> Sweeps:
         len(trajectory.blocks) == 2, "the trajectory", f"one over {len(trajectory.blocks)} blocks", "over two blocks"
     )
     require(
-        taken == [j % 2 for j in range(len(taken))], "the rule", trajectory.label, "cyclic, so that sweeps are alike"
+        taken == [j % 2 for j in range(len(taken))],
+        "the rule",
+        trajectory.method.label,
+        "cyclic, so that sweeps are alike",
     )
     errors = trajectory.errors()[::2]
     predicted = contraction(trajectory.span, *trajectory.blocks)

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apviz import datasets, plots
+from apviz import ConjugateGradient, PivotedCholesky, datasets, plots
 from apviz.experiments.published import AP, CG, published_trace, published_traces
+from apviz.plots._style import rule_color
 
 needs_runs = pytest.mark.skipif(
     not Path(os.environ.get("APVIZ_DATA", ""), "paper_runs.jsonl.gz").is_file(),
@@ -43,6 +44,6 @@ def test_both_methods_are_one_figure_in_the_colours_of_our_own():
     assert [trace.label for trace in traces] == ["AP gauss-southwell as published", "PCG as published"]
     curves = [each for each in plots.training(traces).data if each.showlegend]
     assert [curve.line.color for curve in curves] == [
-        plots.method_color("AP gauss-southwell"),
-        plots.method_color("PCG"),
+        rule_color("gauss-southwell"),
+        plots.method_color(ConjugateGradient(preconditioner=PivotedCholesky()).method),
     ]

@@ -98,8 +98,8 @@ def test_a_preconditioned_curve_has_the_colour_of_its_method_and_k_that_of_none(
     figure = plots.eigenvalues(list(traces.values()), theme=theme)
     drawn = curves(figure)
     for name in ("pcg", "schwarz"):
-        assert drawn[traces[name].label].line.color == plots.method_color(traces[name].label, theme)
-    assert drawn["K"].line.color not in {plots.method_color(trace.label, theme) for trace in traces.values()}
+        assert drawn[traces[name].label].line.color == plots.method_color(traces[name].method, theme)
+    assert drawn["K"].line.color not in {plots.method_color(trace.method, theme) for trace in traces.values()}
     assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
 
 

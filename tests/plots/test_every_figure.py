@@ -132,7 +132,7 @@ def test_one_method_has_one_colour_in_every_figure(runs):
     by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.residual_drift)
     for theme in THEMES:
         for run in (runs["ap"], runs["cg"]):
-            expected = plots.method_color(run.label, theme)
+            expected = plots.method_color(run.method, theme)
             for figure in [each([runs["ap"], runs["cg"]], theme=theme) for each in by_method]:
                 used = {d.line.color for d in figure.data if run.label in d.name and d.line.color}
                 assert used == {expected}

@@ -9,8 +9,9 @@ import pytest
 
 import apviz
 from apviz import plots
+from apviz.method import PLAIN_CG, Method
 from apviz.plots._labels import method_names, run_names, settings_labels
-from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color
+from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color, rule_color
 
 #: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
 VISION = {
@@ -66,37 +67,46 @@ def test_no_two_colours_look_the_same_to_anybody(vision, theme):
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 2.3
 
 
+def projection(**settings):
+    return apviz.AlternatingProjection(**settings).method
+
+
+def pivoted(rank):
+    return apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank)).method
+
+
 def test_a_method_keeps_its_colour_whatever_its_block_size_rank_and_share_of_overlap():
     for one, other in (
-        ("AP cyclic b=100", "AP cyclic b=500"),
-        ("PCG r=50", "PCG r=500"),
-        ("AP gauss-southwell kd-tree +10% b=500", "AP gauss-southwell kd-tree +100% b=500"),
+        (projection(rule="cyclic", block_size=100), projection(rule="cyclic", block_size=500)),
+        (pivoted(50), pivoted(500)),
+        (projection(partition="kd-tree", overlap=0.1), projection(partition="kd-tree", overlap=1.0)),
     ):
         assert method_color(one) == method_color(other)
 
 
 def test_a_partition_called_shuffled_is_not_the_rule_of_that_name():
-    partition = method_color("AP gauss-southwell shuffled b=500")
-    assert partition == method_color("AP gauss-southwell b=500") != method_color("AP shuffled b=500")
+    partition = method_color(projection(partition="shuffled"))
+    assert partition == rule_color("gauss-southwell") != rule_color("shuffled")
 
 
 def test_partitions_of_one_rule_differ_in_colour_as_they_do_where_the_partition_alone_is_drawn():
-    for name, label in (("sequential", ""), ("kd-tree", " kd-tree"), ("principal-axis-tree", " pa-tree")):
-        assert method_color(f"AP gauss-southwell{label} b=100") == partition_color(name)
+    for name in ("sequential", "kd-tree", "principal-axis-tree"):
+        assert method_color(projection(partition=name)) == partition_color(name)
 
 
 def test_an_unknown_method_has_a_colour_that_stays():
-    assert method_color("SVGP m=1024") == method_color("SVGP m=1024") not in [pair[0] for pair in COLORS.values()]
+    unknown = Method(family="SVGP")
+    assert method_color(unknown) == method_color(Method(family="SVGP")) not in [pair[0] for pair in COLORS.values()]
 
 
 def test_runs_of_one_colour_differ_in_their_symbol():
-    labels = [f"AP gauss-southwell b={b}" for b in (100, 200, 500, 1000, 2000, 5000)]
-    assert len(set(method_symbols(labels))) == len(labels)
+    methods = [projection(block_size=b) for b in (100, 200, 500, 1000, 2000, 5000)]
+    assert len(set(method_symbols(methods))) == len(methods)
 
 
 def test_a_symbol_does_not_depend_on_runs_of_other_methods():
-    label = "AP gauss-southwell b=100"
-    assert method_symbols(["CG", "AP cyclic b=100", label])[-1] == method_symbols([label])[0]
+    method = projection(block_size=100)
+    assert method_symbols([PLAIN_CG, projection(rule="cyclic"), method])[-1] == method_symbols([method])[0]
 
 
 def test_settings_that_differ_are_stated_as_a_range(runs):
@@ -149,6 +159,6 @@ def test_a_data_set_name_is_text_and_not_markup(runs, edited):
 
 
 def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_the_overlap_is_chosen():
-    label = apviz.AlternatingProjection(block_size="auto", partition="principal-axis-tree", overlap="auto").label
-    assert plots.method_color(label) == plots.method_color(label.replace("+auto", "+50%")) != plots.method_color("CG")
-    assert plots.method_color(label) != plots.method_color("AP gauss-southwell b=100")
+    method = projection(block_size="auto", partition="principal-axis-tree", overlap="auto")
+    solved = projection(block_size=100, partition="principal-axis-tree", overlap=0.5)
+    assert method_color(method) == method_color(solved) not in (method_color(PLAIN_CG), rule_color("gauss-southwell"))

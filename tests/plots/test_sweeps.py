@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from apviz import plots
+from apviz.plots._style import rule_color
 
 PANELS = ("epochs", "seconds", "kappa_prime", "factor_bytes")
 
@@ -88,7 +89,7 @@ def test_methods_have_a_curve_each(runs):
     curves = drawn(figure, 1, "lines+markers")
     assert [len(curve.x) for curve in curves] == [2, 1]
     assert [curve.name.split(" — ")[0] for curve in curves] == ["AP gauss-southwell", "AP cyclic"]
-    assert curves[1].line.color == plots.method_color("AP cyclic b=50")
+    assert curves[1].line.color == rule_color("cyclic")
 
 
 def test_systems_of_different_noise_are_not_one_curve_over_b(runs):
@@ -107,7 +108,10 @@ def test_the_memory_limit_is_a_line_inside_its_panel(runs):
 
 
 def test_labels_on_the_axis_of_b_never_run_into_each_other(edited, runs):
-    traces = [edited(runs["ap"], {"block_size": size}) for size in (100, 110, 200, 210, 400)]
+    traces = [
+        edited(runs["ap"], {"method": runs["ap"].attrs["method"] | {"block_size": size}})
+        for size in (100, 110, 200, 210, 400)
+    ]
     axis = plots.batch_size_sweep(traces).layout.xaxis
     assert dict(zip(axis.tickvals, axis.ticktext, strict=True)) == {
         100: "100",

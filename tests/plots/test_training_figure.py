@@ -56,7 +56,7 @@ def test_hovering_gives_the_step_in_full_and_only_what_was_recorded(trainings):
 
 def test_a_method_has_the_colour_it_has_everywhere(trainings):
     for curve, run in zip(drawn(plots.training([trainings["ap"], trainings["cg"]]), 1), ("ap", "cg"), strict=True):
-        assert curve.line.color == plots.method_color(trainings[run].label)
+        assert curve.line.color == plots.method_color(trainings[run].method)
 
 
 def test_a_trace_of_one_solve_is_an_error_that_says_how_to_draw_it(trainings, runs):

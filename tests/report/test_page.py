@@ -286,7 +286,10 @@ def spoil(root, change):
         (lambda root: root["attributes"].pop("noise"), "it has no attribute noise"),
         (lambda root: root["attributes"].update(n="many"), "its n must be int, got 'many'"),
         (lambda root: root["attributes"].update(dataset=["made"]), "its dataset must be str"),
-        (lambda root: root["attributes"].pop("block_size"), "has a group block, and no attribute block_size"),
+        (
+            lambda root: root["attributes"]["method"].pop("block_size"),
+            "its method no block_size",
+        ),
         (lambda root: root["attributes"].pop("schema_version"), "it has no schema_version"),
         (
             lambda root: root["consolidated_metadata"]["metadata"]["spectrum"]["attributes"].clear(),

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import system_label
-from apviz.plots._style import ThemeName, method_color, theme_named, translucent
+from apviz.plots._style import ThemeName, rule_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.rkhs import Span
@@ -40,7 +40,7 @@ def angle_fan(span: Span, angles: Floats, shared: int, *, theme: ThemeName = "li
         ['other principal angles', 'the Friedrichs angle θ']
     """
     colors = theme_named(theme)
-    lit, both = method_color("AP shuffled", theme), method_color("AP random", theme)
+    lit, both = rule_color("shuffled", theme), rule_color("random", theme)
     friedrichs = float(angles[shared]) if shared < len(angles) else np.pi / 2
     figure = go.Figure()
     turn = np.linspace(0, np.pi / 2, 91)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import system_label
-from apviz.plots._style import ThemeName, method_color, theme_named, translucent
+from apviz.plots._style import ThemeName, rule_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.rkhs import Span, TwoBlocks
@@ -21,7 +21,7 @@ HEIGHT = 400
 
 def block_colors(theme: ThemeName) -> tuple[str, str, str]:
     """Colours of the first block, of the second, and of what both hold."""
-    return method_color("AP gauss-southwell", theme), method_color("AP cyclic", theme), method_color("AP random", theme)
+    return rule_color("gauss-southwell", theme), rule_color("cyclic", theme), rule_color("random", theme)
 
 
 def closest_functions(

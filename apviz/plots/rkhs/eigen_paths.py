@@ -65,13 +65,13 @@ def eigen_paths(
         line = {"color": translucent(colors.muted, 0.8), "width": width}
         data.append(_LINE | {"x": curve[0], "y": curve[1], "name": name, "hoverinfo": "skip", "line": line})
     for path in (cg, ap):
-        color, at = method_color(path.trajectory.label, theme), path.at(work)
+        color, at = method_color(path.trajectory.method, theme), path.at(work)
         x, y = path.coordinates[:, i], path.coordinates[:, j]
         to_come, walked = slice(max(at, 0), None), slice(0, at + 1)
         line = {"color": translucent(color, 0.35), "width": 1.5}
         data.append(_LINE | {"x": x[to_come], "y": y[to_come], "showlegend": False, "hoverinfo": "skip", "line": line})
         done = {
-            "x": x[walked], "y": y[walked], "mode": "lines+markers", "name": path.trajectory.label,
+            "x": x[walked], "y": y[walked], "mode": "lines+markers", "name": path.trajectory.method.label,
             "line": {"color": color, "width": 2.5}, "customdata": path.work[walked],
             "marker": {"color": color, "size": [5] * max(at, 0) + [13], "opacity": 1},
             "hovertemplate": "work %{customdata:.3g}: %{x:.4g}, %{y:.4g}<extra>%{fullData.name}</extra>",

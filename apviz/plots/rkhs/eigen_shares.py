@@ -55,10 +55,10 @@ def eigen_shares(
         data.append(area | {"y": np.full(len(number), below), "showlegend": False})
         data.append(area | {"y": np.maximum(shares[cg][0], below), "showlegend": axis == "y", "fill": "tonexty"})
         for path, symbol in ((cg, "circle"), (ap, "diamond")):
-            color, y = method_color(path.trajectory.label, theme), shares[path][max(path.at(work), 0)]
+            color, y = method_color(path.trajectory.method, theme), shares[path][max(path.at(work), 0)]
             curve = {
                 "type": "scatter", "mode": "lines+markers", "x": number, "y": positive(y), "yaxis": axis,
-                "name": path.trajectory.label, "showlegend": axis == "y", "line": {"color": color, "width": 1.5},
+                "name": path.trajectory.method.label, "showlegend": axis == "y", "line": {"color": color, "width": 1.5},
                 "marker": {"color": color, "symbol": symbol, "size": 6}, "customdata": cg.eigenvalues,
                 "hovertemplate": f"eigenvector %{{x}}, λ = %{{customdata:.3g}}: %{{y:.3g}} of the {what}"
                 "<extra>%{fullData.name}</extra>",

@@ -45,10 +45,10 @@ def error_by_work(
     colors = theme_named(theme)
     data: list[dict[str, Any]] = []
     for path, called in ((cg, "bound of CG by κ"), (ap, "Theorem 1, by κ′")):
-        color, at, bound = method_color(path.trajectory.label, theme), max(path.at(work), 0), path.bound()
+        color, at, bound = method_color(path.trajectory.method, theme), max(path.at(work), 0), path.bound()
         errors = path.error.sum(1) / path.error[0].sum()
         residuals = np.sqrt(path.residual.sum(1) / path.residual[0].sum())
-        curve = {"type": "scatter", "mode": "lines", "x": path.work, "name": path.trajectory.label}
+        curve = {"type": "scatter", "mode": "lines", "x": path.work, "name": path.trajectory.method.label}
         dashed = {
             "y": positive(bound), "name": called, "showlegend": bool(np.isfinite(bound).all()),
             "line": {"color": color, "width": 2, "dash": BOUND_DASH},

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import system_label
-from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named, translucent
+from apviz.plots._style import BOUND_DASH, Theme, ThemeName, rule_color, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.rkhs import Choices, RuleComparison
@@ -65,7 +65,7 @@ def next_block(
     lit = np.zeros(n, dtype=bool)
     if revealed:
         lit[list(blocks[found.taken[rule]])] = True
-    ours = method_color(f"AP {rule}", theme)
+    ours = rule_color(rule, theme)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.32, 0.38, 0.3])
     place = np.arange(1, n + 1)
     gaps = np.full(n, np.nan)
@@ -130,7 +130,7 @@ def _add_rules(
     names = [*rows, "your bet"]
     height = {name: len(names) - 1 - line for line, name in enumerate(names)}
     chosen: list[tuple[str, int, str, str]] = [
-        (name, found.taken[name], method_color(f"AP {name}", colors.name), "circle") for name in rows if revealed
+        (name, found.taken[name], rule_color(name, colors.name), "circle") for name in rows if revealed
     ]
     if bet is not None:
         chosen.append(("your bet", bet, colors.ink, "star"))

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import blocks_label, subscript, superscript, system_label
-from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, Theme, ThemeName, method_color, theme_named
+from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, Theme, ThemeName, rule_color, theme_named
 from apviz.plots.rkhs._arrows import arc, heads, polyline, rectangle, right_angle, shafts
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def projection_step(geometry: StepGeometry, *, picture: Picture = "residual", th
 
 def step_colors(theme: ThemeName) -> tuple[str, str, str]:
     """Colours of the block and its span, of the projection, and of what is left: the same in all figures of a step."""
-    return method_color("AP cyclic", theme), method_color("AP gauss-southwell", theme), method_color("AP random", theme)
+    return rule_color("cyclic", theme), rule_color("gauss-southwell", theme), rule_color("random", theme)
 
 
 def _title(geometry: StepGeometry) -> str:
@@ -112,7 +112,7 @@ def _notes(geometry: StepGeometry) -> list[str]:
     trajectory, degrees = geometry.trajectory, np.degrees(geometry.kernel_angles)
     pairs = ((0, 1), (0, 2), (1, 2))
     between = ", ".join(f"k{subscript(i + 1)}k{subscript(j + 1)} {degrees[i, j]:.1f}°" for i, j in pairs)
-    blocks = f"{trajectory.label} · blocks {blocks_label(trajectory.blocks)}"
+    blocks = f"{trajectory.method.label} · blocks {blocks_label(trajectory.blocks)}"
     notes = [system_label(trajectory.span), blocks, f"angles: {between}"]
     # as many lines at every step, so that nothing below moves
     to_span = "no block is chosen yet"

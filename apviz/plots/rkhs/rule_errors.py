@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import system_label
-from apviz.plots._style import ThemeName, method_color, theme_named
+from apviz.plots._style import ThemeName, rule_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import RuleComparison
@@ -46,7 +46,7 @@ def rule_errors(
         raise ValueError(f"number must be from 0 to {comparison.steps}, the updates of this comparison, got {number}")
     figure = go.Figure()
     updates = np.arange(comparison.steps + 1)
-    colors_of = {rule: method_color(f"AP {rule}", theme) for rule in comparison.errors}
+    colors_of = {rule: rule_color(rule, theme) for rule in comparison.errors}
     for rule, errors in comparison.errors.items():
         figure.add_scatter(
             x=updates, y=errors if revealed else [None] * len(updates), mode="lines", name=rule, showlegend=True,

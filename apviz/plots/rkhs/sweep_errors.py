@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import finish, log_ticks
 from apviz.plots._labels import system_label
-from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named
+from apviz.plots._style import BOUND_DASH, ThemeName, rule_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Sweeps, Trajectory
@@ -38,7 +38,7 @@ def sweep_errors(trajectory: Trajectory, sweeps: Sweeps, *, theme: ThemeName = "
         True
     """
     colors = theme_named(theme)
-    ours = method_color("AP shuffled", theme)
+    ours = rule_color("shuffled", theme)
     start = sweeps.errors[0] or 1.0
     numbers = np.arange(len(sweeps.errors))
     errors, bound = (np.where(each > FLOOR * start, each / start, np.nan) for each in (sweeps.errors, sweeps.bound))

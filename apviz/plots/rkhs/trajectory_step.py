@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import system_label
-from apviz.plots._style import ThemeName, method_color, theme_named
+from apviz.plots._style import ThemeName, rule_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Trajectory
@@ -55,7 +55,7 @@ def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "
     lit = np.zeros(trajectory.span.n, dtype=bool)
     if step.block >= 0:
         lit[list(trajectory.blocks[step.block])] = True
-    ours, accent = method_color("AP gauss-southwell", theme), method_color("AP cyclic", theme)
+    ours, accent = rule_color("gauss-southwell", theme), rule_color("cyclic", theme)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, row_heights=[0.6, 0.4])
     goal = trajectory.span.values(trajectory.goal, grid)
     figure.add_scatter(
@@ -90,7 +90,7 @@ def trajectory_step(trajectory: Trajectory, number: int, *, theme: ThemeName = "
     chosen = "before the first update" if number == 0 else f"block {step.block} of 0 to {len(trajectory.blocks) - 1}"
     error = trajectory.span.norm(step.weights - trajectory.goal)
     state = f"step {number}: {chosen} · ‖r‖_H = {error:.4g} · Euclidean ‖r‖ = {np.linalg.norm(step.residual):.4g}"
-    notes = [trajectory.label, system_label(trajectory.span), state]
+    notes = [trajectory.method.label, system_label(trajectory.span), state]
     return finish(figure, [], colors, "One update after another", "trajectory_step", notes)
 
 

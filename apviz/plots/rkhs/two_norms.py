@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
+from apviz.method import PLAIN_CG
 from apviz.plots._axes import finish, log_ticks
 from apviz.plots._labels import blocks_label, system_label
-from apviz.plots._style import ThemeName, method_color, theme_named
+from apviz.plots._style import ThemeName, method_color, rule_color, theme_named
 
 if TYPE_CHECKING:
     from apviz.rkhs import Trajectory
@@ -41,7 +42,7 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
         last = len(trajectory.steps) - 1
         raise ValueError(f"number must be from 0 to {last}, the steps of this trajectory, got {number}")
     figure = go.Figure()
-    ours, euclidean = method_color("AP gauss-southwell", theme), method_color("CG", theme)
+    ours, euclidean = rule_color("gauss-southwell", theme), method_color(PLAIN_CG, theme)
     steps = np.arange(len(trajectory.steps))
     # a list of sizes would make them translucent, with an outline
     plain, drawn = {"opacity": 1.0, "line": {"width": 0}}, []
@@ -77,7 +78,7 @@ def two_norms(trajectory: Trajectory, number: int, *, theme: ThemeName = "light"
     )  # fmt: skip
     notes = [
         system_label(trajectory.span),
-        f"{trajectory.label} · blocks {blocks_label(trajectory.blocks)}",
+        f"{trajectory.method.label} · blocks {blocks_label(trajectory.blocks)}",
         f"in {len(steps) - 1} steps ‖r‖_H rose {_times(len(in_h))}, Euclidean ‖r‖ {_times(len(up))}",
     ]
     return finish(figure, [], colors, "‖r‖_H never rises, Euclidean ‖r‖ may", "two_norms", notes)

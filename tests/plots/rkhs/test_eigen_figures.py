@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots._style import THEMES, method_color
+from apviz.method import PLAIN_CG
+from apviz.plots._style import THEMES, method_color, rule_color
 from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
 from apviz.rkhs import Span, eigen_path, toy_problem, trajectory
 
@@ -57,7 +58,7 @@ def test_both_themes_colour_the_whole_figure_and_it_is_json(draw, theme):
     figure = draw(theme=theme)
     assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
     drawn = {each.line.color for each in figure.data}
-    assert {method_color("CG", theme), method_color("AP gauss-southwell b=5", theme)} <= drawn
+    assert {method_color(PLAIN_CG, theme), rule_color("gauss-southwell", theme)} <= drawn
     json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
@@ -79,7 +80,7 @@ def test_paths_are_walked_as_far_as_the_work_reaches(paths):
     figure = eigen_paths(*paths, (0, 9), 3)
     walked = {each.name: each for each in figure.data if each.mode == "lines+markers"}
     for path in paths:
-        drawn = walked[path.trajectory.label]
+        drawn = walked[path.trajectory.method.label]
         assert len(drawn.x) == path.at(3) + 1 and drawn.customdata[-1] <= 3
         np.testing.assert_array_equal(np.array([drawn.x, drawn.y]).T, path.coordinates[: path.at(3) + 1, [9, 0]])
 
@@ -99,7 +100,7 @@ def test_before_the_blocks_are_factored_alternating_projection_has_no_point(path
 def test_shares_of_error_and_residual_differ_by_lambda(paths):
     figure = eigen_shares(*paths, 4)
     for path in paths:
-        error, residual = (each for each in figure.data if each.name == path.trajectory.label)
+        error, residual = (each for each in figure.data if each.name == path.trajectory.method.label)
         ratio = np.asarray(residual.y) / np.asarray(error.y) / path.eigenvalues
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
         assert np.sum(error.y) == pytest.approx(path.error[path.at(4)].sum() / path.error[0].sum())
@@ -108,7 +109,7 @@ def test_shares_of_error_and_residual_differ_by_lambda(paths):
 def test_the_curves_over_work_are_error_residual_and_bound(paths):
     data = error_by_work(*paths, 4).data
     for path, name in zip(paths, ("bound of CG by κ", "Theorem 1, by κ′"), strict=True):
-        error, residual = (each for each in data if each.name == path.trajectory.label)
+        error, residual = (each for each in data if each.name == path.trajectory.method.label)
         gaps = path.trajectory.errors() ** 2
         np.testing.assert_allclose(error.y, gaps / gaps[0], rtol=1e-6, atol=1e-14)
         norms = path.trajectory.residual_norms()

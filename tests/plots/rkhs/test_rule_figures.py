@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import apviz
-from apviz.plots._style import THEMES, method_color
+from apviz.plots._style import THEMES, rule_color
 from apviz.plots.rkhs import next_block, rule_errors
 from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
 
@@ -27,7 +27,7 @@ def test_bars_are_the_offers_as_shares_of_what_is_left(run):
     found = run.choices("cyclic", 5)
     bars = next_block(run, "cyclic", 5).data[2]
     np.testing.assert_allclose(bars.y, 100 * found.decrease_per_block / found.left)
-    assert list(bars.marker.color).index(method_color("AP cyclic")) == found.taken["cyclic"] == 5
+    assert list(bars.marker.color).index(rule_color("cyclic")) == found.taken["cyclic"] == 5
 
 
 def test_the_guarantee_is_a_dashed_line_under_the_bar_of_the_largest_residual(run):
@@ -93,7 +93,7 @@ def test_curves_are_the_norms_left_and_marks_are_at_the_step(run):
     figure = rule_errors(run, 7)
     for rule, curve, mark in zip(RULES, figure.data[:4], figure.data[4:], strict=True):
         np.testing.assert_allclose(curve.y, run.errors[rule])
-        assert curve.line.color == method_color(f"AP {rule}") and mark.x == (7,) and mark.y == (curve.y[7],)
+        assert curve.line.color == rule_color(rule) and mark.x == (7,) and mark.y == (curve.y[7],)
 
 
 @pytest.mark.parametrize("theme", THEMES)
