@@ -1,12 +1,12 @@
 """The pages, one a folder; the two that sweep one setting share theirs."""
 
 from apviz.dashboard.pages.base import Page
-from apviz.dashboard.pages.batch_size import BatchSize
-from apviz.dashboard.pages.compare import Compare
-from apviz.dashboard.pages.conditioning import Conditioning
+from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.pages.inside import Inside
-from apviz.dashboard.pages.runs import Runs
-from apviz.dashboard.pages.training import Training
+from apviz.dashboard.pages.runs.page import Runs
+from apviz.dashboard.pages.sweeps.batch_size import BatchSize
+from apviz.dashboard.pages.sweeps.conditioning import Conditioning
+from apviz.dashboard.pages.training.page import Training
 
 #: by their name in the address, in the order of the tabs
 PAGES: dict[str, type[Page]] = {page.name: page for page in (Compare, BatchSize, Conditioning, Training, Inside, Runs)}

@@ -11,8 +11,8 @@ from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.batch_size import BatchSize
-from apviz.dashboard.pages.sweeps import SweepView
+from apviz.dashboard.pages.sweeps.batch_size import BatchSize
+from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep
 from apviz.dashboard.settings.systems import HAND, SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder

@@ -19,7 +19,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.compare import Compare
+from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.settings.systems import HAND, SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace

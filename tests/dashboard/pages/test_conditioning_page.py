@@ -14,7 +14,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.conditioning import Conditioning
+from apviz.dashboard.pages.sweeps.conditioning import Conditioning
 from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
 from apviz.dashboard.settings.systems import HAND, SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder

@@ -9,7 +9,7 @@ pytest.importorskip("panel")
 import torch
 
 import apviz
-from apviz.dashboard.pages.sweeps import newest_sweep
+from apviz.dashboard.pages.sweeps.sweep_page import newest_sweep
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 

@@ -13,7 +13,7 @@ import apviz
 from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.training import Training
+from apviz.dashboard.pages.training.page import Training
 from apviz.dashboard.settings.systems import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trainings import Trainings
@@ -168,7 +168,7 @@ def test_a_step_beyond_the_last_is_the_last_however_often_it_is_asked_for(page, 
 
 def test_more_noise_is_not_offered_for_one_solve(page, trained):
     from apviz.analysis.diagnosis import Diagnosis, Limit
-    from apviz.dashboard.pages.solve_of_step import can_change_a_solve
+    from apviz.dashboard.pages.training.step import can_change_a_solve
 
     assert not can_change_a_solve(Diagnosis(Limit.NOISE, "", "", {"noise": 0.1}))
     assert can_change_a_solve(Diagnosis(Limit.CONDITIONING, "", "", {"solver": "auto"}))

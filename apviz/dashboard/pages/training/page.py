@@ -21,8 +21,8 @@ from apviz.dashboard.components.job_bar import JobBar
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.base import HALF, Page, Shared
-from apviz.dashboard.pages.solve_of_step import SolveOfStep, Solves
-from apviz.dashboard.pages.training_picker import Starting, TrainingView, Watched, WhichTraining
+from apviz.dashboard.pages.training.picker import Starting, TrainingView, Watched, WhichTraining
+from apviz.dashboard.pages.training.step import SolveOfStep, Solves
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.training import TrainingPlan
 from apviz.dashboard.settings.training_panel import training_panel

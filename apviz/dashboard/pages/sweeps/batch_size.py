@@ -11,7 +11,7 @@ from apviz import plots
 from apviz.analysis.sweeps import Over, sweep_table
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.pages.base import Shared
-from apviz.dashboard.pages.sweeps import SweepPage
+from apviz.dashboard.pages.sweeps.sweep_page import SweepPage
 from apviz.dashboard.settings.methods import BatchSizeSweep
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.solvers import Solver

@@ -16,7 +16,7 @@ from apviz.dashboard.components.cursor import Moment, MomentBar
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared
-from apviz.dashboard.pages.compare_charts import GROWING, OF_ONE_RUN, compare_cards
+from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.pages.solving_page import SolvingPage
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
 from apviz.dashboard.settings.system_panel import system_panel

@@ -22,7 +22,7 @@ from apviz.dashboard.components.server_owned import one_way
 from apviz.dashboard.components.text import plain_table
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.pages.base import HALF
-from apviz.dashboard.pages.training_picker import Starting, Watched
+from apviz.dashboard.pages.training.picker import Starting, Watched
 from apviz.tracing import Trace, TrainingTrace
 from apviz.tracing.trace import condition_words, is_estimate
 

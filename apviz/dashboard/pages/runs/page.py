@@ -23,8 +23,8 @@ from panel.viewable import Viewable
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.job_bar import button
 from apviz.dashboard.pages.base import Page, Shared
-from apviz.dashboard.pages.runs_editing import Changes, DeletedRuns, Files
-from apviz.dashboard.pages.runs_viewing import Listing, OneRun, Opening, RunsView, Together
+from apviz.dashboard.pages.runs.editing import Changes, DeletedRuns, Files
+from apviz.dashboard.pages.runs.viewing import Listing, OneRun, Opening, RunsView, Together
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.tables import MOST_RUNS, FolderTable
 from apviz.dashboard.store.trash import TRASH_DAYS

@@ -1,0 +1,1 @@
+"""The page Runs: everything in the folder of runs, some of it side by side."""

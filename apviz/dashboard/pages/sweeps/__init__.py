@@ -1,0 +1,1 @@
+"""The two pages that sweep one setting: Batch size, and Conditioning."""

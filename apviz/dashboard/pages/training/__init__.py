@@ -1,0 +1,1 @@
+"""The page Training: a training from its first step to its last, and the solve of any of them."""
