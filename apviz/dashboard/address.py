@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 import param
-
-from apviz.dashboard.settings.fields import accepted, read, write
 
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
@@ -53,3 +54,77 @@ def only(query: str, wanted: Iterable[str]) -> str:
 def settings(model: param.Parameterized) -> list[str]:
     """The parameters that belong into an address: public ones with a documentation."""
     return [name for name in model.param if name != "name" and model.param[name].precedence != -1]
+
+
+def write(value: Any) -> str:
+    """A value such that `read` gives it back."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read(text: str, parameter: param.Parameter) -> Any:
+    """The value of a setting; whether it is in range is found when it is set.
+
+    Raises:
+        ValueError: text that is no value of such a setting; `accepted` says what is.
+    """
+    if isinstance(parameter, param.Boolean):
+        if text not in ("true", "false"):
+            raise ValueError("true or false is accepted")
+        return text == "true"
+    if text == "" and parameter.allow_None:
+        return None
+    if isinstance(parameter, param.Integer):
+        return _whole(text)
+    if isinstance(parameter, param.Number):
+        return _finite(text)
+    if isinstance(parameter, param.List | param.ListSelector):
+        words = text.replace(",", " ").split() if _has_counts(parameter) else [w for w in text.split(",") if w]
+        return [_count(word) for word in words] if _has_counts(parameter) else words
+    return text
+
+
+def accepted(error: ValueError, parameter: param.Parameter) -> str:
+    """What is, of a setting that refused a value with an error."""
+    if isinstance(parameter, param.ListSelector | param.Selector):
+        return f"one of {', '.join(map(str, parameter.objects))} is accepted"
+    if _has_counts(parameter):
+        return "whole numbers above 0, separated by commas, are accepted"
+    if isinstance(parameter, param.Integer | param.Number) and parameter.bounds:
+        (low, high), (with_low, with_high) = parameter.bounds, parameter.inclusive_bounds
+        upper = "below" if not with_high else "to" if with_low else "and at most"
+        words = ("from" if with_low else "above", low), (upper, high)
+        ends = [f"{word} {end:,}" for word, end in words if end is not None]
+        is_whole = isinstance(parameter, param.Integer)
+        kind = "whole " if is_whole else "" if high is not None else "finite "
+        return f"a {kind}number {' '.join(ends)} is accepted"
+    return str(error)
+
+
+def _whole(text: str) -> int:
+    """With or without commas between thousands; 1_000 is a number to Python alone."""
+    if not re.fullmatch(r"[+-]?(\d+|\d{1,3}(,\d{3})+)", text.strip(), re.ASCII):
+        raise ValueError("a whole number is accepted")
+    return int(text.replace(",", ""))
+
+
+def _finite(text: str) -> float:
+    number = float(text) if "_" not in text else math.nan
+    if not math.isfinite(number):
+        raise ValueError("a finite number is accepted")
+    return number
+
+
+def _has_counts(parameter: param.Parameter) -> bool:
+    """Whether it is a list of whole numbers: all of them are sizes or ranks."""
+    return getattr(parameter, "item_type", None) is int
+
+
+def _count(word: str) -> int:
+    number = _whole(word)
+    if number < 1:
+        raise ValueError("it must be at least 1")
+    return number

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from apviz.factors import factor_bytes
 from apviz.settings import require_number, require_whole
+from apviz.solvers import AlternatingProjection, Solver
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,19 @@ class Limits:
         require_whole("max_n", self.max_n, 10)
         require_number("max_block_gb", self.max_block_gb, 0.0, "a positive number, such as 4", strictly=True)
         require_whole("max_upload_mb", self.max_upload_mb, 1)
+
+
+def too_large(solver: Solver, x: Tensor, limits: Limits) -> str:
+    """Why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.
+
+    Blocks whose size apviz chooses are sized by the memory that is free.
+    """
+    if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
+        return ""
+    needed = factor_bytes(x, int(solver.block_size), float(solver.overlap))
+    if needed <= limits.max_block_gb * 1e9:
+        return ""
+    return (
+        f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
+        f"{limits.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
+    )

@@ -20,7 +20,7 @@ from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import THEMES, Shared, View
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import FONT
 

@@ -9,7 +9,7 @@ pytest.importorskip("panel")
 from apviz.dashboard import address
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 
 
 @pytest.mark.parametrize(

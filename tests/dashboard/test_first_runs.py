@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("panel")
 
+from apviz.dashboard.first_runs import first_runs, sweep_noise, train
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.server import first_runs, sweep_noise, train
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 

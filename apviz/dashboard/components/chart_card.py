@@ -17,7 +17,8 @@ import param
 import plotly.graph_objects as go
 from panel.custom import JSComponent
 
-from apviz.dashboard.components.text import plain, plain_table, without_formulas
+from apviz.dashboard.components.tables import plain_table
+from apviz.dashboard.components.text import plain, without_formulas
 from apviz.plots._axes import enlarged
 from apviz.plots._labels import outcome
 from apviz.plots._style import ThemeName

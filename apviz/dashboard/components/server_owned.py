@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+import panel_material_ui as pmui
 from panel.reactive import Reactive
 
 Component = TypeVar("Component", bound=Reactive)
@@ -26,3 +27,10 @@ def one_way(component: Component, heard: Collection[str] = ()) -> Component:
 
     setattr(component, "_process_events", answer)  # noqa: B010 (a method, to a type checker)
     return component
+
+
+def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
+    """A button that calls `press`."""
+    made = one_way(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
+    made.on_click(lambda event: press())
+    return made

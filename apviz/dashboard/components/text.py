@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Any, Final
 
 import pandas as pd
-import panel as pn
 
 # what a spreadsheet takes for the beginning of a formula
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -25,12 +23,3 @@ def plain(text: str) -> str:
 def without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of which a spreadsheet takes no text for a formula: such cells get an apostrophe before them."""
     return frame.map(lambda cell: f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell)
-
-
-# Panel's own type stays as small as it is, also on a projector
-_STYLE: Final = "table.panel-df { font-size: 0.875rem; }"
-
-
-def plain_table(frame: pd.DataFrame, **options: Any) -> pn.pane.DataFrame:
-    """As wide as the page; text in it is shown as it is."""
-    return pn.pane.DataFrame(frame, escape=True, sizing_mode="stretch_width", stylesheets=[_STYLE], **options)

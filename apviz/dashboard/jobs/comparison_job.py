@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from apviz.comparison import Outcome, compare
 from apviz.dashboard.jobs.job import Gate, Job, Stopped
-from apviz.dashboard.jobs.live import LiveHook, duration, too_large
-from apviz.dashboard.limits import Limits
+from apviz.dashboard.jobs.live import LiveHook, duration
+from apviz.dashboard.limits import Limits, too_large
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.solvers import Hook, Solver

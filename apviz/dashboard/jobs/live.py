@@ -9,11 +9,6 @@ import math
 import time
 from collections.abc import Callable
 
-from torch import Tensor
-
-from apviz.dashboard.limits import Limits
-from apviz.factors import factor_bytes
-from apviz.solvers import AlternatingProjection, Solver
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace
@@ -101,19 +96,3 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def too_large(solver: Solver, x: Tensor, limits: Limits) -> str:
-    """Why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.
-
-    Blocks whose size apviz chooses are sized by the memory that is free.
-    """
-    if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
-        return ""
-    needed = factor_bytes(x, int(solver.block_size), float(solver.overlap))
-    if needed <= limits.max_block_gb * 1e9:
-        return ""
-    return (
-        f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
-        f"{limits.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
-    )

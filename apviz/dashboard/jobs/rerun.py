@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from apviz.analysis.diagnosis import Diagnosis
-from apviz.dashboard.settings.systems import SystemSpec, Upload, spec_of
+from apviz.dashboard.settings.systems import SystemSpec, spec_of
+from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.solvers import Automatic, Solver
 from apviz.solvers.serialization import from_plain
 from apviz.tracing import Trace

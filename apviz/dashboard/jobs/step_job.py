@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import LiveHook, too_large
-from apviz.dashboard.limits import Limits
+from apviz.dashboard.jobs.live import LiveHook
+from apviz.dashboard.limits import Limits, too_large
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from apviz.comparison import claim_free_path
 from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration, too_large
-from apviz.dashboard.limits import Limits
+from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration
+from apviz.dashboard.limits import Limits, too_large
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint

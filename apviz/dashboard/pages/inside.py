@@ -22,10 +22,9 @@ from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import one_way
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.base import HALF, Shared
-from apviz.dashboard.pages.solving_page import SolvingPage
+from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.recording import RecordChoice, recording_panel
-from apviz.dashboard.settings.system_panel import system_panel
+from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.plots._snapshots import step
 from apviz.plots.fitted_function import FittedFunction

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import panel_material_ui as pmui
 import param
+from panel.viewable import Viewable
 
-from apviz.dashboard.settings.systems import SystemSpec, Upload, data_of
-from apviz.dashboard.store.trainings import Trainings
-from apviz.experiments.published import SEEDS, published_traces
+from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.system_choice import SystemChoice, data_panel
+from apviz.dashboard.settings.systems import SystemSpec, data_of
+from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
 from apviz.gp.training import TrainingSettings, settings_of
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, Solver
-from apviz.tracing import Trace, TrainingTrace
+from apviz.tracing import TrainingTrace
 
 SOLVERS = {
     "ap": f"Alternating projection (paper): to {TRAINING_TOL:g}, at least {MIN_TRAINING_EPOCHS} epochs",
@@ -98,36 +102,32 @@ def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSe
     return replace(settings, **values)
 
 
-PUBLISHED = "published:"
-#: the data set of the paper's own figure comes first
-_ORDER = sorted(SEEDS, key=lambda name: name != "airquality")
-#: trainings in one chart
-MOST = 6
+def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
+    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`; a file of one's own lies in `folder`."""
+    p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
+    block_size = fields.add(p.block_size, **wide)
+    rank = fields.add(p.rank, **wide)
 
+    def show(*events: object) -> None:
+        block_size.visible, rank.visible = plan.solver == "ap", plan.solver == "cg"
 
-class TrainingChoice(param.Parameterized):
-    """The trainings of a chart, by their names in the folder; `published:airquality` is the authors' own."""
-
-    trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
-
-    def offer(self, here: Trainings) -> None:
-        """Offers what there is, and drops from the choice what is not there any more."""
-        published = [f"{PUBLISHED}{name}" for name in _ORDER if published_traces(name)]
-        self.param.trainings.objects = [*here.names(), *published]
-        self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
-
-    def choose_first(self) -> None:
-        """Where nothing is chosen: the newest training, or the first published one."""
-        if not self.trainings and self.param.trainings.objects:
-            self.trainings = self.param.trainings.objects[:1]
-
-    def open(self, here: Trainings) -> list[Trace]:
-        """The traces.
-
-        Raises:
-            FileNotFoundError, ValueError: a run that is gone, or does not open.
-        """
-        found: list[Trace] = []
-        for name in self.trainings[:MOST]:
-            found += published_traces(name.removeprefix(PUBLISHED)) if name.startswith(PUBLISHED) else [here.open(name)]
-        return found
+    plan.param.watch(show, ["solver"])
+    show()
+    return [
+        *data_panel(system, folder, fields),
+        pmui.Typography("Model", variant="h6"),
+        pmui.Select.from_param(s.kernel, **wide),
+        pmui.Checkbox.from_param(p.ard),
+        fields.add(p.noise_floor, **wide),
+        pmui.Typography("Training", variant="h6"),
+        pmui.Select.from_param(p.solver, options={title: name for name, title in SOLVERS.items()}, **wide),
+        block_size,
+        rank,
+        fields.add(p.steps, **wide),
+        fields.add(p.step_size, **wide),
+        fields.add(p.probes, **wide),
+        pmui.Checkbox.from_param(p.warm_start),
+        pmui.Checkbox.from_param(p.spectrum),
+        fields.add(s.seed, **wide),
+        pmui.RadioButtonGroup.from_param(s.dtype, label="Precision", size="small"),
+    ]

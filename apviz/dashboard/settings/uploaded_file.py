@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -106,3 +107,12 @@ def _columns(path: Path, most_bytes: float) -> list[str]:
 def _require_unpacked(size: float, most: float) -> None:
     if size > most:
         raise ValueError(f"it unpacks to more than {most / 1e6:,.0f} MB, which is what is accepted")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a visitor brought: where it lies for this session, what to predict, and the rows to train on."""
+
+    path: Path
+    target: str | int
+    rows: int

@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from apviz.files import file_made_whole
+
 from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
-from apviz.dashboard.store.trash import Deleted, Notes, Trash
+from apviz.dashboard.store.trash import Deleted, Trash
 from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
@@ -256,3 +258,50 @@ class RunsFolder:
                 f"{name} was written to {age:.0f} s ago and may still run, so it is not {what}: stop it, or wait until "
                 f"{FRESH_SECONDS:.0f} s have passed"
             )
+
+
+#: characters of a note
+MOST_NOTE = 2_000
+
+
+class Notes:
+    """The notes in a folder, by the names of the runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: dict[str, tuple[int, str]] = {}
+
+    def path_of(self, name: str) -> Path:
+        """Where the note on a run lies, or would."""
+        return self.path / f"{name}.txt"
+
+    def all(self) -> dict[str, str]:
+        """Every note; read again only when it has changed."""
+        found: dict[str, tuple[int, str]] = {}
+        for each in os.scandir(self.path) if self.path.is_dir() else ():
+            name, changed = each.name.removesuffix(".txt"), each.stat().st_mtime_ns
+            if not each.name.endswith(".txt") or each.name.startswith("."):
+                continue
+            known = self._read.get(name)
+            if known is None or known[0] != changed:
+                known = (changed, Path(each.path).read_text("utf-8", errors="replace")[:MOST_NOTE])
+            found[name] = known
+        self._read = found
+        return {name: note for name, (_, note) in found.items()}
+
+    def write(self, name: str, note: str) -> str:
+        """Keeps a note, in place of the one before, and returns it; an empty one is none.
+
+        Raises:
+            ValueError: it is too long.
+        """
+        note = note.strip()
+        if len(note) > MOST_NOTE:
+            raise ValueError(f"the note has {len(note):,} characters; up to {MOST_NOTE:,} are accepted")
+        path = self.path_of(name)
+        if not note:
+            path.unlink(missing_ok=True)
+            return note
+        with file_made_whole(path) as file:  # a kill leaves the old note or the new one
+            file.write(note.encode())
+        return note

@@ -5,15 +5,12 @@ What people wrote on runs: one text file a run, beside the traces.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from apviz.files import file_made_whole
 
 #: days after which what was deleted is gone
 TRASH_DAYS = 7
@@ -90,50 +87,3 @@ class Trash:
         for deleted in self.all():
             if time.time() - deleted.when > TRASH_DAYS * 86_400:
                 shutil.rmtree(self.path / deleted.key, ignore_errors=True)
-
-
-#: characters of a note
-MOST_NOTE = 2_000
-
-
-class Notes:
-    """The notes in a folder, by the names of the runs."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._read: dict[str, tuple[int, str]] = {}
-
-    def path_of(self, name: str) -> Path:
-        """Where the note on a run lies, or would."""
-        return self.path / f"{name}.txt"
-
-    def all(self) -> dict[str, str]:
-        """Every note; read again only when it has changed."""
-        found: dict[str, tuple[int, str]] = {}
-        for each in os.scandir(self.path) if self.path.is_dir() else ():
-            name, changed = each.name.removesuffix(".txt"), each.stat().st_mtime_ns
-            if not each.name.endswith(".txt") or each.name.startswith("."):
-                continue
-            known = self._read.get(name)
-            if known is None or known[0] != changed:
-                known = (changed, Path(each.path).read_text("utf-8", errors="replace")[:MOST_NOTE])
-            found[name] = known
-        self._read = found
-        return {name: note for name, (_, note) in found.items()}
-
-    def write(self, name: str, note: str) -> str:
-        """Keeps a note, in place of the one before, and returns it; an empty one is none.
-
-        Raises:
-            ValueError: it is too long.
-        """
-        note = note.strip()
-        if len(note) > MOST_NOTE:
-            raise ValueError(f"the note has {len(note):,} characters; up to {MOST_NOTE:,} are accepted")
-        path = self.path_of(name)
-        if not note:
-            path.unlink(missing_ok=True)
-            return note
-        with file_made_whole(path) as file:  # a kill leaves the old note or the new one
-            file.write(note.encode())
-        return note

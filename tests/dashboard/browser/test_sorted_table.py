@@ -11,7 +11,7 @@ from typing import Any
 import panel as pn
 import pytest
 
-from apviz.dashboard.store.tables import Table
+from apviz.dashboard.components.tables import Table
 from tests.dashboard.browser.server import PATIENCE
 from tests.ports import free_port
 

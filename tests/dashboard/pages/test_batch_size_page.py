@@ -14,7 +14,8 @@ from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.batch_size import BatchSize
 from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep
-from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.coming_back import comes_back_while_it_solves
 from tests.dashboard.small_trainings import finished

@@ -20,7 +20,8 @@ from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.compare.page import Compare
-from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves

@@ -16,7 +16,8 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
 from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
-from apviz.dashboard.settings.systems import HAND, SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 

@@ -15,7 +15,7 @@ from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 

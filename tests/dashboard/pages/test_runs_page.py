@@ -18,10 +18,11 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.runs.page import Runs, RunsView
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.pages.runs.listing import MOST_RUNS
+from apviz.dashboard.pages.runs.page import Runs
+from apviz.dashboard.pages.runs.viewing import RunsView
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.tables import MOST_RUNS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import Gate
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.training.page import Training
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SPEC, finished, job_in

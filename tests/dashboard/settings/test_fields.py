@@ -6,10 +6,11 @@ import pytest
 
 pytest.importorskip("panel")
 
+from apviz.dashboard.address import read, write
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.fields import Fields, read, write
+from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice, NoiseSweep
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.training import TrainingPlan
 
 

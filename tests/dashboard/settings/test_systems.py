@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.systems import HAND, SystemChoice, SystemSpec
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import HAND, SystemSpec
 
 
 def test_a_smaller_data_set_takes_the_number_of_rows_along():

@@ -11,8 +11,7 @@ import panel_material_ui as pmui
 from panel.models.file_dropper import DeleteEvent
 
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.system_panel import upload_panel
-from apviz.dashboard.settings.systems import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice, upload_panel
 
 GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
 OTHER = GOOD.replace("0.", "1.")

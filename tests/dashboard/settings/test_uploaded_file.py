@@ -14,8 +14,9 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.systems import HAND, SystemChoice, Upload, spec_of
-from apviz.dashboard.settings.uploaded_file import check, receive
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import HAND, spec_of
+from apviz.dashboard.settings.uploaded_file import Upload, check, receive
 
 SMALL = Limits(max_upload_mb=1)
 

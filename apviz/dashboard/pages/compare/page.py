@@ -14,14 +14,13 @@ from apviz.dashboard.components import cursor
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Moment, MomentBar
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.base import HALF, Shared
+from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
-from apviz.dashboard.pages.solving_page import SolvingPage
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
-from apviz.dashboard.settings.system_panel import system_panel
+from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.store.run_entry import is_solve
-from apviz.dashboard.store.tables import RunsTable
 from apviz.tracing import Trace
 
 #: runs in one set of charts

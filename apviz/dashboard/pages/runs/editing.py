@@ -19,8 +19,7 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.job_bar import button
-from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.server_owned import button, one_way
 from apviz.dashboard.components.text import plain, without_formulas
 from apviz.dashboard.jobs.job import Gate, Job
 from apviz.dashboard.pages.base import Shared

@@ -21,12 +21,12 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
-from apviz.dashboard.components.job_bar import button
+from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.editing import Changes, DeletedRuns, Files
-from apviz.dashboard.pages.runs.viewing import Listing, OneRun, Opening, RunsView, Together
+from apviz.dashboard.pages.runs.listing import MOST_RUNS, FolderTable, Listing, Opening
+from apviz.dashboard.pages.runs.viewing import OneRun, RunsView, Together
 from apviz.dashboard.store.run_entry import solves_of
-from apviz.dashboard.store.tables import MOST_RUNS, FolderTable
 from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.tracing import Trace
 

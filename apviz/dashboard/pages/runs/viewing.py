@@ -10,7 +10,7 @@ Runs that a page looks at, opened one after another, so that the page answers in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -24,14 +24,12 @@ from apviz.analysis.sweeps import settings_table
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
 from apviz.dashboard.components.cursor import find
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.job_bar import button
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain, plain_table
+from apviz.dashboard.components.server_owned import button, one_way
+from apviz.dashboard.components.tables import RunsTable, plain_table
+from apviz.dashboard.components.text import plain
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve, solves_of
-from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.tables import RunsTable
-from apviz.dashboard.store.trash import MOST_NOTE
+from apviz.dashboard.store.runs_folder import MOST_NOTE
 from apviz.plots._axes import without_buttons
 from apviz.tracing import Trace
 
@@ -95,107 +93,6 @@ class OneRun:
             self._in_fields = entry.name
             self.name.value, self.note.value = entry.name, entry.note
         self._detail.object = plain(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
-
-
-class Listing:
-    """The runs of a folder.
-
-    Attributes:
-        entries: the newest first.
-    """
-
-    def __init__(self, runs: RunsFolder) -> None:
-        self._runs = runs
-        self.entries: list[RunEntry] = []
-        self._seen: list[tuple[RunEntry, str]] = []
-        wide = {"sizing_mode": "stretch_width"}
-        self.broken = one_way(
-            pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
-        )
-
-    def look(self) -> bool:
-        """Looks into the folder; whether something is different there."""
-        entries, now = self._runs.entries(), time.time()
-        # how a run ended is known better when it was not written to for a while
-        seen = [(entry, entry.ended(now)) for entry in entries]
-        if seen == self._seen:
-            return False
-        self.entries, self._seen = entries, seen
-        unreadable = [entry for entry in entries if entry.problem]
-        words = "  \n".join(f"{plain(entry.name)}: {plain(entry.problem)}" for entry in unreadable)
-        self.broken.param.update(object=f"Cannot be read.  \n{words}", visible=bool(unreadable))
-        return True
-
-    @property
-    def changed(self) -> dict[str, float]:
-        """When each run was last written to, in seconds since 1970."""
-        return {entry.name: entry.changed for entry in self.entries}
-
-    def can_be_read(self, name: str) -> bool:
-        """Also of a run that is not there: opening it says so."""
-        entry = self.entry(name)
-        return entry is None or not entry.problem
-
-    def entry(self, name: str) -> RunEntry | None:
-        """Of one run; None for one that is not there."""
-        return next((each for each in self.entries if each.name == name), None)
-
-
-class Opening:
-    """The traces of the runs that are wanted.
-
-    Attributes:
-        traces: opened, by name.
-        problems: why a run does not open.
-    """
-
-    def __init__(self, runs: RunsFolder, listing: Listing) -> None:
-        self._runs, self._listing = runs, listing
-        self.traces: dict[str, Trace] = {}
-        self.problems: dict[str, str] = {}
-        # when those that are open had last been written to, in seconds since 1970
-        self._stamps: dict[str, float] = {}
-        self._waiting: list[str] = []
-
-    @property
-    def is_done(self) -> bool:
-        return not self._waiting
-
-    def want(self, names: Iterable[str]) -> None:
-        """These and no others; those that have changed since they were opened are opened anew."""
-        # the listing has said why the others cannot be read
-        wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
-        self.problems = {}
-        for name in [name for name in self.traces if name not in wanted]:
-            self.forget(name)
-        changed = self._listing.changed
-        self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
-
-    def want_also(self, name: str) -> None:
-        """One more."""
-        if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
-            self._waiting.append(name)
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether one that is open has changed, or gone."""
-        changed = self._listing.changed
-        return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
-
-    def forget(self, name: str) -> None:
-        """It has gone."""
-        self.traces.pop(name, None)
-        self._stamps.pop(name, None)
-
-    def open_next(self) -> None:
-        """Opens one of those that wait."""
-        name = self._waiting.pop(0)
-        try:
-            self.traces[name] = self._runs.open(name)
-            self._stamps[name] = self._listing.changed.get(name, 0.0)
-        except (ValueError, OSError) as error:
-            self.forget(name)
-            self.problems[name] = str(error)
 
 
 class Together:

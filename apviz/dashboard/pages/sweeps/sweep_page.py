@@ -18,14 +18,13 @@ from panel.viewable import Viewable
 from apviz.analysis.sweeps import Over, method_of, slowest, swept, system_of
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.pages.base import HALF, Shared
-from apviz.dashboard.pages.solving_page import SolvingPage
-from apviz.dashboard.settings.system_panel import system_panel
+from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
+from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.tables import RunsTable
 from apviz.method import Method
 from apviz.solvers import Solver
 from apviz.tracing import Trace

@@ -17,15 +17,15 @@ from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
-from apviz.dashboard.components.job_bar import JobBar
+from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.base import HALF, Page, Shared
-from apviz.dashboard.pages.training.picker import Starting, TrainingView, Watched, WhichTraining
+from apviz.dashboard.pages.training.launcher import Starting
+from apviz.dashboard.pages.training.picker import TrainingView, Watched, WhichTraining
 from apviz.dashboard.pages.training.step import SolveOfStep, Solves
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.training import TrainingPlan
-from apviz.dashboard.settings.training_panel import training_panel
+from apviz.dashboard.settings.training import TrainingPlan, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
 

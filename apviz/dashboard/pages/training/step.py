@@ -19,10 +19,11 @@ from panel.viewable import Viewable
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain_table
+from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.pages.base import HALF
-from apviz.dashboard.pages.training.picker import Starting, Watched
+from apviz.dashboard.pages.training.launcher import Starting
+from apviz.dashboard.pages.training.picker import Watched
 from apviz.tracing import Trace, TrainingTrace
 from apviz.tracing.trace import condition_words, is_estimate
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
@@ -82,10 +81,3 @@ class JobBar:
         if (text, severity) != self._shown:
             self._shown = (text, severity)
             self._text.param.update(object=text[:1].upper() + text[1:], severity=severity)
-
-
-def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
-    """A button that calls `press`."""
-    made = one_way(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
-    made.on_click(lambda event: press())
-    return made

@@ -6,19 +6,24 @@ Drop a file of one's own, choose its target, use it.
 from __future__ import annotations
 
 import asyncio
+import filecmp
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+import param
 from panel.viewable import Viewable
 
 from apviz import datasets
 from apviz.dashboard.components.server_owned import one_way
 from apviz.dashboard.components.text import plain
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.systems import CARD, FIT, HAND, SystemChoice, Upload
-from apviz.dashboard.settings.uploaded_file import check, discard, receive
+from apviz.dashboard.settings.systems import CARD, DTYPES, FIRST_N, FIT, HAND, SystemSpec, _numbers
+from apviz.dashboard.settings.uploaded_file import Upload, check, discard, receive
+from apviz.kernels import KERNELS
 
 
 def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
@@ -163,3 +168,78 @@ def hyperparameter_words(system: SystemChoice) -> str:
         return fitted
     known = datasets.card(system.dataset).hyperparameters
     return fitted if known is None else f"{known.kernel}, σ² = {known.noise:.3g}; {known.provenance}."
+
+
+class SystemChoice(param.Parameterized):
+    """The settings of a system, shared by the pages of a session."""
+
+    dataset = param.Selector(default="china", objects=["china"], label="Data set")
+    n = param.Integer(FIRST_N, bounds=(10, None), label="Training rows n")
+    source = param.Selector(default=CARD, objects=[CARD, FIT, HAND], label="Hyperparameters")
+    kernel = param.Selector(default="matern52", objects=list(KERNELS), label="Kernel")
+    lengthscale = param.String("0.2", label="Lengthscale (one number, or one per input)")
+    outputscale = param.Number(1.0, bounds=(0, None), inclusive_bounds=(False, True), label="Outputscale")
+    noise = param.Number(0.01, bounds=(0, None), inclusive_bounds=(False, True), label="Noise variance σ²")
+    rhs = param.Integer(4, bounds=(1, 64), label="Right-hand sides (targets and probes)")
+    seed = param.Integer(0, bounds=(0, None), label="Seed of split and probes")
+    dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
+
+    def __init__(self, limits: Limits, **params: object) -> None:
+        super().__init__(**{"n": min(FIRST_N, limits.max_n)} | params)
+        self.limits = limits
+        self.uploads: dict[str, Upload] = {}
+        self.param.n.bounds = (10, limits.max_n)
+        self.offer_datasets()
+        self.param.watch(lambda event: self._fit_n(), "dataset")
+
+    def offer_datasets(self) -> None:
+        """The data sets that are here, and this session's own."""
+        here = [name for name in datasets.registry if datasets.is_here(name)]
+        self.param.dataset.objects = [*here, *self.uploads]
+
+    def offer_upload(self, upload: Upload) -> str:
+        """Offers a file; returns the name it has from then on in this session and in its traces.
+
+        That of the file, unless a data set, another file or another target has it: recorded runs stand for what they
+        were run on.
+        """
+        own = upload.path.name
+        names = chain([own], (f"{own} ({number})" for number in count(2)))
+        name = next(each for each in names if each not in datasets.registry and self._is_free(each, upload))
+        self.uploads.setdefault(name, upload)
+        self.offer_datasets()
+        return name
+
+    def _is_free(self, name: str, upload: Upload) -> bool:
+        """Whether nothing has this name, or the same file with the same target."""
+        known = self.uploads.get(name)
+        if known is None:
+            return True
+        return known.target == upload.target and filecmp.cmp(known.path, upload.path, shallow=False)
+
+    def _fit_n(self) -> None:
+        """A smaller data set has fewer rows to train on."""
+        upload = self.uploads.get(self.dataset)
+        rows = datasets.train_size(datasets.card(self.dataset).n) if upload is None else upload.rows
+        self.n = min(self.n, rows)
+
+    def check_setting(self, name: str, value: object) -> None:
+        """Refuses what only a field may hold for a while: the lengthscales are text, and read when they are used.
+
+        Raises:
+            ValueError: lengthscales that are no numbers above 0.
+        """
+        if name == "lengthscale":
+            _numbers(str(value))
+
+    def spec(self) -> SystemSpec:
+        """The settings as they are now.
+
+        Raises:
+            ValueError: lengthscales that are no numbers.
+        """
+        return SystemSpec(
+            dataset=self.dataset, n=self.n, source=self.source, kernel=self.kernel,
+            lengthscale=_numbers(self.lengthscale), outputscale=self.outputscale, noise=self.noise, rhs=self.rhs,
+            seed=self.seed, dtype=self.dtype, upload=self.uploads.get(self.dataset),
+        )  # fmt: skip

@@ -10,9 +10,10 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
+from apviz.dashboard.components.tables import RunsTable, Table
+from apviz.dashboard.pages.runs.listing import FolderTable
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.tables import FolderTable, RunsTable, Table
 
 
 def cells(table, key):

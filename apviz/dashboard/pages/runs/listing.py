@@ -1,0 +1,200 @@
+"""What is in the folder of runs, as it was at the last look: the table of it, and the traces that are wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import panel_material_ui as pmui
+
+from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.tables import Cell, Form, Table
+from apviz.dashboard.components.text import plain
+from apviz.dashboard.store.run_entry import RunEntry
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.tracing import Trace
+
+
+class Listing:
+    """The runs of a folder.
+
+    Attributes:
+        entries: the newest first.
+    """
+
+    def __init__(self, runs: RunsFolder) -> None:
+        self._runs = runs
+        self.entries: list[RunEntry] = []
+        self._seen: list[tuple[RunEntry, str]] = []
+        wide = {"sizing_mode": "stretch_width"}
+        self.broken = one_way(
+            pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
+        )
+
+    def look(self) -> bool:
+        """Looks into the folder; whether something is different there."""
+        entries, now = self._runs.entries(), time.time()
+        # how a run ended is known better when it was not written to for a while
+        seen = [(entry, entry.ended(now)) for entry in entries]
+        if seen == self._seen:
+            return False
+        self.entries, self._seen = entries, seen
+        unreadable = [entry for entry in entries if entry.problem]
+        words = "  \n".join(f"{plain(entry.name)}: {plain(entry.problem)}" for entry in unreadable)
+        self.broken.param.update(object=f"Cannot be read.  \n{words}", visible=bool(unreadable))
+        return True
+
+    @property
+    def changed(self) -> dict[str, float]:
+        """When each run was last written to, in seconds since 1970."""
+        return {entry.name: entry.changed for entry in self.entries}
+
+    def can_be_read(self, name: str) -> bool:
+        """Also of a run that is not there: opening it says so."""
+        entry = self.entry(name)
+        return entry is None or not entry.problem
+
+    def entry(self, name: str) -> RunEntry | None:
+        """Of one run; None for one that is not there."""
+        return next((each for each in self.entries if each.name == name), None)
+
+
+class Opening:
+    """The traces of the runs that are wanted.
+
+    Attributes:
+        traces: opened, by name.
+        problems: why a run does not open.
+    """
+
+    def __init__(self, runs: RunsFolder, listing: Listing) -> None:
+        self._runs, self._listing = runs, listing
+        self.traces: dict[str, Trace] = {}
+        self.problems: dict[str, str] = {}
+        # when those that are open had last been written to, in seconds since 1970
+        self._stamps: dict[str, float] = {}
+        self._waiting: list[str] = []
+
+    @property
+    def is_done(self) -> bool:
+        return not self._waiting
+
+    def want(self, names: Iterable[str]) -> None:
+        """These and no others; those that have changed since they were opened are opened anew."""
+        # the listing has said why the others cannot be read
+        wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
+        self.problems = {}
+        for name in [name for name in self.traces if name not in wanted]:
+            self.forget(name)
+        changed = self._listing.changed
+        self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
+
+    def want_also(self, name: str) -> None:
+        """One more."""
+        if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
+            self._waiting.append(name)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether one that is open has changed, or gone."""
+        changed = self._listing.changed
+        return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
+
+    def forget(self, name: str) -> None:
+        """It has gone."""
+        self.traces.pop(name, None)
+        self._stamps.pop(name, None)
+
+    def open_next(self) -> None:
+        """Opens one of those that wait."""
+        name = self._waiting.pop(0)
+        try:
+            self.traces[name] = self._runs.open(name)
+            self._stamps[name] = self._listing.changed.get(name, 0.0)
+        except (ValueError, OSError) as error:
+            self.forget(name)
+            self.problems[name] = str(error)
+
+
+_FOLDER_COLUMNS: dict[str, Form] = {
+    "name": "text", "ended": "text", "residual": "scientific", "work": "2 decimals", "seconds": "2 decimals",
+    "note": "text", "method": "text", "data": "text", "n": "integer", "epochs": "integer", "of": "text",
+    "begun (UTC)": "text",
+}  # fmt: skip
+
+
+#: runs in one chart
+MOST_RUNS = 12
+
+
+#: rows of a page of the table
+PAGE_ROWS = 12
+
+
+class FolderTable:
+    """One row a run.
+
+    Args:
+        choose: called with the names that are ticked, of those that the table shows.
+        select: called with the name of a run that is clicked.
+    """
+
+    def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
+        #: those in the table, in its order
+        self.names: list[str] = []
+        self._choose = choose
+        self._filling = False
+        self.table = Table(
+            _FOLDER_COLUMNS,
+            caption="Runs in the folder",
+            can_tick=True,
+            page_rows=PAGE_ROWS,
+            sizing_mode="stretch_width",
+        )
+        self.table.on_click(select)
+        self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
+        self._count = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self.view = pmui.Paper(
+            pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
+            sizing_mode="stretch_width", margin=8, elevation=1,
+        )  # fmt: skip
+
+    def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
+        """The runs that the filter leaves, and which of them are ticked."""
+        self.names = [entry.name for entry in entries]
+        now = time.time()
+        shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
+        tick = f"Tick up to {MOST_RUNS} to see them together; click a row to look at that run in detail."
+        self._count.object = f"{shown}. {tick}"
+        self._fill(rows={entry.name: _folder_row(entry, now) for entry in entries}, chosen=chosen)
+
+    def tick(self, chosen: Sequence[str]) -> None:
+        """Ticks these and no others."""
+        self._fill(chosen=chosen)
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.selected = name
+
+    def _fill(self, *, chosen: Sequence[str], rows: dict[str, list[Cell]] | None = None) -> None:
+        ticked = [name for name in self.names if name in chosen]
+        filling, self._filling = self._filling, True
+        try:
+            if rows is None:
+                self.table.ticked = ticked
+            else:
+                self.table.show(rows, ticked=ticked)
+        finally:
+            self._filling = filling
+
+    def _ticked(self, names: list[str]) -> None:
+        if not self._filling:
+            self._choose([name for name in names if name in self.names])
+
+
+def _folder_row(entry: RunEntry, now: float) -> list[Cell]:
+    return [
+        entry.name, entry.ended(now), entry.residual, entry.work, entry.seconds, entry.problem or entry.note,
+        entry.method or None, entry.dataset or None, entry.n, entry.epochs, entry.kind or None,
+        entry.created[:16].replace("T", " ") or None,
+    ]  # fmt: skip
