@@ -202,14 +202,14 @@ export async function render({ model, el }) {
     const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
     layout.height = heightOf(figure, holder.clientWidth, model.axes);
     own = layout.shapes || [];
-    layout.shapes = [...own, ...model.moment.map((x) => momentLine(x, layout))];
+    layout.shapes = [...own, ...model.cursor.map((x) => cursorLine(x, layout))];
     holder.style.height = `${layout.height}px`;
     await Plotly.react(holder, figure.data, layout, config);
     if (figure.frames && figure.frames.length) {
       await Plotly.addFrames(holder, figure.frames);
     }
     holder.dataset.drawn = ++drawn;
-    // who plays a film waits for it; what grows would only cost the solve time
+    // who plays a animation waits for it; what grows would only cost the solve time
     if (!model.live) model.drawn = drawn;
     if (faded) fade(faded);
     if (!listening) {
@@ -233,7 +233,7 @@ export async function render({ model, el }) {
     }
   }
 
-  function momentLine(x, layout) {
+  function cursorLine(x, layout) {
     return {
       type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
       line: { color: layout.template.layout.font.color, width: 2, dash: "dot" },
@@ -243,7 +243,7 @@ export async function render({ model, el }) {
   // moves with every update that is played, and must cost little
   function mark() {
     if (!holder.layout) return;
-    const lines = model.moment.map((x) => momentLine(x, holder.layout));
+    const lines = model.cursor.map((x) => cursorLine(x, holder.layout));
     return Plotly.relayout(holder, { shapes: [...own, ...lines] });
   }
 
@@ -273,7 +273,7 @@ export async function render({ model, el }) {
   };
   for (const name of ["base", "frame", "axes"]) model.on(name, () => ((form = ""), redraw()));
   model.on("live", () => ((grown = true), redraw()));
-  model.on("moment", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
+  model.on("cursor", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
   model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
   document.addEventListener(HOVER, hovered);
   const resized = new ResizeObserver(() => {

@@ -1,7 +1,4 @@
-"""A chart on a page: heading, one sentence on what to see, the figure, and behind it summary, table and downloads.
-
-One Plotly figure on a page, with what it shows in words and as a table.
-"""
+"""A chart on a page: heading, one sentence on what to see, the figure, and behind it summary, table and downloads."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import plotly.graph_objects as go
 from panel.custom import JSComponent
 
 from apviz.dashboard.components.tables import plain_table
-from apviz.dashboard.components.text import plain, without_formulas
+from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
 from apviz.plots._labels import outcome
 from apviz.plots._style import ThemeName
@@ -33,8 +30,8 @@ class Chart(JSComponent):
 
     base = param.String(doc="the figure as JSON, or empty")
     live = param.String(doc="what still grows of it, as JSON; its layout counts where there is no base")
-    frame = param.String(doc="what another moment of it changes, as JSON of a figure with that frame, or empty")
-    moment = param.List(item_type=float, doc="x of the lines that mark a moment")
+    frame = param.String(doc="what another update changes of it, as JSON of a figure with that frame, or empty")
+    cursor = param.List(item_type=float, doc="x of the lines that mark the cursor")
     summary = param.String(doc="what the chart shows, for those who do not see it")
     filename = param.String("apviz", doc="of a downloaded picture, without suffix")
     axes = param.Integer(300, doc="pixels of the axes, where the figure asks for no height")
@@ -63,7 +60,7 @@ def _as_json(figure: go.Figure | None) -> str:
 
 
 def plotly_folder() -> Path:
-    """Where the plotly.js lies that belongs to this plotly: served to browsers, so that nothing comes from afar."""
+    """Folder of the plotly.js that belongs to this plotly: served to browsers, so that nothing comes from afar."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data"
@@ -78,7 +75,7 @@ Draw = Callable[[Sequence[Trace], ThemeName], go.Figure]
 
 
 class ChartCard:
-    """One figure of some traces.
+    """Card around one Plotly figure of some traces, with what it shows in words and as a table.
 
     Args:
         draw: from traces and theme to the figure.
@@ -86,7 +83,7 @@ class ChartCard:
         empty: said in place of a chart of no trace.
         table: from traces to the numbers behind the figure.
         sentence: what it shows of a trace, in words.
-        x_unit: of its x axis, for the line that marks a moment; empty for none.
+        x_unit: of its x axis, for the line that marks the cursor; empty for none.
         lecture: larger type and lines, for a projector.
     """
 
@@ -134,7 +131,7 @@ class ChartCard:
 
     @property
     def drawn(self) -> Sequence[Trace]:
-        """The traces in the figure, in the order it was given them."""
+        """Traces in the figure, in the order it was given them."""
         return self._traces
 
     def show(self, traces: Sequence[Trace], theme: ThemeName, live: Trace | None = None) -> None:
@@ -158,7 +155,7 @@ class ChartCard:
         self.empty.visible, self._behind.visible = is_empty, not is_empty
 
     def words(self) -> str:
-        """What the chart shows, run by run."""
+        """Summary of what the chart shows, run by run."""
         runs = "; ".join(self._sentence(trace) for trace in self._traces)
         return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."
 
@@ -176,7 +173,7 @@ class ChartCard:
             column.clear()
             return
         table = self._table(self._traces) if self._traces else pd.DataFrame()
-        words = [pmui.Typography(plain(self.words()), variant="body2")]
+        words = [pmui.Typography(escape(self.words()), variant="body2")]
         if len(table) > SHOWN_ROWS:
             words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
         column[:] = [*words, plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)]
@@ -189,7 +186,7 @@ class ChartCard:
 
 
 def describe(trace: Trace) -> str:
-    """A run in a sentence, as a person would read its curve."""
+    """Sentence on a run, as a person would read its curve."""
     if "step" in trace:
         return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
@@ -212,19 +209,19 @@ def _describe_training(trace: Trace) -> str:
 
 
 def epochs_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Every epoch of every run."""
+    """Table of every epoch of every run."""
     frames = [trace.to_dataframe("epoch").reset_index().assign(run=trace.label) for trace in traces]
     columns = ["run", "epoch", "work", "seconds", "residual", "test_rmse", "checked_residual"]
     return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Every update of every run."""
+    """Table of every update of every run."""
     frames = [trace.to_dataframe("update").reset_index().assign(run=trace.label) for trace in traces]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])
 
 
 def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Every Adam step of every training."""
+    """Table of every Adam step of every training."""
     frames = [trace.to_dataframe("step").reset_index().assign(run=trace.label) for trace in traces]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

@@ -1,9 +1,4 @@
-"""One moment of a run: an update, and where every chart has it.
-
-Moments on the page Compare: the one that a click on a chart means, and in words.
-
-The moment that is marked, in words and as a number that the keyboard can change.
-"""
+"""The cursor of a run: the update that is marked in every chart, what a click on a chart means, and a field for it."""
 
 from __future__ import annotations
 
@@ -15,19 +10,21 @@ import numpy as np
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.text import escape
 from apviz.plots._labels import legend_entry, run_names
 from apviz.tracing import Trace
 
 
 @dataclass(frozen=True)
-class Moment:
+class Cursor:
     """The state after an update, or for a run without recorded updates after an epoch.
 
     Args:
         update: its number; that of the epoch where no updates are recorded.
         epoch: the epoch it belongs to.
+        work: kernel entries so far, in units of n².
+        seconds: time so far, set-up included.
     """
 
     update: int
@@ -36,14 +33,20 @@ class Moment:
     seconds: float
 
     def x(self, unit: str) -> float:
-        """Where an axis in `unit` has it: `work`, `epochs`, `seconds` or `update`."""
-        return {"work": self.work, "epochs": float(self.epoch), "seconds": self.seconds, "update": float(self.update)}[
-            unit
-        ]
+        """Place on an axis in `unit`: `work`, `epochs`, `seconds` or `update`."""
+        places = {"work": self.work, "epochs": self.epoch, "seconds": self.seconds, "update": self.update}
+        return float(places[unit])
+
+    def words(self, trace: Trace) -> str:
+        """Sentence on what is marked in every chart."""
+        return (
+            f"Moment marked in every chart: {trace.label}, update {self.update:,}, epoch {self.epoch:,}, "
+            f"work {self.work:.4g}, {self.seconds:.3g} s"
+        )
 
 
-def at_update(trace: Trace, number: int) -> Moment | None:
-    """The moment after update `number`; None if that was not recorded."""
+def at_update(trace: Trace, number: int) -> Cursor | None:
+    """Cursor after update `number`; None if that was not recorded."""
     if "update" not in trace:
         return None
     updates = trace["update"]
@@ -51,11 +54,11 @@ def at_update(trace: Trace, number: int) -> Moment | None:
     if place is None:
         return None
     row = updates.isel(update=place)
-    return Moment(int(row["update"]), int(row["epoch_of_update"]), float(row["work"]), float(row["seconds"]))
+    return Cursor(int(row["update"]), int(row["epoch_of_update"]), float(row["work"]), float(row["seconds"]))
 
 
-def at_epoch(trace: Trace, number: int) -> Moment | None:
-    """The moment at the end of epoch `number`; None if that was not recorded."""
+def at_epoch(trace: Trace, number: int) -> Cursor | None:
+    """Cursor at the end of epoch `number`; None if that was not recorded."""
     epochs = trace["epoch"]
     place = _place(epochs["epoch"].values, number)
     if place is None:
@@ -64,13 +67,34 @@ def at_epoch(trace: Trace, number: int) -> Moment | None:
     if "update" in trace:
         last = int(np.searchsorted(trace["update"]["epoch_of_update"].values, number, side="right"))
     row = epochs.isel(epoch=place)
-    return Moment(last, int(row["epoch"]), float(row["work"]), float(row["seconds"]))
+    return Cursor(last, int(row["epoch"]), float(row["work"]), float(row["seconds"]))
 
 
-def find(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Moment] | None:
-    """The run that a clicked point of curves belongs to, and the epoch of the point; None for a point of none.
+def _place(numbers: np.ndarray, number: int) -> int | None:
+    """Index of a number in a rising row; None if it is not there."""
+    place = int(np.searchsorted(numbers, number))
+    return place if place < len(numbers) and numbers[place] == number else None
 
-    Not by its work: runs with equal blocks have equal work after every epoch.
+
+def cursor_at(trace: Trace | None, update: int | None) -> Cursor | None:
+    """Cursor after an update of a run, 0 being before the first; None where there is none."""
+    if trace is None or update is None:
+        return None
+    return at_update(trace, update) or at_epoch(trace, update)
+
+
+def why_missing(trace: Trace | None, update: int) -> str:
+    """Reason why an update cannot be marked, as the end of a sentence."""
+    if trace is None:
+        return f"there is no run here that has an update {update:,}"
+    last = trace["update"]["update"][-1] if "update" in trace else trace["epoch"]["epoch"][-1]
+    return f"{trace.label} has no update {update:,}; its last is {int(last):,}"
+
+
+def clicked_epoch(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Cursor] | None:
+    """Run and epoch that a clicked point of curves belongs to; None for a point of none.
+
+    Not found by its work: runs with equal blocks have equal work after every epoch.
 
     Args:
         drawn: the runs in the figure, which names them in its curves' groups.
@@ -78,77 +102,50 @@ def find(drawn: Sequence[Trace], point: Mapping[str, Any]) -> tuple[Trace, Momen
     """
     entries = {legend_entry(name, trace): trace for name, trace in zip(run_names(drawn), drawn, strict=True)}
     trace, values = entries.get(point.get("group", "")), point.get("values", [])
-    moment = at_epoch(trace, round(values[0])) if trace is not None and values else None
-    return None if trace is None or moment is None else (trace, moment)
+    cursor = at_epoch(trace, round(values[0])) if trace is not None and values else None
+    return None if trace is None or cursor is None else (trace, cursor)
 
 
-def _place(numbers: np.ndarray, number: int) -> int | None:
-    """Where a number stands in a rising row, if it does."""
-    place = int(np.searchsorted(numbers, number))
-    return place if place < len(numbers) and numbers[place] == number else None
-
-
-def clicked(
+def clicked_cursor(
     chart: str, point: Mapping[str, Any], drawn: Sequence[Trace], traces: Mapping[str, Trace]
-) -> tuple[str, Moment] | None:
-    """The run that a point of a chart belongs to, by its name, and the moment; None for a point of none.
+) -> tuple[str, Cursor] | None:
+    """Name of the run that a point of a chart belongs to, and the cursor there; None for a point of none.
 
     Args:
+        chart: `timeline` and `blocks` are of one run, and their x is an update or an epoch; others are curves.
         drawn: the runs in the chart.
+        traces: the runs by their names.
     """
     if chart in ("timeline", "blocks"):
         at = at_update if chart == "timeline" else at_epoch
-        moment = at(drawn[0], round(point["x"])) if drawn else None
-        hit = None if moment is None else (drawn[0], moment)
+        cursor = at(drawn[0], round(point["x"])) if drawn else None
+        hit = None if cursor is None else (drawn[0], cursor)
     else:
-        hit = find(drawn, point)
+        hit = clicked_epoch(drawn, point)
     name = next((name for name, trace in traces.items() if hit is not None and trace is hit[0]), None)
     return None if hit is None or name is None else (name, hit[1])
 
 
-def moment_of(trace: Trace | None, update: int | None) -> Moment | None:
-    """The moment after an update of a run; 0: before the first. None where there is none."""
-    if trace is None or update is None:
-        return None
-    return at_update(trace, update) or at_epoch(trace, update)
-
-
-def words(trace: Trace, moment: Moment) -> str:
-    """What is marked in every chart."""
-    return (
-        f"Moment marked in every chart: {trace.label}, update {moment.update:,}, epoch {moment.epoch:,}, "
-        f"work {moment.work:.4g}, {moment.seconds:.3g} s"
-    )
-
-
-def missing(trace: Trace | None, update: int) -> str:
-    """Why a moment cannot be marked."""
-    if trace is None:
-        return f"there is no run here that has an update {update:,}"
-    last = trace["update"]["update"][-1] if "update" in trace else trace["epoch"]["epoch"][-1]
-    return f"{trace.label} has no update {update:,}; its last is {int(last):,}"
-
-
-class MomentBar:
-    """A field for an update of the run that is looked at, and what is marked.
+class CursorBar:
+    """Field for an update of the run that is looked at, which the keyboard can change, and what is marked in words.
 
     Args:
-        go: called with the update that is asked for; None: no moment.
+        go: called with the update that is asked for; None: no cursor.
     """
 
     def __init__(self, go: Callable[[int | None], None]) -> None:
         look = {"size": "small", "width": 320, "margin": (14, 12, 8, 12), "visible": False}
-        self.field = one_way(pmui.IntInput(label="Update", value=None, start=0, **look), heard=["value"])
+        self.field = server_owned(pmui.IntInput(label="Update", value=None, start=0, **look), editable=["value"])
         self.field.param.watch(lambda event: go(event.new), "value")
-        self.words = one_way(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
+        self.words = server_owned(pmui.Typography("", variant="body2", margin=(4, 12), visible=False))
         self.view = pn.FlexBox(self.field, self.words, align_items="center", sizing_mode="stretch_width")
 
-    def show(self, trace: Trace | None, moment: Moment | None) -> None:
-        """The run that is looked at, and the moment of it that is marked."""
+    def show(self, trace: Trace | None, cursor: Cursor | None) -> None:
+        """Shows the run that is looked at, and its cursor."""
         self.field.visible = trace is not None
         if trace is not None:
             self.field.label = f"Update of {trace.label}"
-        self.field.value = None if moment is None else moment.update
-        self.words.visible = moment is not None
-        if trace is not None and moment is not None:
-            self.words.object = plain(words(trace, moment))
+        self.field.value = None if cursor is None else cursor.update
+        self.words.visible = cursor is not None
+        if trace is not None and cursor is not None:
+            self.words.object = escape(cursor.words(trace))

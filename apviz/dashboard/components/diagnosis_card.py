@@ -1,4 +1,4 @@
-"""What limited a run, in plain words, and a button that tries the one setting to change."""
+"""The card on what limited a run, with a button that tries the one setting to change."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import panel_material_ui as pmui
 
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.analysis.training_diagnosis import diagnose_training
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.text import escape
 from apviz.tracing import Trace, TrainingTrace
 
 
 class DiagnosisCard:
-    """The diagnosis of one trace, by the rules of `apviz.analysis`: of a solve, or of a training.
+    """Diagnosis of one trace, by the rules of `apviz.analysis`: of a solve, or of a training.
 
     Args:
         rerun: called with the trace and its diagnosis when the button is pressed.
@@ -30,11 +30,11 @@ class DiagnosisCard:
         self._rerun, self._can_rerun = rerun, can_rerun
         self._trace: Trace | None = None
         self._diagnosis: Diagnosis | None = None
-        self._of = one_way(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
-        self._limit = one_way(pmui.Typography("", variant="h6", margin=(0, 12)))
-        self._evidence = one_way(pmui.Typography("", variant="body1", margin=(0, 12, 6, 12)))
-        self._advice = one_way(pmui.Typography("", variant="body1", margin=(0, 12, 8, 12)))
-        self._button = one_way(pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12)))
+        self._of = server_owned(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
+        self._limit = server_owned(pmui.Typography("", variant="h6", margin=(0, 12)))
+        self._evidence = server_owned(pmui.Typography("", variant="body1", margin=(0, 12, 6, 12)))
+        self._advice = server_owned(pmui.Typography("", variant="body1", margin=(0, 12, 8, 12)))
+        self._button = server_owned(pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12)))
         self._button.on_click(lambda event: self._press())
         self.view = pmui.Paper(
             self._of, self._limit, self._evidence, self._advice, self._button,
@@ -49,15 +49,15 @@ class DiagnosisCard:
             among: runs beside it, with which it is compared where they solved the same system.
         """
         self._trace = trace
-        self._diagnosis = found = None if trace is None else _found(trace, among)
+        self._diagnosis = found = None if trace is None else _diagnose(trace, among)
         self.view.visible = found is not None
         if trace is None or found is None:
             return
-        self._of.object = f"Diagnosis of {plain(trace.label)}{f', {which}' if which else ''}"
+        self._of.object = f"Diagnosis of {escape(trace.label)}{f', {which}' if which else ''}"
         self._limit.object = _capitalised(
             found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
         )
-        self._evidence.object, self._advice.object = plain(found.evidence), plain(found.advice)
+        self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
         self._button.visible = bool(found.change) and self._can_rerun(found)
         self._button.label = f"Run again with {', '.join(map(_setting, found.change.items()))}"
 
@@ -66,7 +66,7 @@ class DiagnosisCard:
             self._rerun(self._trace, self._diagnosis)
 
 
-def _found(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
+def _diagnose(trace: Trace, among: Iterable[Trace]) -> Diagnosis | None:
     return diagnose_training(trace) if isinstance(trace, TrainingTrace) else diagnose(trace, among)
 
 

@@ -1,4 +1,4 @@
-"""Components that say what the server says."""
+"""Components that show what the server says: of what they hold, the browser changes nothing, or what is named."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from panel.reactive import Reactive
 Component = TypeVar("Component", bound=Reactive)
 
 
-def one_way(component: Component, heard: Collection[str] = ()) -> Component:
-    """A component of which the browser may change only what is `heard`; anything else is sent to it again.
+def server_owned(component: Component, editable: Collection[str] = ()) -> Component:
+    """A component of which the browser may change only the `editable` parameters; any other is sent to it again.
 
     Panel's React components send back what they were sent. Of two changes within one rendering, as at the end of a
     short solve, the older one comes back, and would stay, in the browser and here. Presses of a button are events, not
-    values: they are always heard.
+    values: they always reach the server.
     """
-    hear = component._process_events
+    process = component._process_events
 
-    def answer(events: dict[str, Any]) -> None:
-        hear({name: value for name, value in events.items() if name in heard})
-        if again := [name for name in events if name not in heard]:
+    def accept(events: dict[str, Any]) -> None:
+        process({name: value for name, value in events.items() if name in editable})
+        if again := [name for name in events if name not in editable]:
             component.param.trigger(*again)
 
-    setattr(component, "_process_events", answer)  # noqa: B010 (a method, to a type checker)
+    setattr(component, "_process_events", accept)  # noqa: B010 (a method, to a type checker)
     return component
 
 
 def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
     """A button that calls `press`."""
-    made = one_way(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
+    made = server_owned(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
     made.on_click(lambda event: press())
     return made

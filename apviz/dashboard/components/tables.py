@@ -1,9 +1,4 @@
-"""The table of everything in the runs folder: ticks choose runs, a click looks at one.
-
-A table of runs: sorted by its headings, in pages, a click looks at a run, and runs can be ticked.
-
-The table of runs: sortable, and a click looks at a run in detail.
-"""
+"""Tables on a page: one sorted by its headings, of any rows or of solves, and one of values that nobody clicks."""
 
 from __future__ import annotations
 
@@ -28,8 +23,8 @@ Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
 Cell = str | float | tuple[float, str] | None
 
 
-class Table(JSComponent):
-    """An HTML table, drawn from what it holds.
+class SortedTable(JSComponent):
+    """HTML table with a row a run: sorted by its headings, in pages; a click looks at a run, and runs can be ticked.
 
     Panel's Tabulator is built over some time, and loses rows that come to it meanwhile.
 
@@ -57,27 +52,27 @@ class Table(JSComponent):
         super().__init__(columns=[[title, form] for title, form in columns.items()], **params)
 
     def show(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
-        """Other rows, by their keys, and with them what else is different; order, page and focus stay.
+        """Replaces the rows, by their keys, and with them what else is different; order, page and focus stay.
 
         Args:
-            state: of the parameters, such as `selected`.
+            state: values of other parameters, such as `selected`.
         """
-        self.param.update(rows=[[key, *map(_known, cells)] for key, cells in rows.items()], **state)
+        self.param.update(rows=[[key, *map(_to_json, cells)] for key, cells in rows.items()], **state)
 
     def on_click(self, call: Callable[[str], None]) -> None:
-        """Calls with the key of a row that is clicked, also of one that is looked at already."""
+        """Calls with the key of every row that is clicked, also of one that is looked at already."""
         self.on_msg(lambda event: call(event.data))
 
 
-def _known(cell: Cell) -> str | float | list[float | str] | None:
-    """JSON has no NaN, and no tuples."""
+def _to_json(cell: Cell) -> str | float | list[float | str] | None:
+    """Value of a cell for JSON, which has no NaN and no tuples."""
     number = cell[0] if isinstance(cell, tuple) else cell
     if isinstance(number, float) and math.isnan(number):
         return None
     return list(cell) if isinstance(cell, tuple) else cell
 
 
-_COLUMNS: dict[str, Form] = {
+_SOLVE_COLUMNS: dict[str, Form] = {
     "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
     "work": "2 decimals", "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific",
     "how it ended": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
@@ -85,14 +80,14 @@ _COLUMNS: dict[str, Form] = {
 
 
 class RunsTable:
-    """One row a run.
+    """Table of solves, one row a run.
 
     Args:
         select: called with the name of a run that is clicked.
     """
 
     def __init__(self, select: Callable[[str], None]) -> None:
-        self.table = Table(_COLUMNS, sizing_mode="stretch_width")
+        self.table = SortedTable(_SOLVE_COLUMNS, sizing_mode="stretch_width")
         self.table.on_click(select)
         self.view = pmui.Paper(
             pmui.Typography("Runs", variant="h6", margin=(8, 12, 0, 12)),
@@ -102,13 +97,13 @@ class RunsTable:
         )  # fmt: skip
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
-        """The runs by their names in the folder, and which is looked at."""
+        """Shows runs by their names in the folder, and marks the one that is looked at."""
         methods = method_names(list(traces.values()))
-        rows = {name: _row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
+        rows = {name: _solve_row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
         self.table.show(rows, selected=selected)
 
 
-def _row(trace: Trace, method: str) -> list[Cell]:
+def _solve_row(trace: Trace, method: str) -> list[Cell]:
     a, last, spectrum = trace.attrs, trace["epoch"].isel(epoch=-1), trace["spectrum"]
     block_size = trace.block_size
     return [
@@ -131,5 +126,5 @@ _STYLE: Final = "table.panel-df { font-size: 0.875rem; }"
 
 
 def plain_table(frame: pd.DataFrame, **options: Any) -> pn.pane.DataFrame:
-    """As wide as the page; text in it is shown as it is."""
+    """Table as wide as the page, that nobody sorts or clicks; text in it is shown as it is."""
     return pn.pane.DataFrame(frame, escape=True, sizing_mode="stretch_width", stylesheets=[_STYLE], **options)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 
 #: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
@@ -38,18 +38,20 @@ class JobBar:
     ) -> None:
         self._shown: tuple[str, str] | None = None
         self._state, self._stopping, self._next = "", False, 0.0
-        self._run = one_way(pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow"))
-        self._stop = one_way(pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True))
+        self._run = server_owned(pmui.Button(label=label, color="primary", variant="contained", icon="play_arrow"))
+        self._stop = server_owned(
+            pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True)
+        )
         self._run.on_click(lambda event: run())
         self._stop.on_click(lambda event: stop())
         wide = {"sizing_mode": "stretch_width"}
-        self._progress = one_way(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
-        self._held = one_way(
+        self._progress = server_owned(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))
+        self._held = server_owned(
             pmui.Alert(
                 object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Nothing runs yet", **wide
             )
         )
-        self._text = one_way(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
+        self._text = server_owned(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
         self.view = pn.Column(
             pn.Row(self._run, self._stop, **wide), self._held, self._progress, self._text, **wide
         )  # fmt: skip
@@ -60,7 +62,7 @@ class JobBar:
 
     def hold_up(self, problems: Sequence[str]) -> None:
         """What is to be mended before anything runs; nothing for none."""
-        lines = "  \n".join(f"{plain(each[:1].upper() + each[1:])}." for each in problems)
+        lines = "  \n".join(f"{escape(each[:1].upper() + each[1:])}." for each in problems)
         self._held.param.update(object=lines, visible=bool(problems))
 
     def show(self, job: Job) -> None:

@@ -17,10 +17,10 @@ from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.analysis import geometry
-from apviz.dashboard.components.animation_card import FASTEST, FilmCard, PlayerBar
+from apviz.dashboard.components.animation_card import MIN_INTERVAL_MS, AnimationCard, PlayerBar
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.recording import RecordChoice, recording_panel
@@ -33,9 +33,9 @@ from apviz.solvers import Solver
 from apviz.tracing import Trace
 
 
-def map_card(*, lecture: bool) -> FilmCard:
+def map_card(*, lecture: bool) -> AnimationCard:
     """The residual over the rows."""
-    return FilmCard(
+    return AnimationCard(
         "Where the residual is",
         "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
         "that it solves on as well.",
@@ -44,9 +44,9 @@ def map_card(*, lecture: bool) -> FilmCard:
     )  # fmt: skip
 
 
-def function_card(*, lecture: bool) -> FilmCard:
+def function_card(*, lecture: bool) -> AnimationCard:
     """For one input, the function."""
-    return FilmCard(
+    return AnimationCard(
         "The function so far",
         "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
         lambda trace, theme: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
@@ -103,7 +103,7 @@ class InsideView(param.Parameterized):
 
     run = param.String("", label="the run")
     update = param.Integer(1, bounds=(0, None), label="the update that is shown")
-    interval = param.Integer(400, bounds=(FASTEST, 10_000), label="milliseconds an update while playing")
+    interval = param.Integer(400, bounds=(MIN_INTERVAL_MS, 10_000), label="milliseconds an update while playing")
 
 
 class Inside(SolvingPage):
@@ -124,10 +124,10 @@ class Inside(SolvingPage):
         self._runs.param.watch(lambda event: self._select(event.new), "value")
         self._player = PlayerBar(self._look, self._rest, self._pace, self.choice.interval)
         self._map, self._function = map_card(lecture=shared.lecture), function_card(lecture=shared.lecture)
-        self._films = [self._map, self._function]
+        self._animations = [self._map, self._function]
         self._timeline = timeline_card(lecture=shared.lecture)
         self._timeline.chart.param.watch(lambda event: self._clicked(event.new), "clicked")
-        self._hint = one_way(pmui.Typography("", variant="body2", margin=(0, 12), visible=False))
+        self._hint = server_owned(pmui.Typography("", variant="body2", margin=(0, 12), visible=False))
         self._diagnosis = DiagnosisCard(self.rerun)
         self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._changed(), ["run"])
@@ -168,7 +168,7 @@ class Inside(SolvingPage):
 
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
-        for card in self._films:
+        for card in self._animations:
             card.advance()
         self._mark()
         self.draw_next()
@@ -237,7 +237,7 @@ class Inside(SolvingPage):
         self._draw_all()
 
     def _draw_all(self) -> None:
-        for card in self._films:
+        for card in self._animations:
             if card.view.visible:
                 self.draw_later(card, lambda card=card: self._draw(card))  # type: ignore[misc]
         self.draw_later(self._timeline, self._draw_timeline)
@@ -247,23 +247,23 @@ class Inside(SolvingPage):
         self._timeline.view.visible = trace is not None and has_blocks(trace)
         self._timeline.show([] if trace is None else [trace], self.shared.theme)
 
-    def _draw(self, card: FilmCard) -> None:
+    def _draw(self, card: AnimationCard) -> None:
         card.draw(self._trace, self.shared.theme, self._player.update)
         self._describe()
 
     # --- the update -----------------------------------------------------------------------------------------------
 
     def _look(self, update: int) -> None:
-        for card in self._films:
+        for card in self._animations:
             if card.view.visible:
-                card.look(update)
+                card.go_to(update)
 
     def _rest(self, update: int) -> None:
         self.choice.update = update
         self._describe()
 
     def _player_to(self, update: int) -> None:
-        self._player.go(update)
+        self._player.go_to(update)
         self._look(update)
 
     def _clicked(self, point: dict[str, Any]) -> None:
@@ -279,8 +279,8 @@ class Inside(SolvingPage):
     def _mark(self) -> None:
         """The line of the timeline, a few times a second while playing."""
         at = [float(self._player.update)] if self._trace is not None else []
-        if self._timeline.chart.moment != at:
-            self._timeline.chart.moment = at
+        if self._timeline.chart.cursor != at:
+            self._timeline.chart.cursor = at
 
     def _describe(self) -> None:
         if self._trace is None:
@@ -288,6 +288,6 @@ class Inside(SolvingPage):
         update = self._player.update
         self._mark()
         words = step(self._trace, update)[1]
-        for card in self._films:
+        for card in self._animations:
             if card.view.visible:
-                card.rest(words)
+                card.describe(words)

@@ -17,8 +17,8 @@ import param
 from panel.viewable import Viewable
 
 from apviz import datasets
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.systems import CARD, DTYPES, FIRST_N, FIT, HAND, SystemSpec, _numbers
@@ -36,7 +36,7 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
     )
     target = pmui.Select(label="Column to predict", options=[], visible=False, sizing_mode="stretch_width")
     use = pmui.Button(label="Use this file", variant="outlined", visible=False)
-    note = one_way(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
+    note = server_owned(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
 
     def discard_unused(path: Path) -> None:
         if path not in [upload.path for upload in system.uploads.values()]:
@@ -57,7 +57,7 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
                 path, columns = receive(folder, name, content, limits)
             except (ValueError, OSError) as error:
                 target.visible = use.visible = False
-                note.param.update(object=plain(str(error)), visible=True)
+                note.param.update(object=escape(str(error)), visible=True)
                 return
             received.append(path)
             # a button that is there stays: hidden and shown again at once, it sometimes stayed as it was while loading
@@ -74,7 +74,7 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             # a large table takes seconds, in which other visitors go on
             rows = await asyncio.to_thread(check, path, column)
         except (ValueError, OSError) as error:
-            note.param.update(object=plain(str(error)), visible=True)
+            note.param.update(object=escape(str(error)), visible=True)
         else:
             system.dataset = system.offer_upload(Upload(path, column, rows))
             note.visible = False
@@ -100,7 +100,7 @@ def data_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewa
     """Widgets of the data alone; a file of one's own lies in `folder`."""
     p = system.param
     wide = {"sizing_mode": "stretch_width"}
-    card = one_way(pmui.Typography("", variant="body2"))
+    card = server_owned(pmui.Typography("", variant="body2"))
 
     def describe(*events: object) -> None:
         card.object = card_words(system)
@@ -126,7 +126,7 @@ def system_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Vie
         fields.add(p.outputscale, **wide),
         fields.add(p.noise, **wide),
     ]
-    about = one_way(pmui.Typography("", variant="body2"))
+    about = server_owned(pmui.Typography("", variant="body2"))
 
     def describe(*events: object) -> None:
         about.object = hyperparameter_words(system)
@@ -153,7 +153,7 @@ def card_words(system: SystemChoice) -> str:
     name = system.dataset
     upload = system.uploads.get(name)
     if upload is not None:
-        target = plain(str(upload.target))
+        target = escape(str(upload.target))
         return f"Your own file, for this session only: {upload.rows:,} rows to train on. Target: {target}."
     card = datasets.card(name)
     return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"

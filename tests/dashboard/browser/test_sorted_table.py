@@ -11,7 +11,7 @@ from typing import Any
 import panel as pn
 import pytest
 
-from apviz.dashboard.components.tables import Table
+from apviz.dashboard.components.tables import SortedTable
 from tests.dashboard.browser.server import PATIENCE
 from tests.ports import free_port
 
@@ -30,7 +30,7 @@ def some_rows(count: int, begin: int = 1) -> dict[str, list[Any]]:
 class Shown:
     """A table in a browser, with its server's side."""
 
-    table: Table
+    table: SortedTable
     tab: Any
     clicked: list[str] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class Shown:
             if condition():
                 return
             self.tab.wait_for_timeout(100)
-        raise AssertionError("the server has not heard of it")
+        raise AssertionError("the server has not editable of it")
 
 
 @pytest.fixture
@@ -100,10 +100,10 @@ def present(browser):
         return tab
 
     def show(rows: dict[str, list[Any]], **params: Any) -> Shown:
-        made: list[Table] = []
+        made: list[SortedTable] = []
 
         def app() -> pn.Column:
-            made.append(Table(COLUMNS, sizing_mode="stretch_width", **params))
+            made.append(SortedTable(COLUMNS, sizing_mode="stretch_width", **params))
             made[0].show(rows)
             return pn.Column(made[0], sizing_mode="stretch_width")
 
@@ -289,7 +289,7 @@ def test_rows_that_come_while_the_browser_builds_the_table_are_all_there(present
         page = pn.Column(pn.pane.Markdown("A page"), sizing_mode="stretch_width")
 
         def add() -> None:
-            table = Table(COLUMNS, can_tick=True, sizing_mode="stretch_width")
+            table = SortedTable(COLUMNS, can_tick=True, sizing_mode="stretch_width")
             made.append(table)
             page.append(table)
             for count in range(1, 21):

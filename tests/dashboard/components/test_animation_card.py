@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.components.animation_card import FilmCard
+from apviz.dashboard.components.animation_card import AnimationCard
 from apviz.plots import FittedFunction
 
 
@@ -19,17 +19,17 @@ def test_a_frame_waits_until_the_browser_has_drawn_the_one_before_and_the_last_i
     recorder = apviz.Recorder(rows=True, snapshots=range(5), weights=True)
     apviz.solve(system, apviz.AlternatingProjection(block_size=20, tol=1e-6), hooks=[recorder])
     trace = recorder.trace
-    card = FilmCard(
+    card = AnimationCard(
         "f", "t", lambda trace, theme: FittedFunction(trace, theme=theme), takes=lambda trace: True,
         table=lambda trace, update: pd.DataFrame(), axes=300, lecture=False,
     )  # fmt: skip
     card.draw(trace, "light", 0)
     card.chart.drawn += 1
-    card.look(1)
+    card.go_to(1)
     first = card.chart.frame
     assert "update 1" in first
-    card.look(2)
-    card.look(3)
+    card.go_to(2)
+    card.go_to(3)
     assert card.chart.frame == first
     card.chart.drawn += 1
     card.advance()

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.components.tables import RunsTable, Table
+from apviz.dashboard.components.tables import RunsTable, SortedTable
 from apviz.dashboard.pages.runs.listing import FolderTable
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -23,14 +23,14 @@ def cells(table, key):
 
 
 def test_what_is_not_a_number_is_sent_as_missing():
-    table = Table({"name": "text", "a": "integer", "b": "scientific"})
+    table = SortedTable({"name": "text", "a": "integer", "b": "scientific"})
     table.show({"x": ["x", None, math.nan], "y": ["", 3, math.inf]}, selected="y")
     assert table.rows == [["x", "x", None, None], ["y", "", 3, math.inf]]
     assert table.selected == "y"
 
 
 def test_rows_are_given_by_their_keys_and_order_and_page_stay(folder):
-    table = Table({"name": "text"}, page_rows=1, sorted_by="name", descending=True, page=1)
+    table = SortedTable({"name": "text"}, page_rows=1, sorted_by="name", descending=True, page=1)
     table.show({"b": ["b"], "a": ["a"]})
     table.show({"a": ["a"], "c": ["c"]})
     assert [row[0] for row in table.rows] == ["a", "c"]

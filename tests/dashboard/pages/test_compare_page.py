@@ -127,7 +127,7 @@ def test_a_click_on_the_bound_of_a_run_selects_that_run(runs):
 def test_a_click_on_the_start_of_a_run_marks_the_state_before_any_update(runs):
     page = opened(runs, runs=["gs"])
     click(page, "residuals", "AP gauss", 0)
-    assert page.choice.update == 0 and "update 0, epoch 0" in page._moment.words.object
+    assert page.choice.update == 0 and "update 0, epoch 0" in page._cursor.words.object
 
 
 def test_a_click_on_what_is_no_run_of_the_folder_selects_nothing(runs):
@@ -141,11 +141,11 @@ def test_a_click_on_what_is_no_run_of_the_folder_selects_nothing(runs):
 
 def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
     page = opened(runs, runs=["gs", "cg"], selected="cg")
-    field = page._moment.field
+    field = page._cursor.field
     assert field.visible and field.label == "Update of CG" and field.value is None
     field.value = 4
-    assert page.choice.update == 4 and "CG, update 4" in page._moment.words.object
-    assert page._cards["residuals"].chart.moment == [float(runs.open("cg")["update"]["work"][3])]
+    assert page.choice.update == 4 and "CG, update 4" in page._cursor.words.object
+    assert page._cards["residuals"].chart.cursor == [float(runs.open("cg")["update"]["work"][3])]
     page.choice.param.update(selected="gs", update=5)
     drawn(page)
     assert field.label == "Update of AP gauss-southwell b=20" and field.value == 5
@@ -153,13 +153,13 @@ def test_the_moment_is_also_a_number_of_the_run_that_is_looked_at(runs):
 
 def test_a_number_that_is_no_update_is_refused_and_the_moment_stays(runs):
     page = opened(runs, runs=["gs"], selected="gs", update=5)
-    page._moment.field.value = 99_999
-    assert page.choice.update == page._moment.field.value == 5
+    page._cursor.field.value = 99_999
+    assert page.choice.update == page._cursor.field.value == 5
     assert "AP gauss-southwell b=20 has no update 99,999" in message(page)
 
 
 def test_without_a_run_there_is_no_field_for_a_moment(tmp_path):
-    assert not opened(RunsFolder(tmp_path))._moment.field.visible
+    assert not opened(RunsFolder(tmp_path))._cursor.field.visible
 
 
 def test_charts_stand_in_the_same_order_whatever_the_address_begins_with(runs):

@@ -93,7 +93,7 @@ def test_the_newest_run_with_pictures_is_shown_with_its_function_and_its_diagnos
     trace = page.shared.runs.open(page.choice.run)
     assert page._player.view.visible and page._player.view.end == trace["snapshot"].sizes["update"] - 1
     assert page._map.chart.base and page._function.chart.base and page._function.view.visible
-    assert page._timeline.chart.moment == [1.0]
+    assert page._timeline.chart.cursor == [1.0]
     assert diagnose(trace).evidence == page._diagnosis._evidence.object
 
 

@@ -76,7 +76,7 @@ def test_a_pasted_address_opens_the_same_step(page, trained):
     second = page(trained)
     assert address.apply(address.to_query(first.models), second.models) == []
     assert (second.choice.training, second.watched.step) == (name, 2)
-    assert [card.chart.moment for card in second.charts.cards.values()] == [[2.0], [2.0], []]
+    assert [card.chart.cursor for card in second.charts.cards.values()] == [[2.0], [2.0], []]
 
 
 def test_a_training_that_is_gone_is_a_message(page, trained):

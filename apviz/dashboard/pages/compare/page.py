@@ -10,9 +10,8 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
-from apviz.dashboard.components import cursor
 from apviz.dashboard.components.chart_card import ChartCard
-from apviz.dashboard.components.cursor import Moment, MomentBar
+from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
@@ -53,7 +52,7 @@ class Compare(SolvingPage):
         self._is_open = False
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._moment = MomentBar(self._go)
+        self._cursor = CursorBar(self._go)
         self._cards = compare_cards(lambda: self.choice.x, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
@@ -64,7 +63,7 @@ class Compare(SolvingPage):
         self.choice.param.watch(lambda event: self._draw_all(), ["x"])
         self.choice.param.watch(lambda event: self._changed(), ["runs"])
         self.choice.param.watch(lambda event: self._show_selected(), ["selected"])
-        self.choice.param.watch(lambda event: self._show_moment(), ["update"])
+        self.choice.param.watch(lambda event: self._show_cursor(), ["update"])
 
     # --- what is on it --------------------------------------------------------------------------------------------
 
@@ -82,7 +81,7 @@ class Compare(SolvingPage):
             for card in self._cards.values():
                 card.view.styles = HALF
             self._everything = pn.Column(
-                self._bar.view, x, self._moment.view, self._charts, self._details, sizing_mode="stretch_width"
+                self._bar.view, x, self._cursor.view, self._charts, self._details, sizing_mode="stretch_width"
             )
         return self._everything
 
@@ -161,24 +160,24 @@ class Compare(SolvingPage):
         self._show_selected()
 
     def _drop_what_is_not_there(self) -> list[str]:
-        """Looks at another run, or at no moment, where what is asked for is not among the runs; why, in sentences."""
+        """Looks at another run, or at no update, where what is asked for is not among the runs; why, in sentences."""
         name, problems = self.choice.selected, []
         if name not in self._traces:
-            # a moment goes with its run; an address may name a moment and no run
+            # a cursor goes with its run; an address may name an update and no run
             update = None if name else self.choice.update
             self.choice.param.update(selected=next(iter(self._traces), ""), update=update)
             if name and name not in self.choice.runs:
                 problems.append(f"{name} is none of the runs that are shown")
         trace, update = self._traces.get(self.choice.selected), self.choice.update
-        if update is not None and cursor.moment_of(trace, update) is None:
+        if update is not None and cursor_at(trace, update) is None:
             self.choice.update = None
-            problems.append(cursor.missing(trace, update))
+            problems.append(why_missing(trace, update))
         return problems
 
     def _show_selected(self) -> None:
         if not self._is_open:
             return
-        self._moment.show(self._traces.get(self.choice.selected), self._moment_now())
+        self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
         for name in OF_ONE_RUN:
             self._draw_soon(self._cards[name])
         self.draw_later(self._table, self._show_details)
@@ -209,10 +208,10 @@ class Compare(SolvingPage):
         if card.view not in self._charts.objects:
             self._charts.append(card.view)
 
-    # --- a moment -------------------------------------------------------------------------------------------------
+    # --- the cursor -----------------------------------------------------------------------------------------------
 
     def _clicked(self, chart: str, point: dict[str, Any]) -> None:
-        found = cursor.clicked(chart, point, self._cards[chart].drawn, self._traces)
+        found = clicked_cursor(chart, point, self._cards[chart].drawn, self._traces)
         if found is not None:
             self.choice.param.update(selected=found[0], update=found[1].update)
 
@@ -221,20 +220,20 @@ class Compare(SolvingPage):
         trace = self._traces.get(self.choice.selected)
         if trace is None or update == self.choice.update:
             return
-        if update is not None and cursor.moment_of(trace, update) is None:
-            self._bar.refuse(cursor.missing(trace, update))
-            self._show_moment()
+        if update is not None and cursor_at(trace, update) is None:
+            self._bar.refuse(why_missing(trace, update))
+            self._show_cursor()
             return
         self.choice.update = update
 
-    def _moment_now(self) -> Moment | None:
-        return cursor.moment_of(self._traces.get(self.choice.selected), self.choice.update)
+    def _cursor_now(self) -> Cursor | None:
+        return cursor_at(self._traces.get(self.choice.selected), self.choice.update)
 
     def _mark(self, card: ChartCard) -> None:
-        moment, unit = self._moment_now(), card.x_unit()
-        card.chart.moment = [moment.x(unit)] if moment is not None and unit else []
+        cursor, unit = self._cursor_now(), card.x_unit()
+        card.chart.cursor = [cursor.x(unit)] if cursor is not None and unit else []
 
-    def _show_moment(self) -> None:
-        self._moment.show(self._traces.get(self.choice.selected), self._moment_now())
+    def _show_cursor(self) -> None:
+        self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
         for card in self._cards.values():
             self._mark(card)

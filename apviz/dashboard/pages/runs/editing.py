@@ -19,8 +19,8 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import button, one_way
-from apviz.dashboard.components.text import plain, without_formulas
+from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.text import escape, without_formulas
 from apviz.dashboard.jobs.job import Gate, Job
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -39,7 +39,7 @@ class Changes:
     def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
         self._runs, self._undone = runs, undone
         self._undoable: list[Deleted] = []
-        self.message = one_way(
+        self.message = server_owned(
             pmui.Alert(object="", severity="info", visible=False, margin=(0, 8), sizing_mode="stretch_width")
         )
         self.undo_button = button("Undo", "undo", self.undo, visible=False)
@@ -49,7 +49,7 @@ class Changes:
         """A message, and a button that undoes what it speaks of."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
-        self.message.param.update(object=plain(message), severity="error" if bad else "info", visible=bool(message))
+        self.message.param.update(object=escape(message), severity="error" if bad else "info", visible=bool(message))
 
     def rename(self, old: str, new: str) -> str | None:
         """The name that the run has now; None where it could not have it."""

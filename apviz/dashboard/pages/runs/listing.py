@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import panel_material_ui as pmui
 
-from apviz.dashboard.components.server_owned import one_way
-from apviz.dashboard.components.tables import Cell, Form, Table
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.tables import Cell, Form, SortedTable
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
@@ -27,7 +27,7 @@ class Listing:
         self.entries: list[RunEntry] = []
         self._seen: list[tuple[RunEntry, str]] = []
         wide = {"sizing_mode": "stretch_width"}
-        self.broken = one_way(
+        self.broken = server_owned(
             pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
         )
 
@@ -40,7 +40,7 @@ class Listing:
             return False
         self.entries, self._seen = entries, seen
         unreadable = [entry for entry in entries if entry.problem]
-        words = "  \n".join(f"{plain(entry.name)}: {plain(entry.problem)}" for entry in unreadable)
+        words = "  \n".join(f"{escape(entry.name)}: {escape(entry.problem)}" for entry in unreadable)
         self.broken.param.update(object=f"Cannot be read.  \n{words}", visible=bool(unreadable))
         return True
 
@@ -144,7 +144,7 @@ class FolderTable:
         self.names: list[str] = []
         self._choose = choose
         self._filling = False
-        self.table = Table(
+        self.table = SortedTable(
             _FOLDER_COLUMNS,
             caption="Runs in the folder",
             can_tick=True,
@@ -153,7 +153,7 @@ class FolderTable:
         )
         self.table.on_click(select)
         self.table.param.watch(lambda event: self._ticked(event.new), "ticked")
-        self._count = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self._count = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self.view = pmui.Paper(
             pmui.Typography("Runs in the folder", variant="h6", margin=(8, 12, 0, 12)), self._count, self.table,
             sizing_mode="stretch_width", margin=8, elevation=1,

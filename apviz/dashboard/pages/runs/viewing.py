@@ -22,11 +22,11 @@ from apviz import plots
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.analysis.sweeps import settings_table
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
-from apviz.dashboard.components.cursor import find
+from apviz.dashboard.components.cursor import clicked_epoch
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.server_owned import button, one_way
+from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.tables import RunsTable, plain_table
-from apviz.dashboard.components.text import plain
+from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve, solves_of
 from apviz.dashboard.store.runs_folder import MOST_NOTE
@@ -62,7 +62,7 @@ class OneRun:
         self._in_fields = ""
         self.name = pmui.TextInput(label="Name", **wide)
         self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MOST_NOTE, **wide)
-        self._detail = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self._detail = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self._is_training = False
         # the page Training goes on with trainings
         self.diagnosis = DiagnosisCard(rerun, lambda diagnosis: not self._is_training)
@@ -92,7 +92,7 @@ class OneRun:
         if self._in_fields != entry.name:
             self._in_fields = entry.name
             self.name.value, self.note.value = entry.name, entry.note
-        self._detail.object = plain(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
+        self._detail.object = escape(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
 
 
 class Together:
@@ -152,7 +152,7 @@ class Together:
 
     def _clicked(self, point: dict[str, Any]) -> None:
         """A point of the curves."""
-        hit = find(self.cards["residuals"].drawn, point)
+        hit = clicked_epoch(self.cards["residuals"].drawn, point)
         name = next((name for name, trace in self._traces.items() if hit is not None and trace is hit[0]), None)
         if name is not None:
             self._select(name)

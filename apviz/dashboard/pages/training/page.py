@@ -110,7 +110,7 @@ class TrainingCharts:
 
     def _mark(self, card: ChartCard) -> None:
         step = None if self._watched.follows else self._watched.step
-        card.chart.moment = [] if step is None else [float(step)]
+        card.chart.cursor = [] if step is None else [float(step)]
 
     def _draw_solve(self) -> None:
         card, live = self.cards["solve"], self._solves.live

@@ -17,7 +17,7 @@ import panel_material_ui as pmui
 import param
 
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.training.launcher import Starting
 from apviz.dashboard.store.trainings import Trainings
@@ -158,11 +158,11 @@ class WhichTraining:
         self.list.param.watch(
             lambda event: select(event.new) if event.new not in (None, NO_TRAINING) else None, "value"
         )
-        self.go_on = one_way(
+        self.go_on = server_owned(
             pmui.Button(label="Go on", variant="outlined", icon="fast_forward", disabled=True, margin=(16, 12))
         )
         self.go_on.on_click(lambda event: go_on())
-        self.state = one_way(
+        self.state = server_owned(
             pmui.Alert(object="", severity="info", variant="outlined", visible=False, margin=(0, 12), **wide)
         )
         self.diagnosis = DiagnosisCard(lambda trace, diagnosis: change(diagnosis.change))

@@ -18,7 +18,7 @@ from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.server_owned import one_way
+from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.pages.base import HALF
@@ -118,14 +118,14 @@ class SolveOfStep:
         self._look_at, self._step = look_at, 0
         self.number = pmui.IntInput(label="Step", value=None, start=1, width=160, margin=(4, 12))
         self.number.param.watch(lambda event: self._typed(event.new), "value")
-        self._latest = one_way(pmui.Button(label="The last step", variant="text", icon="last_page"))
+        self._latest = server_owned(pmui.Button(label="The last step", variant="text", icon="last_page"))
         self._latest.on_click(lambda event: look_at(None))
-        self.again = one_way(
+        self.again = server_owned(
             pmui.Button(label="Solve this step again", variant="outlined", icon="replay", visible=False)
         )
         self.again.on_click(lambda event: again({}))
-        self.title = one_way(pmui.Typography("", variant="h6", margin=(8, 12, 0, 12)))
-        self.text = one_way(pmui.Typography("", variant="body2", margin=(0, 12)))
+        self.title = server_owned(pmui.Typography("", variant="h6", margin=(8, 12, 0, 12)))
+        self.text = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self.head = pn.Column(
             self.title, pn.FlexBox(self.number, self._latest, self.again, align_items="center", **wide), self.text,
             visible=False, **wide,
