@@ -13,7 +13,7 @@ from apviz.solvers import AlternatingProjection, Solver
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused, with the limit in the message.
+    """Limits of one server; what exceeds them is refused, with the limit in the message.
 
     Args:
         max_solves: solves at once over all visitors; the others queue.
@@ -36,18 +36,17 @@ class Limits:
         require_number("max_block_gb", self.max_block_gb, 0.0, "a positive number, such as 4", strictly=True)
         require_whole("max_upload_mb", self.max_upload_mb, 1)
 
+    def why_too_large(self, solver: Solver, x: Tensor) -> str:
+        """Reason why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.
 
-def too_large(solver: Solver, x: Tensor, limits: Limits) -> str:
-    """Why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.
-
-    Blocks whose size apviz chooses are sized by the memory that is free.
-    """
-    if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
-        return ""
-    needed = factor_bytes(x, int(solver.block_size), float(solver.overlap))
-    if needed <= limits.max_block_gb * 1e9:
-        return ""
-    return (
-        f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
-        f"{limits.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
-    )
+        Blocks whose size apviz chooses are sized by the memory that is free.
+        """
+        if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
+            return ""
+        needed = factor_bytes(x, int(solver.block_size), float(solver.overlap))
+        if needed <= self.max_block_gb * 1e9:
+            return ""
+        return (
+            f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
+            f"{self.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
+        )

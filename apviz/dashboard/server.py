@@ -17,7 +17,7 @@ import panel as pn
 from apviz import datasets
 from apviz.dashboard.components.chart_card import plotly_folder
 from apviz.dashboard.first_runs import first_runs
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -67,16 +67,16 @@ def serve(
     if dataset is not None:
         datasets.require_here(dataset)
     limits = limits or Limits()
-    folder, gate = RunsFolder(runs), Gate(limits.max_solves)
+    folder, queue = RunsFolder(runs), JobQueue(limits.max_solves)
     first_runs(folder)
     pn.extension("filedropper", notifications=True)
     options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
-    atexit.register(gate.close)
+    atexit.register(queue.close)
     # what every visitor needs stays: nothing of it is looked through again when a job's garbage is collected
     gc.collect()
     gc.freeze()
     pn.serve(
-        {"/": lambda: Session(limits, gate, folder, dataset=dataset, lecture=lecture).view()},
+        {"/": lambda: Session(limits, queue, folder, dataset=dataset, lecture=lecture).view()},
         port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
         websocket_origin=_origins(local, address, port), static_dirs={"plotly": str(plotly_folder())},
         check_unused_sessions=1000 * SESSION_SECONDS, unused_session_lifetime=1000 * SESSION_SECONDS,

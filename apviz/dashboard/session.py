@@ -16,7 +16,7 @@ from panel.util import edit_readonly
 from panel.viewable import Viewable
 
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import THEMES, Shared, View
@@ -53,11 +53,13 @@ _HTML = """{% extends "base.html" %}
 class Session:
     """The app of one visitor."""
 
-    def __init__(self, limits: Limits, gate: Gate, runs: RunsFolder, *, dataset: str | None, lecture: bool) -> None:
+    def __init__(
+        self, limits: Limits, queue: JobQueue, runs: RunsFolder, *, dataset: str | None, lecture: bool
+    ) -> None:
         system = SystemChoice(limits)
         if dataset is not None:
             system.dataset = dataset
-        self.shared = Shared(limits, gate, runs, lecture, View(), system)
+        self.shared = Shared(limits, queue, runs, lecture, View(), system)
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._made: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import apviz
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
@@ -23,4 +23,4 @@ def finished(job, seconds=60):
 
 
 def job_in(folder, settings=SETTINGS, name=None, spec=SPEC, limits=LIMITS):
-    return TrainingJob(Gate(1), limits, Trainings(folder), spec, settings, name)
+    return TrainingJob(JobQueue(1), limits, Trainings(folder), spec, settings, name)

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.first_runs import first_runs, sweep_noise, train
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import Shared, View
@@ -17,7 +17,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 
 def opened(name, folder):
     """A page of a new visitor, with everything drawn that waits."""
-    page = PAGES[name](Shared(Limits(), Gate(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
+    page = PAGES[name](Shared(Limits(), JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(Limits())))
     page.main()
     page.open()
     while page._to_draw:

@@ -9,7 +9,7 @@ pytest.importorskip("panel")
 from bokeh.document import Document
 from panel.io.state import set_curdoc
 
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.session import Session
@@ -20,7 +20,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 def session(tmp_path):
     """A session whose page the browser shows, without the clock."""
     with set_curdoc(Document()):
-        made = Session(Limits(), Gate(1), RunsFolder(tmp_path), dataset=None, lecture=False)
+        made = Session(Limits(), JobQueue(1), RunsFolder(tmp_path), dataset=None, lecture=False)
         made._is_loaded = True
         made._show_page()
         yield made

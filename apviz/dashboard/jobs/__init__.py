@@ -1,1 +1,1 @@
-"""Work in threads, which never touch a page, and the bar that shows how it stands."""
+"""Jobs: work in threads, which never touches a page, and the bar that shows how it stands."""

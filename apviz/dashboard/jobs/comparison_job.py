@@ -1,4 +1,4 @@
-"""A comparison in a thread: one system, or one at several noises, one solver after another, every run in the folder."""
+"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from apviz.comparison import Outcome, compare
-from apviz.dashboard.jobs.job import Gate, Job, Stopped
+from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import LiveHook, duration
-from apviz.dashboard.limits import Limits, too_large
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import Loaded, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.solvers import Hook, Solver
@@ -17,7 +17,7 @@ from apviz.system import KernelSystem
 
 
 class ComparisonJob(Job):
-    """Solves one system with several solvers, and then again at other noises if asked to.
+    """Job that solves one system with several solvers, and then again at other noises if asked to.
 
     Args:
         snapshots: pictures of the residual, see `compare`.
@@ -32,7 +32,7 @@ class ComparisonJob(Job):
 
     def __init__(
         self,
-        gate: Gate,
+        queue: JobQueue,
         limits: Limits,
         runs: RunsFolder,
         spec: SystemSpec,
@@ -42,7 +42,7 @@ class ComparisonJob(Job):
         predict: bool = True,
         noise_factors: Sequence[float] = (1.0,),
     ) -> None:
-        super().__init__(gate)
+        super().__init__(queue)
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
         self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
         self._begun = 0
@@ -51,10 +51,10 @@ class ComparisonJob(Job):
         self.live = LiveHook(self._grew)
 
     @property
-    def words(self) -> str:
-        """What it is doing, and how long that will take; an estimate."""
+    def status(self) -> str:
+        """Sentence on what it is doing, and how long that will take; an estimate."""
         if self.state == "queued":
-            return f"number {self.queue_place} of those that wait for a free solver"
+            return f"number {self.queue_position} of those that wait for a free solver"
         if self.state != "running":
             return self.message
         left = self.live.seconds_left
@@ -66,8 +66,8 @@ class ComparisonJob(Job):
         return stopping + (self.live.text or self.message) + about
 
     @property
-    def share(self) -> float:
-        """How much of it is done, from 0 to 1; an estimate."""
+    def fraction_done(self) -> float:
+        """Part of it that is done, from 0 to 1; an estimate."""
         return min(1.0, self.progress + self.live.progress / max(1, self._count))
 
     def work(self) -> None:
@@ -82,7 +82,7 @@ class ComparisonJob(Job):
 
     @property
     def _count(self) -> int:
-        """Runs in all."""
+        """Number of runs in all."""
         return len(self._factors) * len(self._solvers)
 
     def _compare(self, loaded: Loaded) -> None:
@@ -95,7 +95,7 @@ class ComparisonJob(Job):
             self._keep(outcome)
 
     def _until_stopped(self, system: KernelSystem) -> Iterator[Solver]:
-        """One solver after another, until Stop."""
+        """Yields one solver after another, until Stop."""
         where = f" at σ² = {system.noise:.3g}" if len(self._factors) > 1 else ""
         for solver in self._solvers:
             if self.stopping:
@@ -119,12 +119,14 @@ class ComparisonJob(Job):
         return f"{runs}; hyperparameters: {loaded.hyperparameters.provenance}"
 
     def _affordable(self, system: KernelSystem) -> list[Solver]:
-        """Before any work: the solvers whose factors fit, as far as their block sizes are known; failures of others.
+        """Solvers whose factors fit, as far as their block sizes are known; the others are among the failures.
 
         Raises:
             ValueError: none fits.
         """
-        refused = {solver.label: why for solver in self._solvers if (why := too_large(solver, system.x, self._limits))}
+        refused = {
+            solver.label: why for solver in self._solvers if (why := self._limits.why_too_large(solver, system.x))
+        }
         if len(refused) == len(self._solvers):
             raise ValueError("  \n".join(refused.values()))
         self.failures += refused.values()

@@ -1,4 +1,4 @@
-"""Work in threads: one job at a time for a session, so many at once for the server, the others queue in order.
+"""Jobs in threads: so many at once for the server, the others wait in a queue.
 
 A thread never touches a page. It puts what there is to see into its job, and the page looks there a few times a
 second: bokeh's documents belong to the server's own thread.
@@ -21,31 +21,35 @@ CLOSING_SECONDS = 20.0
 
 
 class Stopped(Exception):
-    """The job was asked to stop before there was anything to keep."""
+    """Signal that a job was asked to stop before there was anything to keep."""
 
 
-class Gate:
-    """Lets so many jobs through at once, first come, first served."""
+class JobQueue:
+    """Queue of jobs, of which so many run at once: first come, first served.
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = self._free = at_once
+    Args:
+        slots: jobs that may run at once.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = self._free = slots
         self._waiting: deque[Job] = deque()
         self._running: set[Job] = set()
         self._changed = threading.Condition()
 
-    def place(self, job: Job) -> int:
-        """How many wait before this one and with it; 0: it does not wait."""
+    def position(self, job: Job) -> int:
+        """Place among the jobs that wait, from 1; 0 for one that does not wait."""
         with self._changed:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
     @property
-    def is_used(self) -> bool:
-        """Whether a job is through, or waits."""
-        return bool(self._waiting) or self._free < self._at_once
+    def is_busy(self) -> bool:
+        """Whether any job runs or waits."""
+        return bool(self._waiting) or self._free < self._slots
 
     @contextmanager
-    def passage(self, job: Job) -> Iterator[None]:
-        """Waits for its turn.
+    def slot(self, job: Job) -> Iterator[None]:
+        """Waits until it is the turn of a job, and holds a slot for it meanwhile.
 
         Raises:
             Stopped: the job was asked to stop while it waited.
@@ -71,7 +75,11 @@ class Gate:
                 self._changed.notify_all()
 
     def close(self, timeout: float = CLOSING_SECONDS) -> None:
-        """The server ends: stops every job, and waits until what they have recorded is on disk."""
+        """Stops every job, and waits until what they have recorded is on disk; called when the server ends.
+
+        Args:
+            timeout: the most that is waited, in seconds.
+        """
         with self._changed:
             jobs = [*self._waiting, *self._running]
         for job in jobs:
@@ -85,19 +93,19 @@ class Gate:
 
 
 class Job(ABC):
-    """Something that takes a while. `start` returns at once; a page reads the attributes.
+    """Work in a thread: `start` returns at once, and a page reads the attributes.
 
     Attributes:
         state: `queued`, `running`, `done`, `stopped` or `failed`.
         message: what it is doing, or what went wrong.
-        progress: from 0 to 1; an estimate.
+        progress: part of it that is done, from 0 to 1; an estimate.
         version: grows when there is something new to draw.
         failures: of parts of it, one sentence each.
-        stop_hook: for the hooks of the solves.
+        stop_hook: to be among the hooks of its solves, which `stop` ends.
     """
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
         self.state, self.message, self.progress, self.version = "queued", "", 0.0, 0
         self.stopping = False
         self.failures: list[str] = []
@@ -106,47 +114,53 @@ class Job(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Does it, in the thread. May raise `Stopped`, and what `FAILURES` lists."""
+        """Does the work, in the thread.
+
+        Raises:
+            Stopped: there is nothing to keep; what `FAILURES` lists is shown as a message.
+        """
 
     #: what a person can do something about; anything else is a defect, and goes to the log as well
     FAILURES: tuple[type[Exception], ...] = (ValueError, OSError, MemoryError, RuntimeError, ImportError)
 
     @property
     def is_active(self) -> bool:
+        """Whether it waits or runs."""
         return self.state in ("queued", "running")
 
     @property
-    def queue_place(self) -> int:
-        """How many wait for their turn up to this one; 0: it does not wait."""
-        return self._gate.place(self) if self.state == "queued" else 0
+    def queue_position(self) -> int:
+        """Place among the jobs that wait, from 1; 0 for one that does not wait."""
+        return self._queue.position(self) if self.state == "queued" else 0
 
     @property
-    def words(self) -> str:
-        """What it is doing, for the page."""
+    def status(self) -> str:
+        """Sentence on what it is doing, or what came of it."""
         if self.state == "queued":
-            return f"number {self.queue_place} of those that wait for a free solver"
+            return f"number {self.queue_position} of those that wait for a free solver"
         return self.message
 
     @property
-    def share(self) -> float:
-        """How much of it is done, from 0 to 1; an estimate."""
+    def fraction_done(self) -> float:
+        """Part of it that is done, from 0 to 1; an estimate."""
         return self.progress
 
     def start(self) -> None:
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks for the end: within one update of a solve."""
+        """Asks it to end, which a solve does within one update."""
         self.stopping = True
         self.stop_hook.request("asked for in the dashboard")
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the end."""
+        """Waits for the end, at most `timeout` seconds."""
         self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
-            with self._gate.passage(self):
+            with self._queue.slot(self):
                 self.state = "running"
                 self.work()
             self.state = "stopped" if self.stopping else "done"

@@ -1,7 +1,4 @@
-"""Run, Stop, and what goes on.
-
-The small buttons of the page Runs.
-"""
+"""The bar of a job: Run, Stop, and how it stands."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.job import Job
 
 #: seconds between two changes of what is said while a job runs: every one costs the browser a look at the whole page
-_PAUSE = 0.25
+_TEXT_SECONDS = 0.25
 _SEVERITY = {"queued": "info", "running": "info", "done": "success", "stopped": "warning", "failed": "error"}
 
 
 class JobBar:
-    """The buttons and the state of a job.
+    """Buttons and state of a job.
 
     Args:
         run, stop: what the buttons do.
@@ -57,25 +54,25 @@ class JobBar:
         )  # fmt: skip
 
     def refuse(self, message: str) -> None:
-        """Why nothing was started."""
+        """Says why nothing was started."""
         self._text.param.update(object=message, severity="error")
 
-    def hold_up(self, problems: Sequence[str]) -> None:
-        """What is to be mended before anything runs; nothing for none."""
+    def show_problems(self, problems: Sequence[str]) -> None:
+        """Says what is to be mended before anything runs; nothing for none."""
         lines = "  \n".join(f"{escape(each[:1].upper() + each[1:])}." for each in problems)
         self._held.param.update(object=lines, visible=bool(problems))
 
     def show(self, job: Job) -> None:
-        """How a job stands; called again and again, and changes only what has changed."""
+        """Shows how a job stands; called again and again, and changes only what has changed."""
         now = time.monotonic()
         if job.state == self._state and job.stopping == self._stopping and now < self._next:
             return
-        self._state, self._stopping, self._next = job.state, job.stopping, now + _PAUSE
+        self._state, self._stopping, self._next = job.state, job.stopping, now + _TEXT_SECONDS
         active = job.is_active
         self._run.disabled, self._stop.disabled = active, not active or job.stopping
         self._progress.visible = active
-        self._progress.value = round(100 * job.share)
-        text = f"{job.state}: {job.words}" if job.words else job.state
+        self._progress.value = round(100 * job.fraction_done)
+        text = f"{job.state}: {job.status}" if job.status else job.state
         if job.failures:
             text += "  \n" + "  \n".join(job.failures)
         severity = "error" if job.failures and job.state == "done" else _SEVERITY[job.state]

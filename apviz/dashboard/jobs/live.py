@@ -1,7 +1,4 @@
-"""What a page sees of a solve that runs: its trace so far, never more often than costs a few hundredths of its time.
-
-The limit on the memory of block factors.
-"""
+"""What a page sees of a solve that runs: its trace so far, never at more than a few hundredths of its time."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.solve import Run
 from apviz.tracing import Recorder, Trace
 
-#: a look at the trace may take one part in this many of the solve's time, and there are at most so many a second
-SHARE, PER_SECOND = 30, 8.0
+#: so many times as long as a look at the trace takes is solved before the next, and there are at most so many a second
+TIME_PER_LOOK, LOOKS_PER_SECOND = 30, 8.0
 
 
 class LiveHook(Hook):
-    """Takes the trace out of the recorder among the hooks of a solve, in the thread that solves.
+    """Hook that copies the trace of the recorder beside it, in the thread that solves.
 
     Args:
         changed: called after every look.
@@ -53,7 +50,7 @@ class LiveHook(Hook):
         now = time.perf_counter()
         if now < self._next_text:
             return
-        self._next_text = now + 1 / PER_SECOND
+        self._next_text = now + 1 / LOOKS_PER_SECOND
         blocks = "" if self._run.partition is None else f", block {update.block + 1} of {len(self._run.partition)}"
         self.text = f"{self._label}: update {update.number:,}{blocks}, residual {self._run.residual:.2e}"
 
@@ -66,7 +63,7 @@ class LiveHook(Hook):
         self.trace = self._recorder.trace
         self._changed()
         now = time.perf_counter()
-        self._next = now + max(SHARE * (now - started), 1 / PER_SECOND)
+        self._next = now + max(TIME_PER_LOOK * (now - started), 1 / LOOKS_PER_SECOND)
 
     def on_stop(self, solution: Solution) -> None:
         self.trace = None
@@ -92,7 +89,7 @@ class LiveHook(Hook):
 
 
 def duration(seconds: float) -> str:
-    """A time that is left: `40 s`, `12 min`, `3.5 h`."""
+    """Time that is left, in words: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -15,7 +15,7 @@ from apviz.tracing import Trace
 
 
 def solver_of(trace: Trace) -> Solver:
-    """The solver of a recorded run.
+    """Solver of a recorded run.
 
     Raises:
         ValueError: one that apviz does not have.
@@ -29,7 +29,7 @@ def solver_of(trace: Trace) -> Solver:
 
 
 def rerun(trace: Trace, diagnosis: Diagnosis, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, Solver]:
-    """The system and the solver of a run, with the change of its diagnosis.
+    """System and solver of a run, with the change of its diagnosis.
 
     Raises:
         ValueError: the data or the solver is not at hand.

@@ -1,4 +1,4 @@
-"""The solve of one step of a training, done again in a thread: as it was, or with a setting changed."""
+"""The job that solves one step of a training again: as it was, or with a setting changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import LiveHook
-from apviz.dashboard.limits import Limits, too_large
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system
@@ -19,7 +19,7 @@ from apviz.tracing import Recorder, Trace, TrainingTrace
 
 
 class StepJob(Job):
-    """Solves the system of a step. The trace stays in the session: the training's own is what is in the folder.
+    """Job that solves the system of a step; its trace stays in the session, for the folder has the training's own.
 
     Args:
         path: of the training.
@@ -35,7 +35,7 @@ class StepJob(Job):
 
     def __init__(
         self,
-        gate: Gate,
+        queue: JobQueue,
         limits: Limits,
         path: Path,
         name: str,
@@ -45,7 +45,7 @@ class StepJob(Job):
         number: int,
         change: Mapping[str, Any],
     ) -> None:
-        super().__init__(gate)
+        super().__init__(queue)
         self._limits, self._path, self._training = limits, path, training
         self._spec, self._settings = spec, settings
         self.name, self.number, self._change = name, number, dict(change)
@@ -54,11 +54,11 @@ class StepJob(Job):
         self.live.where = f" on step {number}"
 
     @property
-    def words(self) -> str:
-        return self.live.text or super().words if self.state == "running" else super().words
+    def status(self) -> str:
+        return self.live.text or super().status if self.state == "running" else super().status
 
     @property
-    def share(self) -> float:
+    def fraction_done(self) -> float:
         return self.live.progress
 
     def work(self) -> None:
@@ -70,7 +70,7 @@ class StepJob(Job):
         if "dtype" in change:
             data = replace(self._spec, dtype=change.pop("dtype")).load()
         solver = changed_solver(s.solver, change) if change else s.solver
-        refused = too_large(solver, data.train_x, self._limits)
+        refused = self._limits.why_too_large(solver, data.train_x)
         if refused:
             raise ValueError(refused)
         self.message = "preparing the system"
@@ -92,7 +92,7 @@ class StepJob(Job):
 
 
 def changed_solver(solver: Solver, change: Mapping[str, Any]) -> Solver:
-    """The solver with some settings changed, or the automatic one to the same tolerance."""
+    """Solver with some settings changed, or the automatic one to the same tolerance."""
     if change.get("solver") == "auto":
         return Automatic(tol=float(getattr(solver, "tol", 1e-2)))
     return replace(solver, **change)

@@ -1,4 +1,4 @@
-"""A training in a thread: one solve a step, the trace and the checkpoint in the folder of runs."""
+"""The job of a training: one solve a step, the trace and the checkpoint in the folder of runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import chain, count
 from pathlib import Path
 
 from apviz.comparison import claim_free_path
-from apviz.dashboard.jobs.job import Gate, Job
-from apviz.dashboard.jobs.live import PER_SECOND, SHARE, LiveHook, duration
-from apviz.dashboard.limits import Limits, too_large
+from apviz.dashboard.jobs.job import Job, JobQueue
+from apviz.dashboard.jobs.live import LOOKS_PER_SECOND, TIME_PER_LOOK, LiveHook, duration
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
@@ -31,13 +31,13 @@ QUIET_STEPS, QUIET_SECONDS = 3, 10
 
 # all jobs of this server, whoever's they are: no two may write one training
 _jobs: weakref.WeakSet[TrainingJob] = weakref.WeakSet()
-_choosing = threading.Lock()
+_claiming = threading.Lock()
 # when those that ended here were last written
-_left: dict[Path, float] = {}
+_last_written: dict[Path, float] = {}
 
 
 class TrainingJob(Job):
-    """Trains, or goes on with a training of the folder.
+    """Job that trains, or goes on with a training of the folder.
 
     Args:
         name: of the training to go on with; None begins a new one.
@@ -53,22 +53,22 @@ class TrainingJob(Job):
 
     def __init__(
         self,
-        gate: Gate,
+        queue: JobQueue,
         limits: Limits,
         trainings: Trainings,
         spec: SystemSpec,
         settings: TrainingSettings,
         name: str | None = None,
     ) -> None:
-        super().__init__(gate)
+        super().__init__(queue)
         self._limits, self._spec, self.settings = limits, spec, settings
         self.trace: TrainingTrace | None = None
-        self.live = _LiveSteps(self._grew)
+        self.live = _LiveStepHook(self._grew)
         self._solves: dict[int, Record] = {}
-        self._recorder = _OneSolve(spectrum="subsample", spectrum_rows=SPECTRUM_ROWS)
+        self._recorder = _LastSolve(spectrum="subsample", spectrum_rows=SPECTRUM_ROWS)
         self._begun = self._next_look = 0.0
         self._done = self._done_before = 0
-        with _choosing:
+        with _claiming:
             if name is None:
                 self.path = _new_path(trainings.folder, f"{spec.dataset}-n{spec.n} training {settings.solver.label}")
             else:
@@ -78,10 +78,10 @@ class TrainingJob(Job):
         self.name = self.path.relative_to(trainings.folder).with_suffix("").as_posix()
 
     @property
-    def words(self) -> str:
-        """Which step, where its solve is, and how long the rest will take; an estimate."""
+    def status(self) -> str:
+        """Sentence on the step, where its solve is, and how long the rest will take; an estimate."""
         if self.state != "running" or not self._begun:
-            return super().words
+            return super().status
         taken = self._done - self._done_before
         left = (time.perf_counter() - self._begun) / taken * (self.settings.steps - self._done) if taken else math.nan
         about = f" · about {duration(left)} left (estimate)" if left >= 1 else ""
@@ -89,11 +89,11 @@ class TrainingJob(Job):
         return f"{stopping}step {self._done + 1} of {self.settings.steps} · {self.live.text or 'setting up'}{about}"
 
     @property
-    def share(self) -> float:
+    def fraction_done(self) -> float:
         return self._done / self.settings.steps
 
     def solve(self, step: int) -> Trace | None:
-        """The trace of the solve of a step; None for one that was not taken here, or is not kept any more."""
+        """Trace of the solve of a step; None for one that was not taken here, or is not kept any more."""
         record = self._solves.get(step)
         return None if record is None else record.to_trace()
 
@@ -102,7 +102,7 @@ class TrainingJob(Job):
         self._spec.check(self._limits)
         data = self._spec.load()
         x, y, s = data.train_x, data.train_y, self.settings
-        refused = too_large(s.solver, x, self._limits)
+        refused = self._limits.why_too_large(s.solver, x)
         if refused:
             raise ValueError(refused)
         check_data(self.path, x, y)
@@ -111,21 +111,21 @@ class TrainingJob(Job):
         self._look(training)
         self._begun = time.perf_counter()
         try:
-            training.run([self._recorder, self.stop_hook, self.live, _Steps(self, training)])
+            training.run([self._recorder, self.stop_hook, self.live, _StepHook(self, training)])
         except TrainingError as error:
             # the folder is nobody's business but the server's
             raise ValueError(str(error).replace(str(self.path), self.name)) from error
         finally:
             self._look(training)
             with suppress(OSError):  # no step was done, or somebody has taken it away
-                _left[self.path] = (self.path / "zarr.json").stat().st_mtime
+                _last_written[self.path] = (self.path / "zarr.json").stat().st_mtime
         noise = training.hyperparameters.noise
         self.message = f"{self._done} of {s.steps} steps, σ² = {noise:.3g}; kept as {self.name}"
         if not self._done:
             self.message = "it ended before the first step was done; nothing is kept"
 
-    def took(self, step: Step, training: Training) -> None:
-        """A step is done."""
+    def step_done(self, step: Step, training: Training) -> None:
+        """Keeps the solve of a step that is done, and looks at the training when it is time."""
         self._solves[step.number] = self._recorder.take()
         self._solves.pop(step.number - MOST_SOLVES, None)
         self._done = step.number
@@ -133,7 +133,7 @@ class TrainingJob(Job):
         if started >= self._next_look:
             self._look(training)
             now = time.perf_counter()
-            self._next_look = now + max(SHARE * (now - started), 1 / PER_SECOND)
+            self._next_look = now + max(TIME_PER_LOOK * (now - started), 1 / LOOKS_PER_SECOND)
 
     def _look(self, training: Training) -> None:
         if training.steps_done:
@@ -144,20 +144,20 @@ class TrainingJob(Job):
         self.version += 1
 
 
-class _OneSolve(Recorder):
-    """Keeps the solve that runs; a training of hundreds of steps does not pile them up."""
+class _LastSolve(Recorder):
+    """Recorder that keeps one solve, so that a training of hundreds of steps does not pile them up."""
 
     def on_start(self, run: Run) -> None:
         self._records.clear()
         super().on_start(run)
 
     def take(self) -> Record:
-        """The solve that ended."""
+        """Takes out the solve that ended."""
         return self._records.pop()
 
 
-class _LiveSteps(LiveHook):
-    """Looks at its own pace, not once a solve at least: a step may take less time than ten looks."""
+class _LiveStepHook(LiveHook):
+    """Hook that looks at its own pace, not once a solve at least: a step may take less time than ten looks."""
 
     def on_start(self, run: Run) -> None:
         due = getattr(self, "_next", 0.0)
@@ -165,8 +165,8 @@ class _LiveSteps(LiveHook):
         self._next = due
 
 
-class _Steps(TrainingHook):
-    """Tells a job about its steps, and stops the next solve where Stop came as one ended."""
+class _StepHook(TrainingHook):
+    """Hook that tells a job about its steps, and stops the next solve where Stop came as one ended."""
 
     def __init__(self, job: TrainingJob, training: Training) -> None:
         self._job, self._training = job, training
@@ -176,16 +176,16 @@ class _Steps(TrainingHook):
             run.request_stop("asked for in the dashboard")
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
-        self._job.took(step, self._training)
+        self._job.step_done(step, self._training)
 
 
 def is_written_here(path: Path) -> bool:
-    """Whether a job of this server, of whatever session, is at a training."""
+    """Whether a job of this server, of whatever session, is writing a training."""
     return any(job.is_active and job.path == path for job in _jobs)
 
 
 def _new_path(folder: Path, name: str) -> Path:
-    """A path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
+    """Path where nothing is, nor a checkpoint of a trace that was deleted, nor will be."""
     for each in chain([name], (f"{name} run{k}" for k in count(2))):
         with claim_free_path(folder, each) as free:
             if find_checkpoint(free.path) is None and not is_written_here(free.path):
@@ -200,7 +200,7 @@ def _refuse_unless_free(path: Path, trace: TrainingTrace, changed: float) -> Non
         raise ValueError(f"there is no checkpoint beside {path.stem}, so it cannot go on; begin a new one")
     quiet = max(QUIET_SECONDS, QUIET_STEPS * float(trace["step"]["seconds"].max()))
     ago = time.time() - changed
-    if not trace.finished and _left.get(path) != changed and ago < quiet:
+    if not trace.finished and _last_written.get(path) != changed and ago < quiet:
         raise ValueError(
             f"{path.stem} was written {ago:.0f} s ago, so another process may be at it; it can go on here once it has "
             f"been left alone for {quiet:.0f} s"

@@ -20,7 +20,7 @@ from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.rerun import rerun
 from apviz.dashboard.limits import Limits
@@ -54,7 +54,7 @@ class Shared:
     """
 
     limits: Limits
-    gate: Gate
+    queue: JobQueue
     runs: RunsFolder
     lecture: bool
     view: View
@@ -153,7 +153,7 @@ class Page(ABC):
         started = time.perf_counter()
         draw()
         now = time.perf_counter()
-        pause = (DRAWING_SHARE - 1) * (now - started) if self.shared.gate.is_used else 0.0
+        pause = (DRAWING_SHARE - 1) * (now - started) if self.shared.queue.is_busy else 0.0
         self._next_drawing = now + pause
 
 
@@ -172,7 +172,7 @@ class SolvingPage(Page):
         self.job: ComparisonJob | None = None
         self._taken = 0
         self._bar = JobBar(self.run, self.stop, **bar)
-        self.fields = Fields(self._bar.hold_up)
+        self.fields = Fields(self._bar.show_problems)
 
     @abstractmethod
     def run(self) -> None:
@@ -202,7 +202,7 @@ class SolvingPage(Page):
             self._bar.refuse(f"{self.solving} is running; stop it first")
             return False
         shared = self.shared
-        self.job = ComparisonJob(shared.gate, shared.limits, shared.runs, spec, solvers, **options)
+        self.job = ComparisonJob(shared.queue, shared.limits, shared.runs, spec, solvers, **options)
         self._taken = 0
         shared.start(self.job)
         return True

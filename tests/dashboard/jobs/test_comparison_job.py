@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("panel")
 
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice
 from apviz.dashboard.settings.systems import FIT, HAND, SystemSpec
@@ -23,19 +23,21 @@ def runs(tmp_path):
 
 
 def sweep(runs, sizes, limits=None):
-    return finished(ComparisonJob(Gate(1), limits or Limits(), runs, SPEC, BatchSizeSweep(sizes=sizes).solvers(200)))
+    return finished(
+        ComparisonJob(JobQueue(1), limits or Limits(), runs, SPEC, BatchSizeSweep(sizes=sizes).solvers(200))
+    )
 
 
 def test_every_solver_has_a_run_in_order(runs):
     job = sweep(runs, [20, 50, 100])
-    assert job.state == "done" and job.share == 1.0
+    assert job.state == "done" and job.fraction_done == 1.0
     assert [runs.open(name).method.block_size for name in job.done] == [20, 50, 100]
 
 
 def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(runs):
     solvers = MethodChoice(methods=["ap", "cg"], rules=["cyclic"], block_sizes=[50], tol=0.1).solvers(0)
-    job = finished(ComparisonJob(Gate(1), Limits(), runs, SPEC, solvers, noise_factors=[10, 1, 0.1]))
-    assert job.state == "done" and "6 of 6 runs" in job.message and job.share == 1.0
+    job = finished(ComparisonJob(JobQueue(1), Limits(), runs, SPEC, solvers, noise_factors=[10, 1, 0.1]))
+    assert job.state == "done" and "6 of 6 runs" in job.message and job.fraction_done == 1.0
     traces = [runs.open(name) for name in job.done]
     assert [trace.attrs["noise"] for trace in traces] == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
     assert [trace.label for trace in traces] == ["AP cyclic b=50", "CG"] * 3
@@ -58,7 +60,7 @@ def test_where_no_b_fits_nothing_is_run(runs):
 
 
 def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
-    job = ComparisonJob(Gate(1), Limits(), runs, SPEC, BatchSizeSweep(sizes=[20, 50], tol=1e-7).solvers(200))
+    job = ComparisonJob(JobQueue(1), Limits(), runs, SPEC, BatchSizeSweep(sizes=[20, 50], tol=1e-7).solvers(200))
     job.stop()
     finished(job)
     assert job.state == "stopped" and len(job.done) <= 1
@@ -66,7 +68,7 @@ def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
 
 def test_stop_ends_a_fit_at_its_next_step(runs):
     spec = SystemSpec("china", 200, source=FIT, rhs=1)
-    job = ComparisonJob(Gate(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
+    job = ComparisonJob(JobQueue(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
     job.stop()
     finished(job)
     assert (job.state, job.message) == ("stopped", "stopped before there was anything to record")

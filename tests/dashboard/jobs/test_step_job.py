@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.step_job import StepJob, changed_solver
 from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
@@ -21,7 +21,7 @@ def test_the_solve_of_a_step_is_done_again_just_as_it_was_or_with_a_change(tmp_p
     path, trace = tmp_path / f"{job.name}.zarr", job.trace
 
     def again(**change):
-        return finished(StepJob(Gate(1), LIMITS, path, job.name, trace, SPEC, SETTINGS, 2, change)).trace
+        return finished(StepJob(JobQueue(1), LIMITS, path, job.name, trace, SPEC, SETTINGS, 2, change)).trace
 
     same, tighter, double, auto = again(), again(tol=1e-3), again(dtype="float64"), again(solver="auto")
     np.testing.assert_array_equal(same["epoch"]["residual"], job.solve(2)["epoch"]["residual"])

@@ -48,7 +48,7 @@ def test_a_job_trains_what_the_library_trains_and_leaves_trace_and_checkpoint(tr
     written = Trainings(tmp_path).open(job.name)
     np.testing.assert_array_equal(written["step"]["noise"], plain.trace["step"]["noise"])
     assert written.finished and (tmp_path / f"{job.name}.zarr.checkpoint.npz").exists()
-    assert "3 of 3 steps" in job.message and job.share == 1
+    assert "3 of 3 steps" in job.message and job.fraction_done == 1
 
 
 def test_every_step_has_its_solve(tmp_path):

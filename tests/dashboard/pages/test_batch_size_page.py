@@ -8,7 +8,7 @@ pytest.importorskip("panel")
 
 from apviz.dashboard import address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.batch_size import BatchSize
@@ -25,12 +25,12 @@ from tests.dashboard.small_trainings import finished
 def shared(tmp_path):
     limits = Limits()
     system = SystemChoice(limits, n=200, source=HAND, rhs=1)
-    return Shared(limits, Gate(1), RunsFolder(tmp_path), False, View(), system)
+    return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
 
 
 def sweep(shared, sizes, **settings):
     solvers = BatchSizeSweep(sizes=sizes, **settings).solvers(200)
-    return finished(ComparisonJob(shared.gate, shared.limits, shared.runs, shared.system.spec(), solvers))
+    return finished(ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), solvers))
 
 
 def test_the_settings_survive_the_address():

@@ -16,7 +16,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.analysis import errors
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.compare.page import Compare
@@ -66,7 +66,7 @@ def runs(recorded):
 
 def page_in(folder, **system):
     limits = Limits()
-    shared = Shared(limits, Gate(1), folder, False, View(), SystemChoice(limits, **system))
+    shared = Shared(limits, JobQueue(1), folder, False, View(), SystemChoice(limits, **system))
     page = Compare(shared)
     page.main()
     return page

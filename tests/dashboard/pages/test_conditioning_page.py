@@ -11,7 +11,7 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
@@ -27,7 +27,7 @@ def shared(tmp_path, monkeypatch):
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
     limits = Limits()
     system = SystemChoice(limits, n=200, source=HAND, rhs=1)
-    return Shared(limits, Gate(1), RunsFolder(tmp_path / "runs"), False, View(), system)
+    return Shared(limits, JobQueue(1), RunsFolder(tmp_path / "runs"), False, View(), system)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from apviz.analysis import geometry
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard import Limits, address
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.inside import Inside, InsideView, function_table, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
@@ -24,13 +24,13 @@ def shared(tmp_path):
     limits = Limits()
     system = SystemChoice(limits, rhs=2)
     system.dataset, system.n = "china-profile", 120
-    return Shared(limits, Gate(1), RunsFolder(tmp_path), False, View(), system)
+    return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
 
 
 def record(shared, snapshots=5, **settings):
     """A run with pictures; its name."""
     solver = RecordChoice(**{"block_size": 20, "max_epochs": 3} | settings).solver(120, 0)
-    job = ComparisonJob(shared.gate, shared.limits, shared.runs, shared.system.spec(), [solver], snapshots=snapshots)
+    job = ComparisonJob(shared.queue, shared.limits, shared.runs, shared.system.spec(), [solver], snapshots=snapshots)
     job.start()
     job.join(60)
     assert job.state == "done" and not job.failures

@@ -15,7 +15,7 @@ pytest.importorskip("panel")
 
 from apviz.analysis.diagnosis import diagnose
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.runs.listing import MOST_RUNS
@@ -28,7 +28,7 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 @pytest.fixture
 def page(folder):
     limits = Limits()
-    shared = Shared(limits, Gate(1), RunsFolder(folder), False, View(), SystemChoice(limits))
+    shared = Shared(limits, JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(limits))
     page = Runs(shared)
     page.main()
     page.sidebar()

@@ -11,7 +11,7 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import Gate
+from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.training.page import Training
 from apviz.dashboard.settings.system_choice import SystemChoice
@@ -25,7 +25,7 @@ def page(tmp_path):
     pages = []
 
     def open_page(folder, **choice):
-        shared = Shared(LIMITS, Gate(2), RunsFolder(folder), False, View(), SystemChoice(LIMITS))
+        shared = Shared(LIMITS, JobQueue(2), RunsFolder(folder), False, View(), SystemChoice(LIMITS))
         pages.append(page := Training(shared))
         page.choice.param.update(**choice)
         page.shared.system.n = 200
@@ -151,8 +151,8 @@ def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp
     older = Trainings(tmp_path).names()[1]
     opened = page(tmp_path, training=older)
     opened.plan.steps = 6
-    gate = opened.shared.gate
-    with gate.passage(object()), gate.passage(object()):
+    queue = opened.shared.queue
+    with queue.slot(object()), queue.slot(object()):
         opened.go_on()
         opened.stop()
         tick(opened, lambda: not opened.job.is_active)

@@ -21,7 +21,7 @@ import panel_material_ui as pmui
 
 from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape, without_formulas
-from apviz.dashboard.jobs.job import Gate, Job
+from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trash import Deleted
@@ -144,7 +144,7 @@ class FileJob(Job):
 
     def __init__(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
         # not behind the solves
-        super().__init__(Gate(1))
+        super().__init__(JobQueue(1))
         self._do, self._then = do, then
         self._result: list[str] = []
 

@@ -67,7 +67,7 @@ class Starting:
         def make() -> StepJob:
             spec, settings = self._recorded(trace)
             path = self._trainings.path_of(name)
-            return StepJob(shared.gate, shared.limits, path, name, trace, spec, settings, step, change)
+            return StepJob(shared.queue, shared.limits, path, name, trace, spec, settings, step, change)
 
         return self._start(make)
 
@@ -80,7 +80,7 @@ class Starting:
         return recorded(trace, self._shared.find_upload)
 
     def _training(self, spec: SystemSpec, settings: TrainingSettings, name: str | None = None) -> TrainingJob:
-        return TrainingJob(self._shared.gate, self._shared.limits, self._trainings, spec, settings, name)
+        return TrainingJob(self._shared.queue, self._shared.limits, self._trainings, spec, settings, name)
 
     def _start(self, make: Callable[[], TrainingJob | StepJob]) -> bool:
         if self.job is not None and self.job.is_active:

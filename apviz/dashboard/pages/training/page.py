@@ -143,7 +143,7 @@ class Training(Page):
             self.start, self.stop, label="Start a training",
             hint="Choose data and settings, then start; or choose a training below to look at it, or to go on with it.",
         )  # fmt: skip
-        self.fields = Fields(self._bar.hold_up)
+        self.fields = Fields(self._bar.show_problems)
         self.starting = Starting(shared, self.trainings, self.plan, self._bar.refuse)
         self.watched = Watched(self.choice, self.trainings, self.starting)
         self.solves = Solves(self.watched, self.starting)
