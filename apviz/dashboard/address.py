@@ -1,4 +1,4 @@
-"""The address of a view: every setting of a page in the query of its URL, and back, with a message for bad values."""
+"""Settings as text, and back with a message for bad values: in the address of a view, and in a field."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import param
 
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
-    """`?n=2000&dataset=china&...`: all settings, defaults too, so that the link means the same later."""
+    """Query `?n=2000&dataset=china&...` of all settings, defaults too, so that the link means the same later."""
     pairs = [(name, write(getattr(model, name))) for model in models for name in settings(model)]
     return "?" + urlencode(pairs, quote_via=quote, safe=",:")
 
 
 def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
-    """Sets what a query says; returns a sentence for everything that it could not set, and leaves that as it is.
+    """Sets what a query says, and returns a sentence for everything that it could not set, which stays as it is.
 
     What a model takes from a field, to refuse it when it is used, its `check_setting(name, value)` refuses here.
     """
@@ -40,24 +40,24 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
 
 
 def names(query: str) -> list[str]:
-    """The settings that a query speaks of."""
+    """Names of the settings in a query."""
     return [name for name, _ in parse_qsl(query.removeprefix("?"), keep_blank_values=True)]
 
 
 def only(query: str, wanted: Iterable[str]) -> str:
-    """The part of a query about some settings."""
+    """Part of a query about some settings."""
     wanted = set(wanted)
     pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
     return urlencode([(name, text) for name, text in pairs if name in wanted])
 
 
 def settings(model: param.Parameterized) -> list[str]:
-    """The parameters that belong into an address: public ones with a documentation."""
+    """Names of the parameters of a model that belong into an address: the public ones."""
     return [name for name in model.param if name != "name" and model.param[name].precedence != -1]
 
 
 def write(value: Any) -> str:
-    """A value such that `read` gives it back."""
+    """Text of a value, such that `read` gives it back."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     if isinstance(value, float):
@@ -66,7 +66,7 @@ def write(value: Any) -> str:
 
 
 def read(text: str, parameter: param.Parameter) -> Any:
-    """The value of a setting; whether it is in range is found when it is set.
+    """Value of a setting from its text; whether it is in range is found when it is set.
 
     Raises:
         ValueError: text that is no value of such a setting; `accepted` says what is.
@@ -88,7 +88,7 @@ def read(text: str, parameter: param.Parameter) -> Any:
 
 
 def accepted(error: ValueError, parameter: param.Parameter) -> str:
-    """What is, of a setting that refused a value with an error."""
+    """Sentence on what a setting accepts that refused a value with an error."""
     if isinstance(parameter, param.ListSelector | param.Selector):
         return f"one of {', '.join(map(str, parameter.objects))} is accepted"
     if _has_counts(parameter):
@@ -105,7 +105,7 @@ def accepted(error: ValueError, parameter: param.Parameter) -> str:
 
 
 def _whole(text: str) -> int:
-    """With or without commas between thousands; 1_000 is a number to Python alone."""
+    """Whole number, with or without commas between thousands; 1_000 is a number to Python alone."""
     if not re.fullmatch(r"[+-]?(\d+|\d{1,3}(,\d{3})+)", text.strip(), re.ASCII):
         raise ValueError("a whole number is accepted")
     return int(text.replace(",", ""))

@@ -8,7 +8,7 @@ from apviz import datasets
 from apviz.comparison import build_system, choose_hyperparameters, choose_solvers, compare
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import NoiseSweep
-from apviz.dashboard.settings.systems import FIRST_N, SystemSpec
+from apviz.dashboard.settings.systems import DEFAULT_N, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.gp.training import Training, TrainingSettings
 from apviz.solvers import AlternatingProjection
@@ -56,7 +56,7 @@ def sweep_noise(place: Path) -> None:
 
 def compare_methods(place: Path) -> None:
     """About five seconds: what the landing page shows, and Look inside."""
-    data = datasets.load(DATA, n=FIRST_N)
+    data = datasets.load(DATA, n=DEFAULT_N)
     chosen = choose_hyperparameters(data)
     solvers = choose_solvers(["ap", "overlap", "cg", "pcg"], block_sizes=[100, 400])
     for _ in compare(build_system(data, chosen, rhs=4), solvers, place, data=data, mean=chosen.mean, pictures=PICTURES):

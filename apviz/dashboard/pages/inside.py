@@ -200,7 +200,7 @@ class Inside(SolvingPage):
     # --- the run --------------------------------------------------------------------------------------------------
 
     def _offer_runs(self) -> None:
-        names = self.shared.runs.pictured()
+        names = self.shared.runs.with_pictures()
         if self.choice.run not in names:
             if self.choice.run:
                 self._bar.refuse(f"there is no run {self.choice.run} with pictures in this folder")

@@ -1,1 +1,1 @@
-"""What a visitor chooses: models whose settings go into the address, the plain values of them, and their widgets."""
+"""Settings: what a visitor chooses, as models with their widgets and as plain values for a job."""

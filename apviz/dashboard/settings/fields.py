@@ -1,7 +1,4 @@
-"""Fields that hold a setting as text: what they say is what runs, or nothing does.
-
-Settings as text, in an address or in a field, and back.
-"""
+"""Fields that hold a setting as text: what they say is what runs, or nothing does."""
 
 from __future__ import annotations
 
@@ -15,22 +12,22 @@ from apviz.dashboard.address import accepted, read, write
 
 
 class Fields:
-    """The fields of one page.
+    """Fields of one page.
 
     A number field of the browser's takes back what it cannot read without a word, and the setting stays what it was.
     These keep what was typed, say what would be accepted, and hold up what is to run.
 
     Args:
-        tell: called with a sentence for every field that cannot be read, whenever they change.
+        on_problems: called with a sentence for every field that cannot be read, whenever they change.
     """
 
-    def __init__(self, tell: Callable[[Sequence[str]], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_problems: Callable[[Sequence[str]], None]) -> None:
+        self._on_problems = on_problems
         self._all: list[_Field] = []
         self._told: list[str] = []
 
     def add(self, parameter: param.Parameter, **look: Any) -> pmui.TextInput:
-        """A field for a setting of a model, as in `add(system.param.noise)`."""
+        """Field for a setting of a model, as in `add(system.param.noise)`."""
         field = _Field(parameter, self._show, look)
         self._all.append(field)
         return field.widget
@@ -49,11 +46,11 @@ class Fields:
         problems = [each.problem for each in self._all if each.problem and each.widget.visible]
         if problems != self._told:
             self._told = problems
-            self._tell(problems)
+            self._on_problems(problems)
 
 
 class _Field:
-    """One of them; `problem` says what is wrong with what it holds."""
+    """Field of one setting; `problem` says what is wrong with what it holds."""
 
     def __init__(self, parameter: param.Parameter, changed: Callable[[], None], look: dict[str, Any]) -> None:
         self.model, self.name, self._changed = parameter.owner, parameter.name, changed
@@ -97,7 +94,7 @@ class _Field:
         self._changed()
 
     def _follow(self) -> None:
-        """The setting was changed elsewhere: the field says so, unless it says that in other words."""
+        """Shows a setting that was changed elsewhere, unless the field says that in other words."""
         try:
             same = self._value(self.widget.value_input or "") == getattr(self.model, self.name)
         except ValueError:

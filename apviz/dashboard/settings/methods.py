@@ -1,9 +1,4 @@
-"""Which methods: the solvers a visitor ticked, as settings of a page.
-
-The settings of the methods in the sidebar.
-
-What is swept: batch sizes, or noises.
-"""
+"""Which methods are compared, and what is swept: batch sizes, or noises."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ assert set(METHOD_TITLES) == set(METHODS)
 
 
 class MethodChoice(param.Parameterized):
-    """Methods and their settings."""
+    """Settings of the methods that are ticked."""
 
     methods = param.ListSelector(default=["ap", "overlap", "cg", "pcg"], objects=list(METHODS), label="Methods")
     rules = param.ListSelector(default=["gauss-southwell", "cyclic", "random"], objects=list(RULES), label="Rules")
@@ -47,7 +42,7 @@ class MethodChoice(param.Parameterized):
     max_epochs = param.Integer(100, bounds=(1, 100_000), label="Most epochs, or iterations")
 
     def solvers(self, seed: int) -> list[Solver]:
-        """One for every combination.
+        """Solvers, one for every combination of the settings.
 
         Raises:
             ValueError: nothing is chosen, or a setting that a solver refuses.
@@ -63,7 +58,7 @@ class MethodChoice(param.Parameterized):
         return found
 
     def _require(self, methods: Sequence[str], **settings: list[Any]) -> None:
-        """Of a method that is ticked; it would be left out without a word.
+        """Checks that a method that is ticked has its settings; it would be left out without a word.
 
         Raises:
             ValueError: a setting of which nothing is chosen.
@@ -78,7 +73,7 @@ class MethodChoice(param.Parameterized):
 
 
 def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
-    """Widgets of `MethodChoice`."""
+    """Widgets of `MethodChoice`, from top to bottom."""
     m = methods.param
     return [
         pmui.Typography("Methods", variant="h6"),
@@ -95,7 +90,7 @@ def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
 
 
 class BatchSizeSweep(param.Parameterized):
-    """Alternating projection with every b."""
+    """Settings of a sweep over the batch size: alternating projection with every b."""
 
     sizes = param.List([], item_type=int, label="Batch sizes b (empty: n/2, n/4, … n/64)")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
@@ -105,7 +100,7 @@ class BatchSizeSweep(param.Parameterized):
     max_epochs = param.Integer(200, bounds=(1, 100_000), label="Most epochs")
 
     def solvers(self, n: int) -> list[Solver]:
-        """One for every b.
+        """Solvers, one for every b, for a system of n rows.
 
         Raises:
             ValueError: a setting that the solver refuses.
@@ -118,13 +113,13 @@ class BatchSizeSweep(param.Parameterized):
 
 
 class NoiseSweep(param.Parameterized):
-    """Noises around the one of the system."""
+    """Settings of a sweep over the noise, around that of the system."""
 
     below = param.Number(2.0, bounds=(0, 6), label="Decades below the chosen σ²")
     above = param.Number(2.0, bounds=(0, 6), label="Decades above the chosen σ²")
     per_decade = param.Integer(1, bounds=(1, 10), label="Noises a decade")
 
     def factors(self) -> list[float]:
-        """On the chosen σ², the largest first: the easy systems come first."""
+        """Factors of the chosen σ², the largest first, for the easy systems come first."""
         low, high = -int(self.below * self.per_decade), int(self.above * self.per_decade)
         return [float(f"{10 ** (step / self.per_decade):.3g}") for step in range(high, low - 1, -1)]

@@ -1,7 +1,4 @@
-"""Which solve to record with pictures: its method and how many updates, as settings of a page.
-
-The settings of a recorded solve in the sidebar.
-"""
+"""Which solve to record with pictures: its method and how many updates, and the widgets for them."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from apviz.partitions import PARTITIONS
 from apviz.solvers import Solver
 
 #: residuals, and for one input weights, that one run may record
-MOST_VALUES = 20_000_000
+MAX_RECORDED_VALUES = 20_000_000
 
 #: without Cholesky, which is over after one update
 PICTURED_METHODS = tuple(name for name in METHOD_TITLES if name != "cholesky")
 
 
 class RecordChoice(param.Parameterized):
-    """One method, and the updates after which the residual is recorded."""
+    """Settings of one method, and of the updates after which the residual is recorded."""
 
     method = param.Selector(default="ap", objects=list(PICTURED_METHODS), label="Method")
     rule = param.Selector(default="gauss-southwell", objects=list(RULES), label="Rule")
@@ -36,15 +33,16 @@ class RecordChoice(param.Parameterized):
     updates = param.Integer(60, bounds=(1, 5_000), label="Updates to record, from the first on")
 
     def solver(self, n: int, seed: int) -> Solver:
-        """The solver, for a system of n rows.
+        """Solver for a system of n rows.
 
         Raises:
             ValueError: a setting that it refuses, or more pictures than a run may record.
         """
-        if n * (self.updates + 1) > MOST_VALUES:
+        if n * (self.updates + 1) > MAX_RECORDED_VALUES:
             raise ValueError(
-                f"{self.updates:,} updates of {n:,} rows are more than the {MOST_VALUES:,} numbers that are recorded "
-                f"of one run; record at most {max(0, MOST_VALUES // n - 1):,} updates, or take fewer rows"
+                f"{self.updates:,} updates of {n:,} rows are more than the {MAX_RECORDED_VALUES:,} numbers that are "
+                f"recorded of one run; record at most {max(0, MAX_RECORDED_VALUES // n - 1):,} updates, or take fewer "
+                "rows"
             )
         (solver,) = choose_solvers(
             [self.method], rules=[self.rule], block_sizes=[self.block_size], partitions=[self.partition],
@@ -54,7 +52,7 @@ class RecordChoice(param.Parameterized):
 
 
 def recording_panel(recording: RecordChoice, fields: Fields) -> list[Viewable]:
-    """Widgets of `RecordChoice`."""
+    """Widgets of `RecordChoice`, from top to bottom."""
     p, wide = recording.param, {"sizing_mode": "stretch_width"}
     of_blocks = [
         pmui.Select.from_param(p.rule, **wide),

@@ -1,4 +1,4 @@
-"""Which system: the data and hyperparameters a visitor chose, as settings of a page and as plain values for a job."""
+"""The system of a job: data and hyperparameters as plain values, chosen by a visitor or read from a trace."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from apviz.solvers import Hook
 from apviz.system import KernelSystem
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-CARD, FIT, HAND = "of the data set", "fitted here", "by hand"
+FROM_CARD, FITTED, BY_HAND = "of the data set", "fitted here", "by hand"
 #: rows of the landing page: a comparison of ten solvers takes seconds
-FIRST_N = 1_712
+DEFAULT_N = 1_712
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A system, ready to be solved."""
+    """System ready to be solved, with its data and hyperparameters."""
 
     data: Dataset
     hyperparameters: Hyperparameters
@@ -34,11 +34,16 @@ class Loaded:
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """Plain values, as a job takes them into its thread; the names are those of `SystemChoice`."""
+    """Plain values, as a job takes them into its thread; the names are those of `SystemChoice`.
+
+    Args:
+        source: of the hyperparameters: `FROM_CARD`, `FITTED` or `BY_HAND`; those given here count for the last alone.
+        upload: the file behind `dataset`; None for a data set of apviz.
+    """
 
     dataset: str
     n: int
-    source: str = CARD
+    source: str = FROM_CARD
     kernel: str = "matern52"
     lengthscale: tuple[float, ...] = (0.2,)
     outputscale: float = 1.0
@@ -49,7 +54,7 @@ class SystemSpec:
     upload: Upload | None = None
 
     def load(self) -> Dataset:
-        """The data.
+        """Data, split and standardised.
 
         Raises:
             DatasetUnavailable: with what to do.
@@ -67,7 +72,7 @@ class SystemSpec:
         return datasets.load(self.dataset, seed=self.seed, n=self.n, dtype=dtype)
 
     def check(self, limits: Limits) -> None:
-        """Before any work.
+        """Checks what can be checked before any work.
 
         Raises:
             ValueError: more rows than the limit.
@@ -79,7 +84,7 @@ class SystemSpec:
             )
 
     def build(self, limits: Limits, hooks: Sequence[Hook] = ()) -> Loaded:
-        """Data, hyperparameters (fitted here if there are none), and the system.
+        """System with its data, and hyperparameters that are fitted here if there are none.
 
         Args:
             hooks: of the solves of a fit.
@@ -89,16 +94,16 @@ class SystemSpec:
         """
         self.check(limits)
         data = self.load()
-        if self.source == HAND:
+        if self.source == BY_HAND:
             chosen = choose_hyperparameters(data, self.kernel, self.lengthscale, self.outputscale, self.noise)
-        elif self.source == FIT:
+        elif self.source == FITTED:
             chosen = choose_hyperparameters(data, self.kernel, fit=True, hooks=hooks)
         else:
             chosen = choose_hyperparameters(data, hooks=hooks)
         return self._with(data, chosen)
 
     def at_noise(self, loaded: Loaded, factor: float) -> Loaded:
-        """The same with so many times the noise; nothing is loaded or fitted again."""
+        """Same system with `factor` times the noise; nothing is loaded or fitted again."""
         if factor == 1:
             return loaded
         chosen = loaded.hyperparameters
@@ -111,7 +116,7 @@ class SystemSpec:
 
 
 def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | None]) -> SystemSpec:
-    """The system of a recorded run, from the root attributes of its trace.
+    """System of a recorded run, from the root attributes of its trace.
 
     Raises:
         ValueError: data that is not at hand any more.
@@ -120,7 +125,7 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     name = str(a["dataset"])
     upload = data_of("run", name, find_upload)
     return SystemSpec(
-        dataset=name, n=int(str(a["n"])), source=HAND, kernel=str(a["kernel"]),
+        dataset=name, n=int(str(a["n"])), source=BY_HAND, kernel=str(a["kernel"]),
         lengthscale=tuple(float(str(value)) for value in a["lengthscale"]),  # type: ignore[attr-defined]
         outputscale=float(str(a["outputscale"])), noise=float(str(a["noise"])), rhs=int(str(a["right_hand_sides"])),
         seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), upload=upload,
@@ -128,10 +133,10 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
 
 
 def data_of(what: str, name: str, find_upload: Callable[[str], Upload | None]) -> Upload | None:
-    """The file behind the data set's name in a trace; None for a data set of apviz.
+    """File behind the name of a data set in a trace; None for a data set of apviz.
 
     Args:
-        what: the trace is of: a run, or a training.
+        what: what the trace is of: a run, or a training.
 
     Raises:
         ValueError: data that are not at hand any more.
@@ -148,7 +153,12 @@ def data_of(what: str, name: str, find_upload: Callable[[str], Upload | None]) -
     return upload
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def read_lengthscales(text: str) -> tuple[float, ...]:
+    """Lengthscales from the text of a field: one number, or one an input.
+
+    Raises:
+        ValueError: text that is no numbers above 0.
+    """
     try:
         numbers = tuple(float(word) for word in text.replace(",", " ").split())
     except ValueError:

@@ -1,7 +1,4 @@
-"""How to train: the settings of the page, and those of a recorded training that goes on.
-
-Which trainings: those of the runs folder, and the authors' own where their file is here.
-"""
+"""How to train: the settings of a training, their widgets, and those of a recorded training that goes on."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ SOLVERS = {
 
 
 class TrainingPlan(param.Parameterized):
-    """The settings of a training; data, kernel, seed and precision are those of the session's system."""
+    """Settings of a training; data, kernel, seed and precision are those of the session's system."""
 
     solver = param.Selector(default="ap", objects=list(SOLVERS), label="Solver of every step")
     block_size = param.Integer(200, bounds=(1, None), label="Block size b")
@@ -47,7 +44,7 @@ class TrainingPlan(param.Parameterized):
     spectrum = param.Boolean(False, label="Record κ and κ′ of every step")
 
     def choose_solver(self) -> Solver:
-        """Of every step; the paper's settings are those of section 5.1."""
+        """Solver of every step; the paper's settings are those of its section 5.1."""
         if self.solver == "overlap":
             return OURS
         if self.solver == "auto":
@@ -64,7 +61,7 @@ class TrainingPlan(param.Parameterized):
         )  # fmt: skip
 
     def settings(self, spec: SystemSpec) -> TrainingSettings:
-        """For the library.
+        """Settings as the library takes them, for the data, kernel and seed of a system.
 
         Raises:
             ValueError: a setting out of range.
@@ -76,34 +73,8 @@ class TrainingPlan(param.Parameterized):
         )  # fmt: skip
 
 
-def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, TrainingSettings]:
-    """The data and the settings of a recorded training.
-
-    A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
-    and in `apviz experiment`. Whoever loads the data asks `apviz.gp.checkpoint.check_data` whether that was so.
-
-    Raises:
-        ValueError: data or a solver that is not at hand.
-    """
-    a, settings = trace.attrs, settings_of(trace)
-    name = str(a["dataset"])
-    upload = data_of("training", name, find_upload)
-    spec = SystemSpec(
-        dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
-    )
-    return spec, settings
-
-
-def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
-    """The settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
-    values = dict(change)
-    if "solver" in values:
-        values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()
-    return replace(settings, **values)
-
-
 def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
-    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`; a file of one's own lies in `folder`."""
+    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`; uploaded files lie in `folder`."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
     block_size = fields.add(p.block_size, **wide)
     rank = fields.add(p.rank, **wide)
@@ -131,3 +102,29 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, field
         fields.add(s.seed, **wide),
         pmui.RadioButtonGroup.from_param(s.dtype, label="Precision", size="small"),
     ]
+
+
+def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, TrainingSettings]:
+    """Data and settings of a recorded training.
+
+    A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
+    and in `apviz experiment`. Whoever loads the data asks `apviz.gp.checkpoint.check_data` whether that was so.
+
+    Raises:
+        ValueError: data or a solver that is not at hand.
+    """
+    a, settings = trace.attrs, settings_of(trace)
+    name = str(a["dataset"])
+    upload = data_of("training", name, find_upload)
+    spec = SystemSpec(
+        dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
+    )
+    return spec, settings
+
+
+def changed(settings: TrainingSettings, change: Mapping[str, Any]) -> TrainingSettings:
+    """Settings of a training with what a diagnosis proposes; a solver by its name in `SOLVERS`."""
+    values = dict(change)
+    if "solver" in values:
+        values["solver"] = TrainingPlan(solver=values["solver"]).choose_solver()
+    return replace(settings, **values)

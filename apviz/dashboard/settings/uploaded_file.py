@@ -1,4 +1,4 @@
-"""A file that a visitor brought: checked and parsed as data before anything is done with it."""
+"""Files that visitors bring: checked and parsed as data before anything is done with them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from apviz.datasets import load_table
 from apviz.datasets.tables import SUFFIXES
 
 #: a compressed file may unpack to so many times what may be uploaded
-UNPACKED: Final = 10
+MAX_UNPACKING: Final = 10
 #: training rows under which there is nothing to solve
-LEAST_ROWS: Final = 10
-_MOST_NAME: Final = 100
-_CHUNK: Final = 2**20
+MIN_ROWS: Final = 10
+_MAX_NAME_BYTES: Final = 100
+_CHUNK_BYTES: Final = 2**20
+
+
+@dataclass(frozen=True)
+class Upload:
+    """File of a visitor: where it lies for this session, the column to predict, and the rows to train on."""
+
+    path: Path
+    target: str | int
+    rows: int
 
 
 def receive(folder: Path, name: str, content: bytes | str, limits: Limits) -> tuple[Path, list[str]]:
@@ -34,23 +43,18 @@ def receive(folder: Path, name: str, content: bytes | str, limits: Limits) -> tu
     plain = Path(name.replace("\\", "/")).name
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
         raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
-    if len(plain.encode(errors="replace")) > _MOST_NAME or not plain.isprintable():
-        raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MOST_NAME} characters are accepted")
+    if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
+        raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MAX_NAME_BYTES} characters are accepted")
     data = content.encode() if isinstance(content, str) else content
     if len(data) > limits.max_upload_mb * 1e6:
         raise ValueError(f"{plain} has {len(data) / 1e6:,.1f} MB; up to {limits.max_upload_mb:,} MB are accepted")
     path = Path(tempfile.mkdtemp(dir=folder)) / plain
     try:
         path.write_bytes(data)
-        return path, _checked_columns(path, UNPACKED * limits.max_upload_mb * 1e6)
+        return path, _checked_columns(path, MAX_UNPACKING * limits.max_upload_mb * 1e6)
     except BaseException:
         discard(path)
         raise
-
-
-def discard(path: Path) -> None:
-    """Removes a file that `receive` wrote."""
-    shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def check(path: Path, target: str) -> int:
@@ -61,15 +65,20 @@ def check(path: Path, target: str) -> int:
     """
     try:
         rows = len(load_table(path, target).train_x)
-        if rows < LEAST_ROWS:
-            raise ValueError(f"{path.name} leaves {rows} rows to train on; at least {LEAST_ROWS} are needed")
+        if rows < MIN_ROWS:
+            raise ValueError(f"{path.name} leaves {rows} rows to train on; at least {MIN_ROWS} are needed")
     except ValueError as error:
         raise ValueError(without_folder(error, path)) from error
     return rows
 
 
+def discard(path: Path) -> None:
+    """Removes a file that `receive` wrote."""
+    shutil.rmtree(path.parent, ignore_errors=True)
+
+
 def without_folder(error: Exception, path: Path) -> str:
-    """What is wrong with a file, but not where the server keeps it."""
+    """Message of an error about a file, without the folder in which the server keeps it."""
     return str(error).replace(f"{path.parent}/", "")
 
 
@@ -87,7 +96,7 @@ def _checked_columns(path: Path, most_bytes: float) -> list[str]:
 
 
 def _columns(path: Path, most_bytes: float) -> list[str]:
-    """The names of the columns; of a compressed file only if it does not unpack to more than `most_bytes`."""
+    """Names of the columns; of a compressed file only if it does not unpack to more than `most_bytes`."""
     suffix = path.name.lower()
     if suffix.endswith((".parquet", ".pq")):
         import pyarrow.parquet
@@ -98,7 +107,7 @@ def _columns(path: Path, most_bytes: float) -> list[str]:
     if suffix.endswith(".gz"):
         size = 0
         with gzip.open(path) as file:
-            while part := file.read(_CHUNK):
+            while part := file.read(_CHUNK_BYTES):
                 size += len(part)
                 _require_unpacked(size, most_bytes)
     return [str(column) for column in pd.read_csv(path, nrows=50).columns]
@@ -107,12 +116,3 @@ def _columns(path: Path, most_bytes: float) -> list[str]:
 def _require_unpacked(size: float, most: float) -> None:
     if size > most:
         raise ValueError(f"it unpacks to more than {most / 1e6:,.0f} MB, which is what is accepted")
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A file that a visitor brought: where it lies for this session, what to predict, and the rows to train on."""
-
-    path: Path
-    target: str | int
-    rows: int

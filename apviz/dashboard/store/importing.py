@@ -1,7 +1,4 @@
-"""Traces out of a zip file from anywhere, checked before they are among the runs.
-
-Names of runs: what makes one that stays in its folder, in an address and in a file system.
-"""
+"""What comes from outside is checked before it is among the runs: names, and traces out of a zip file."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from apviz.tracing.opening import check_complete
 
 #: characters that a name may have beside letters and digits
 MARKS = " -_.=+%()"
-MOST_CHARACTERS, MOST_BYTES = 100, 200
+MAX_NAME_CHARACTERS, MAX_NAME_BYTES = 100, 200
 
 
 def check_name(name: str) -> str:
-    """A new name, without spaces around it.
+    """Checks a new name of a run, and returns it without spaces around it.
 
     Raises:
         ValueError: a name that cannot be one; the message says why.
@@ -32,8 +29,8 @@ def check_name(name: str) -> str:
     name = name.strip()
     if not name:
         raise ValueError("a run needs a name")
-    if len(name) > MOST_CHARACTERS or len(name.encode(errors="replace")) > MOST_BYTES:
-        raise ValueError(f"the name has {len(name)} characters; up to {MOST_CHARACTERS} are accepted")
+    if len(name) > MAX_NAME_CHARACTERS or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+        raise ValueError(f"the name has {len(name)} characters; up to {MAX_NAME_CHARACTERS} are accepted")
     if name.startswith("."):
         raise ValueError(f"{name!r} would be hidden: a name begins with a letter, a digit or one of {MARKS[1:]!r}")
     if "," in name:
@@ -60,23 +57,24 @@ def require_inside(name: str) -> None:
 
 
 def name_from(text: str) -> str:
-    """A name made of anything, such as the name of a file."""
+    """Name of a run made of any text, such as the name of a file."""
     words = re.sub(rf"[^\w{re.escape(MARKS)}]+", "-", text).strip("-. ")
-    return words.encode()[: MOST_BYTES // 2].decode(errors="ignore")[: MOST_CHARACTERS // 2 + 30].rstrip(". ") or "run"
+    short = words.encode()[: MAX_NAME_BYTES // 2].decode(errors="ignore")[: MAX_NAME_CHARACTERS // 2 + 30]
+    return short.rstrip(". ") or "run"
 
 
 _IMPORTING = ".importing-"
 #: seconds after which what a kill left of an import goes
-LEFT_SECONDS = 3600
+LEFTOVER_SECONDS = 3600
 
 
 @contextmanager
 def unpacked(
     folder: Path, filename: str, content: bytes, *, most_bytes: int, most_files: int
 ) -> Iterator[dict[Path, str]]:
-    """The traces of a zip file, unpacked and checked somewhere in `folder`, and the names that they would like.
+    """Unpacks and checks the traces of a zip file somewhere in `folder`; gives their paths with the wanted names.
 
-    What has not been moved from there by the end is gone.
+    What has not been moved from there by the end is removed.
 
     Raises:
         ValueError: what is wrong with it.
@@ -96,9 +94,9 @@ def unpacked(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def tidy(folder: Path) -> None:
-    """What a kill left of imports; a folder that has anything else in it is not one of them."""
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a kill left of imports; a folder that has anything else in it is not one of them."""
     for place in folder.glob(f"{_IMPORTING}*"):
         ours = place.is_dir() and all(re.fullmatch(r"\d+\.zarr", each.name) for each in place.iterdir())
-        if ours and time.time() - place.stat().st_mtime > LEFT_SECONDS:
+        if ours and time.time() - place.stat().st_mtime > LEFTOVER_SECONDS:
             shutil.rmtree(place, ignore_errors=True)

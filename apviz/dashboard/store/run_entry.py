@@ -1,7 +1,4 @@
-"""What the list of runs says about one: read from the root attributes of its trace alone.
-
-What a trace is of: a solve, or a training; one that was just begun is of neither yet.
-"""
+"""What the list of runs says about one, read from the root attributes of its trace alone; and what a trace is of."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ FRESH_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class RunEntry:
-    """One run.
+    """Entry of one run in the list.
 
     Args:
         kind: `solve`, `training`, or empty where it cannot be read.
@@ -52,7 +49,7 @@ class RunEntry:
     problem: str = ""
 
     def ended(self, now: float) -> str:
-        """How it ended, as far as that is known at a time in seconds since 1970."""
+        """Words on how it ended, as far as that is known at a time in seconds since 1970."""
         fresh = self.ending == "interrupted" and now - self.changed < FRESH_SECONDS
         return "interrupted, or still running" if fresh else self.ending
 
@@ -63,7 +60,7 @@ class RunEntry:
 
 
 def read_entry(name: str, path: Path, changed: float) -> RunEntry:
-    """The entry of the trace at `path`; one with a `problem` if it cannot be read."""
+    """Entry of the trace at `path`; one with a `problem` if it cannot be read."""
     try:
         root = json.loads((path / "zarr.json").read_bytes())
         attrs = root["attributes"]
@@ -90,7 +87,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
 
 
 def last_change(path: Path) -> os.stat_result:
-    """Of the file of a trace that every flush replaces; of its folder where there is none."""
+    """Status of the file of a trace that every flush replaces; of its folder where there is none."""
     try:
         return (path / "zarr.json").stat()
     except OSError:
@@ -98,7 +95,7 @@ def last_change(path: Path) -> os.stat_result:
 
 
 def _ending(attrs: dict[str, Any]) -> str:
-    """As `apviz.plots._labels.outcome`, and for what has no end as much as is known."""
+    """Words of `apviz.plots._labels.outcome`, and for what has no end as much as is known."""
     reason = attrs.get("stop_reason")
     if attrs["status"] == FINISHED and reason in ("converged", "finished"):
         return str(reason)
@@ -116,7 +113,7 @@ def _number(attrs: dict[str, Any], name: str) -> float:
 
 
 def _length(root: dict[str, Any], array: str) -> int | None:
-    """Of an array, from the metadata that the root holds of it."""
+    """Length of an array, from the metadata that the root holds of it."""
     metadata = (root.get("consolidated_metadata") or {}).get("metadata") or {}
     shape = metadata.get(array, {}).get("shape")
     # the first epoch of a solve is number 0, before any update
@@ -124,15 +121,15 @@ def _length(root: dict[str, Any], array: str) -> int | None:
 
 
 def is_solve(trace: Trace) -> bool:
-    """Whether there are epochs, or iterations, of a solve."""
+    """Whether a trace has epochs, or iterations, of a solve; one that was just begun has none."""
     return "epoch" in trace and trace["epoch"].sizes["epoch"] > 0
 
 
 def has_steps(trace: Trace) -> bool:
-    """Whether there are steps of a training."""
+    """Whether a trace has steps of a training."""
     return "step" in trace and trace["step"].sizes["step"] > 0
 
 
 def solves_of(traces: Mapping[str, Trace]) -> dict[str, Trace]:
-    """Without the trainings."""
+    """Traces of solves among these."""
     return {name: trace for name, trace in traces.items() if is_solve(trace)}

@@ -1,7 +1,4 @@
-"""The folder of runs: what is there by name, and what is done with it. A name never leads out of the folder.
-
-Traces that were opened, kept until they change on disk: the last used ones, up to a limit.
-"""
+"""The folder of runs: what is there by name, and what is done with it. A name never leads out of the folder."""
 
 from __future__ import annotations
 
@@ -20,59 +17,17 @@ from apviz.files import file_made_whole
 from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
-from apviz.dashboard.store.trash import Deleted, Trash
+from apviz.dashboard.store.trash import DeletedRun, Trash
 from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
 
 #: opened traces that are kept, by number and by size
-KEPT_TRACES, KEPT_BYTES = 100, 150e6
-
-
-class OpenedTraces:
-    """By the names of their runs."""
-
-    def __init__(self) -> None:
-        # sessions of one server share them, and so do the threads of their jobs
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, tuple[int, Trace, int]] = OrderedDict()
-
-    def open(self, name: str, path: Path) -> Trace:
-        """The trace of a run at `path`.
-
-        Raises:
-            ValueError: it does not open.
-        """
-        with self._lock:
-            stamp = last_change(path).st_mtime_ns
-            if name not in self._kept or self._kept[name][0] != stamp:
-                trace = _open(name, path)
-                self._kept[name] = (stamp, trace, int(trace.tree.nbytes))
-            self._kept.move_to_end(name)
-            self._forget_oldest()
-            return self._kept[name][1]
-
-    def forget(self, name: str) -> None:
-        """The run has gone."""
-        with self._lock:
-            self._kept.pop(name, None)
-
-    def _forget_oldest(self) -> None:
-        """Down to the limits, but never the one that was just asked for."""
-        size = sum(nbytes for _, _, nbytes in self._kept.values())
-        while len(self._kept) > 1 and (len(self._kept) > KEPT_TRACES or size > KEPT_BYTES):
-            size -= self._kept.popitem(last=False)[1][2]
-
-
-def _open(name: str, path: Path) -> Trace:
-    try:
-        return open_trace(path)
-    except ValueError as error:
-        raise ValueError(str(error).replace(str(path), name)) from error
+CACHED_TRACES, CACHED_BYTES = 100, 150e6
 
 
 class RunsFolder:
-    """Traces (`NAME.zarr`) of a folder; notes lie beside them in `.notes`, deleted runs in `.trash` for some days.
+    """Folder of traces (`NAME.zarr`); notes lie beside them in `.notes`, deleted runs in `.trash` for some days.
 
     Raises:
         FileNotFoundError: a name that is not there.
@@ -85,31 +40,31 @@ class RunsFolder:
         # sessions of one server share the folder, and so do the threads of their jobs
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[tuple[int, int], RunEntry]] = {}
-        self._notes, self._trash, self._opened = Notes(path / ".notes"), Trash(path / ".trash"), OpenedTraces()
-        importing.tidy(path)
-        self._trash.empty()
+        self._notes, self._trash, self._opened = Notes(path / ".notes"), Trash(path / ".trash"), TraceCache()
+        importing.remove_leftovers(path)
+        self._trash.remove_expired()
 
     # --- what is there --------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Of all runs that can be read, the newest first."""
+        """Names of all runs that can be read, the newest first."""
         return [entry.name for entry in self.entries() if not entry.problem]
 
     def newest_of_one_data_set(self, most: int) -> list[str]:
-        """The last solves with the data set and n of the very last, oldest first: what one would compare."""
+        """Names of the last solves with the data set and n of the very last, oldest first: what one would compare."""
         solves = [entry for entry in self.entries() if entry.kind == "solve"]
         alike = [each.name for each in solves if (each.dataset, each.n) == (solves[0].dataset, solves[0].n)]
         return alike[:most][::-1]
 
-    def pictured(self) -> list[str]:
-        """The runs that have pictures, the newest first; seen without opening them."""
+    def with_pictures(self) -> list[str]:
+        """Names of the runs that have pictures, the newest first; found without opening them."""
         groups = ("rows", "snapshot")
         return [
             name for name in self.names() if all((self.path_of(name) / each / "zarr.json").exists() for each in groups)
         ]
 
     def entries(self) -> list[RunEntry]:
-        """All runs, the newest first; those that cannot be read come last, and say why."""
+        """Entries of all runs, the newest first; those that cannot be read come last, and say why."""
         with self._lock:
             found: dict[str, tuple[tuple[int, int], RunEntry]] = {}
             for each in os.scandir(self.path):
@@ -126,12 +81,12 @@ class RunsFolder:
         return sorted(entries, key=lambda entry: (not entry.problem, entry.created, entry.changed), reverse=True)
 
     def path_of(self, name: str) -> Path:
-        """Where the trace of a run lies, or would."""
+        """Path of the trace of a run, which need not be there."""
         require_inside(name)
         return self.path / f"{name}.zarr"
 
     def open(self, name: str) -> Trace:
-        """The trace of a run; one that was opened is kept until it changes on disk."""
+        """Trace of a run; one that was opened is kept until it changes on disk."""
         return self._opened.open(name, self._existing(name))
 
     # --- what is done with a run ----------------------------------------------------------------------------------
@@ -153,7 +108,7 @@ class RunsFolder:
         taken = [other.name for _, other in moves if os.path.lexists(other)]
         if taken:
             raise FileExistsError(f"there is a file {taken[0]} already, which would go with {new}; choose another name")
-        self._require_still(name, "renamed")
+        self._require_not_written(name, "renamed")
         own = self._own_files(name)
         # the trace first: with it the run has its new name
         for old, other in reversed(moves):
@@ -170,25 +125,25 @@ class RunsFolder:
         self._existing(name)
         return self._notes.write(name, note)
 
-    def delete(self, name: str) -> Deleted:
+    def delete(self, name: str) -> DeletedRun:
         """Moves a run into the trash, from where `restore` brings it back.
 
         Raises:
             ValueError: also a run that is being written.
         """
         self._existing(name)
-        self._require_still(name, "deleted")
+        self._require_not_written(name, "deleted")
         deleted = self._trash.put(name, self._own_files(name))
         self._opened.forget(name)
         return deleted
 
-    def deleted(self) -> list[Deleted]:
-        """What is in the trash, the last first."""
+    def deleted(self) -> list[DeletedRun]:
+        """Runs in the trash, the last first."""
         return self._trash.all()
 
     def restore(self, key: str) -> str:
-        """Brings a deleted run back; returns its name, which is another if a new run has taken it."""
-        return self._trash.take_back(key, self._files_of, self._free_name)
+        """Brings a deleted run back, and returns its name, which is another if a new run has taken it."""
+        return self._trash.restore(key, self._files_of, self._free_name)
 
     # --- out and in -----------------------------------------------------------------------------------------------
 
@@ -196,12 +151,12 @@ class RunsFolder:
         """Writes runs as `.zarr.zip`: one at the root of the zip, several in a folder each."""
         pack({name: self._existing(name) for name in names}, file)
 
-    def take_in(
+    def import_zip(
         self, filename: str, content: bytes, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
     ) -> list[str]:
-        """Imports the traces of a zip file from anywhere; returns their names, which are free ones.
+        """Imports the traces of a zip file from anywhere, and returns their names, which are free ones.
 
-        All of them or none; when it is refused nothing is left behind.
+        It takes all of them or none; when it is refused nothing is left behind.
 
         Raises:
             ValueError: what is wrong with it.
@@ -234,12 +189,12 @@ class RunsFolder:
         return path
 
     def _files_of(self, name: str) -> tuple[Path, ...]:
-        """All that a run may have, the trace last: with it the run is there. The rest is its note and checkpoint."""
+        """Paths of all that a run may have, note and checkpoint, and last its trace: with it the run is there."""
         path = self.path_of(name)
         return self._notes.path_of(name), checkpoint_of(path), former_checkpoint_of(path), path
 
     def _own_files(self, name: str) -> list[Path]:
-        """Those that are there; a checkpoint under its former name may be another training's."""
+        """Paths of what a run has; a checkpoint under its former name may be another training's."""
         path = self.path_of(name)
         others = {checkpoint_of(path), former_checkpoint_of(path)} - {find_checkpoint(path)}
         return [each for each in self._files_of(name) if each not in others and os.path.lexists(each)]
@@ -248,8 +203,8 @@ class RunsFolder:
         names = (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000)))
         return next(name for name in names if not any(map(os.path.lexists, self._files_of(name))))
 
-    def _require_still(self, name: str, what: str) -> None:
-        """Whoever writes a trace would find it gone, and begin it anew."""
+    def _require_not_written(self, name: str, what: str) -> None:
+        """Refuses a run that may be written: whoever writes it would find it gone, and begin it anew."""
         path = self.path_of(name)
         age = time.time() - last_change(path).st_mtime
         entry = read_entry(name, path, 0.0)
@@ -260,23 +215,65 @@ class RunsFolder:
             )
 
 
+class TraceCache:
+    """Traces that were opened, kept until they change on disk: the last used ones, up to a limit."""
+
+    def __init__(self) -> None:
+        # sessions of one server share them, and so do the threads of their jobs
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[int, Trace, int]] = OrderedDict()
+
+    def open(self, name: str, path: Path) -> Trace:
+        """Trace of a run at `path`.
+
+        Raises:
+            ValueError: it does not open.
+        """
+        with self._lock:
+            stamp = last_change(path).st_mtime_ns
+            if name not in self._kept or self._kept[name][0] != stamp:
+                trace = _open(name, path)
+                self._kept[name] = (stamp, trace, int(trace.tree.nbytes))
+            self._kept.move_to_end(name)
+            self._forget_oldest()
+            return self._kept[name][1]
+
+    def forget(self, name: str) -> None:
+        """Drops the trace of a run that has gone."""
+        with self._lock:
+            self._kept.pop(name, None)
+
+    def _forget_oldest(self) -> None:
+        """Drops traces down to the limits, but never the one that was just asked for."""
+        size = sum(nbytes for _, _, nbytes in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > CACHED_TRACES or size > CACHED_BYTES):
+            size -= self._kept.popitem(last=False)[1][2]
+
+
+def _open(name: str, path: Path) -> Trace:
+    try:
+        return open_trace(path)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(path), name)) from error
+
+
 #: characters of a note
-MOST_NOTE = 2_000
+MAX_NOTE_CHARACTERS = 2_000
 
 
 class Notes:
-    """The notes in a folder, by the names of the runs."""
+    """Notes that people wrote on runs: one text file a run, by its name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: dict[str, tuple[int, str]] = {}
 
     def path_of(self, name: str) -> Path:
-        """Where the note on a run lies, or would."""
+        """Path of the note on a run, which need not be there."""
         return self.path / f"{name}.txt"
 
     def all(self) -> dict[str, str]:
-        """Every note; read again only when it has changed."""
+        """Notes by the names of their runs; one is read again only when it has changed."""
         found: dict[str, tuple[int, str]] = {}
         for each in os.scandir(self.path) if self.path.is_dir() else ():
             name, changed = each.name.removesuffix(".txt"), each.stat().st_mtime_ns
@@ -284,7 +281,7 @@ class Notes:
                 continue
             known = self._read.get(name)
             if known is None or known[0] != changed:
-                known = (changed, Path(each.path).read_text("utf-8", errors="replace")[:MOST_NOTE])
+                known = (changed, Path(each.path).read_text("utf-8", errors="replace")[:MAX_NOTE_CHARACTERS])
             found[name] = known
         self._read = found
         return {name: note for name, (_, note) in found.items()}
@@ -296,8 +293,8 @@ class Notes:
             ValueError: it is too long.
         """
         note = note.strip()
-        if len(note) > MOST_NOTE:
-            raise ValueError(f"the note has {len(note):,} characters; up to {MOST_NOTE:,} are accepted")
+        if len(note) > MAX_NOTE_CHARACTERS:
+            raise ValueError(f"the note has {len(note):,} characters; up to {MAX_NOTE_CHARACTERS:,} are accepted")
         path = self.path_of(name)
         if not note:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The trainings in the folder of runs and the folders under it: by name, and whether one has changed."""
+"""The trainings in the folder of runs and in the folders under it, by name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Trainings:
         self._begun: dict[tuple[Path, int], str] = {}
 
     def names(self) -> list[str]:
-        """The newest first."""
+        """Names of the trainings, the newest first."""
         found = [(begun, name) for name, path in self._paths().items() if (begun := self._when_begun(path))]
         return [name for _, name in sorted(found, reverse=True)]
 
     def path_of(self, name: str) -> Path:
-        """Where a training lies.
+        """Path of a training.
 
         Raises:
             FileNotFoundError: there is none of this name.
@@ -41,7 +41,7 @@ class Trainings:
         return path
 
     def changed(self, name: str) -> float:
-        """When it was last written, in seconds since 1970.
+        """Time when a training was last written, in seconds since 1970.
 
         Raises:
             FileNotFoundError: it is not there, or is just being put in its place.
@@ -49,7 +49,7 @@ class Trainings:
         return (self.path_of(name) / "zarr.json").stat().st_mtime
 
     def open(self, name: str) -> TrainingTrace:
-        """The trace as it is on disk now.
+        """Trace of a training as it is on disk now.
 
         Raises:
             FileNotFoundError: it is not there.

@@ -1,7 +1,4 @@
-"""Deleted runs, which are kept for some days and come back whole.
-
-What people wrote on runs: one text file a run, beside the traces.
-"""
+"""Deleted runs, which are kept for some days and come back whole."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ _DIGITS = 19
 
 
 @dataclass(frozen=True)
-class Deleted:
-    """A run in the trash.
+class DeletedRun:
+    """Run in the trash.
 
     Args:
-        key: names it to `Trash.take_back`.
-        name: that it had.
-        when: seconds since 1970.
+        key: what names it to `Trash.restore`.
+        name: the name that it had.
+        when: time of its deletion, in seconds since 1970.
     """
 
     key: str
@@ -34,14 +31,14 @@ class Deleted:
 
 
 class Trash:
-    """One folder a deleted run, named by the time it was deleted; its files in it have their names."""
+    """Folder with a folder for every deleted run, named by the time of its deletion; files in it keep their names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def put(self, name: str, files: Sequence[Path]) -> Deleted:
-        """Moves in those files of a run that are there."""
-        deleted = Deleted(f"{time.time_ns()}", name, time.time())
+    def put(self, name: str, files: Sequence[Path]) -> DeletedRun:
+        """Moves those files of a run that are there into the trash."""
+        deleted = DeletedRun(f"{time.time_ns()}", name, time.time())
         place = self.path / deleted.key
         place.mkdir(parents=True)
         for each in files:
@@ -49,22 +46,22 @@ class Trash:
                 each.rename(place / each.name)
         return deleted
 
-    def all(self) -> list[Deleted]:
-        """What is in it, the last first."""
+    def all(self) -> list[DeletedRun]:
+        """Runs in the trash, the last first."""
         found = []
         for place in self.path.glob("*"):
             traces = list(place.glob("*.zarr"))
             # nanoseconds since 1970: any other folder is not one of ours
             if traces and place.name.isdigit() and len(place.name) == _DIGITS:
-                found.append(Deleted(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
+                found.append(DeletedRun(place.name, traces[0].name.removesuffix(".zarr"), int(place.name) / 1e9))
         return sorted(found, key=lambda each: each.when, reverse=True)
 
-    def take_back(self, key: str, files_of: Callable[[str], Sequence[Path]], free_name: Callable[[str], str]) -> str:
-        """Moves a run out again; returns its name, which is another if a new run has taken it.
+    def restore(self, key: str, files_of: Callable[[str], Sequence[Path]], free_name: Callable[[str], str]) -> str:
+        """Moves a run out again, and returns its name, which is another if a new run has taken it.
 
         Args:
-            files_of: the places of all files of a run of some name, the trace last: with it the run is there.
-            free_name: a name like the one wanted, that is free.
+            files_of: gives the places of all files of a run of some name, the trace last: with it the run is there.
+            free_name: gives a name like the one wanted, that is free.
 
         Raises:
             FileNotFoundError: it is not in the trash any more.
@@ -82,8 +79,8 @@ class Trash:
             place.rmdir()
         return name
 
-    def empty(self) -> None:
-        """What was deleted long ago is gone."""
+    def remove_expired(self) -> None:
+        """Removes what was deleted more than `TRASH_DAYS` ago."""
         for deleted in self.all():
             if time.time() - deleted.when > TRASH_DAYS * 86_400:
                 shutil.rmtree(self.path / deleted.key, ignore_errors=True)

@@ -10,11 +10,11 @@ from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice
-from apviz.dashboard.settings.systems import FIT, HAND, SystemSpec
+from apviz.dashboard.settings.systems import BY_HAND, FITTED, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.small_trainings import finished
 
-SPEC = SystemSpec("china", 200, source=HAND, rhs=1)
+SPEC = SystemSpec("china", 200, source=BY_HAND, rhs=1)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_stop_keeps_what_was_recorded_and_starts_no_other_solver(runs):
 
 
 def test_stop_ends_a_fit_at_its_next_step(runs):
-    spec = SystemSpec("china", 200, source=FIT, rhs=1)
+    spec = SystemSpec("china", 200, source=FITTED, rhs=1)
     job = ComparisonJob(JobQueue(1), Limits(), runs, spec, BatchSizeSweep(sizes=[20]).solvers(200))
     job.stop()
     finished(job)

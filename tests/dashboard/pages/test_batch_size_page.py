@@ -15,7 +15,7 @@ from apviz.dashboard.pages.sweeps.batch_size import BatchSize
 from apviz.dashboard.pages.sweeps.sweep_page import SweepView
 from apviz.dashboard.settings.methods import BatchSizeSweep
 from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.systems import HAND
+from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.coming_back import comes_back_while_it_solves
 from tests.dashboard.small_trainings import finished
@@ -24,7 +24,7 @@ from tests.dashboard.small_trainings import finished
 @pytest.fixture
 def shared(tmp_path):
     limits = Limits()
-    system = SystemChoice(limits, n=200, source=HAND, rhs=1)
+    system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
     return Shared(limits, JobQueue(1), RunsFolder(tmp_path), False, View(), system)
 
 

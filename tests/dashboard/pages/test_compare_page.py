@@ -21,7 +21,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.systems import HAND
+from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
@@ -217,7 +217,7 @@ def test_a_moment_in_the_address_is_shown_whatever_the_order_of_its_parts(runs):
 
 
 def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
-    page = page_in(RunsFolder(tmp_path), n=200, source=HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
+    page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
     page.methods.param.update(methods=["cg"], max_epochs=3)
     page.run()
     page.job.join(60)

@@ -17,7 +17,7 @@ from apviz.dashboard.pages.base import Shared, View
 from apviz.dashboard.pages.sweeps.conditioning import Conditioning
 from apviz.dashboard.settings.methods import MethodChoice, NoiseSweep
 from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.systems import HAND
+from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 
@@ -26,7 +26,7 @@ def shared(tmp_path, monkeypatch):
     # the authors' runs are not everywhere
     monkeypatch.setenv("APVIZ_DATA", str(tmp_path / "nothing"))
     limits = Limits()
-    system = SystemChoice(limits, n=200, source=HAND, rhs=1)
+    system = SystemChoice(limits, n=200, source=BY_HAND, rhs=1)
     return Shared(limits, JobQueue(1), RunsFolder(tmp_path / "runs"), False, View(), system)
 
 

@@ -76,7 +76,7 @@ def test_the_settings_survive_the_address():
 def test_only_runs_with_pictures_are_offered(shared):
     plain = record(shared, snapshots=0)
     with_pictures = record(shared)
-    assert shared.runs.pictured() == [with_pictures] and plain != with_pictures
+    assert shared.runs.with_pictures() == [with_pictures] and plain != with_pictures
 
 
 def test_without_a_run_the_page_says_what_to_do(shared):

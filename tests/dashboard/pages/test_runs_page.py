@@ -18,7 +18,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.runs.listing import MOST_RUNS
+from apviz.dashboard.pages.runs.listing import MAX_RUNS
 from apviz.dashboard.pages.runs.page import Runs
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.settings.system_choice import SystemChoice
@@ -112,13 +112,13 @@ def test_without_a_training_there_is_no_chart_of_trainings(page):
 
 
 def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
-    for number in range(MOST_RUNS):
+    for number in range(MAX_RUNS):
         shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
     page.look()
     page.choose(page.table.names)
-    assert len(page.choice.runs) == MOST_RUNS
-    assert message(page) == f"{MOST_RUNS + 4} runs are too many for one chart; up to {MOST_RUNS} can be chosen"
-    assert len(page.table.table.ticked) == MOST_RUNS
+    assert len(page.choice.runs) == MAX_RUNS
+    assert message(page) == f"{MAX_RUNS + 4} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
+    assert len(page.table.table.ticked) == MAX_RUNS
 
 
 def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.settings.recording import MOST_VALUES, RecordChoice
+from apviz.dashboard.settings.recording import MAX_RECORDED_VALUES, RecordChoice
 
 
 def test_the_solver_has_the_settings_and_its_block_size_is_ignored_by_conjugate_gradients():
@@ -16,7 +16,7 @@ def test_the_solver_has_the_settings_and_its_block_size_is_ignored_by_conjugate_
 
 
 def test_more_pictures_than_a_run_may_record_are_refused_with_how_many_it_may():
-    most = MOST_VALUES // 50_000 - 1
+    most = MAX_RECORDED_VALUES // 50_000 - 1
     assert RecordChoice(updates=most).solver(50_000, 0)
     with pytest.raises(ValueError, match=rf"record at most {most} updates, or take fewer rows"):
         RecordChoice(updates=most + 1).solver(50_000, 0)

@@ -8,7 +8,7 @@ pytest.importorskip("panel")
 
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.systems import HAND, SystemSpec
+from apviz.dashboard.settings.systems import BY_HAND, SystemSpec
 
 
 def test_a_smaller_data_set_takes_the_number_of_rows_along():
@@ -27,7 +27,7 @@ def test_the_first_system_is_within_the_limit(most, n):
 
 
 def test_a_spec_at_another_noise_loads_nothing_again():
-    spec = SystemSpec("china", 200, source=HAND, noise=0.02)
+    spec = SystemSpec("china", 200, source=BY_HAND, noise=0.02)
     loaded = spec.build(Limits())
     assert spec.at_noise(loaded, 1) is loaded
     tenth = spec.at_noise(loaded, 0.1)

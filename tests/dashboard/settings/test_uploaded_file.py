@@ -15,7 +15,7 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.system_choice import SystemChoice
-from apviz.dashboard.settings.systems import HAND, spec_of
+from apviz.dashboard.settings.systems import BY_HAND, spec_of
 from apviz.dashboard.settings.uploaded_file import Upload, check, receive
 
 SMALL = Limits(max_upload_mb=1)
@@ -107,13 +107,13 @@ def test_a_table_that_cannot_be_solved_is_refused_before_it_is_used(tmp_path, fr
 
 
 def offered(system, path, target="price"):
-    return system.offer_upload(Upload(path, target, check(path, target)))
+    return system.add_upload(Upload(path, target, check(path, target)))
 
 
 def recorded_on(system, name):
     """The attributes of the trace of a solve on data of that name."""
     system.dataset = name
-    loaded = replace(system.spec(), source=HAND, rhs=1).build(SMALL)
+    loaded = replace(system.spec(), source=BY_HAND, rhs=1).build(SMALL)
     recorder = apviz.Recorder()
     apviz.solve(loaded.system, apviz.ConjugateGradient(max_epochs=1), [recorder])
     return recorder.trace.attrs
@@ -130,7 +130,7 @@ def test_a_small_file_takes_the_number_of_rows_along(tmp_path, frame):
 def test_what_is_wrong_with_a_file_when_it_is_solved_does_not_say_where_the_server_keeps_it(tmp_path, frame):
     path, _ = taken(tmp_path, frame)
     system = SystemChoice(SMALL, n=1000)
-    system.dataset = system.offer_upload(Upload(path, "price", 2000))
+    system.dataset = system.add_upload(Upload(path, "price", 2000))
     with pytest.raises(ValueError, match="n = 1,000: t.csv has 48 training rows"):
         system.spec().load()
 

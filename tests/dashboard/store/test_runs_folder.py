@@ -144,7 +144,7 @@ def test_an_opened_trace_is_kept_until_it_changes_on_disk(folder):
 
 
 def test_only_so_many_opened_traces_are_kept(folder, monkeypatch):
-    monkeypatch.setattr(runs_folder, "KEPT_TRACES", 2)
+    monkeypatch.setattr(runs_folder, "CACHED_TRACES", 2)
     runs = RunsFolder(folder)
     first, second = runs.open("cg"), runs.open("ap")
     runs.open("cut")

@@ -23,7 +23,7 @@ from apviz.dashboard.store.run_entry import is_solve
 from apviz.tracing import Trace
 
 #: runs in one set of charts
-MOST_RUNS = 12
+MAX_RUNS = 12
 
 
 class CompareView(param.Parameterized):
@@ -90,7 +90,7 @@ class Compare(SolvingPage):
     def open(self) -> None:
         self._is_open = True
         chosen = bool(self.choice.runs) or self.expects_runs
-        newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MOST_RUNS)
+        newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MAX_RUNS)
         if newest:
             self.choice.runs = newest
         else:
@@ -108,7 +108,7 @@ class Compare(SolvingPage):
         """New runs of the job, or more of the one that goes on."""
         new = self.take_runs(job)
         if new:
-            runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MOST_RUNS:]
+            runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
             self.choice.param.update(runs=runs, selected=new[-1], update=None)
         if job.live.trace is None:
             return

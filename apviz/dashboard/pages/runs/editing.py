@@ -24,7 +24,7 @@ from apviz.dashboard.components.text import escape, without_formulas
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.dashboard.store.trash import Deleted
+from apviz.dashboard.store.trash import DeletedRun
 from apviz.report import write_report
 from apviz.tracing import TrainingTrace
 
@@ -38,14 +38,14 @@ class Changes:
 
     def __init__(self, runs: RunsFolder, undone: Callable[[list[str]], None]) -> None:
         self._runs, self._undone = runs, undone
-        self._undoable: list[Deleted] = []
+        self._undoable: list[DeletedRun] = []
         self.message = server_owned(
             pmui.Alert(object="", severity="info", visible=False, margin=(0, 8), sizing_mode="stretch_width")
         )
         self.undo_button = button("Undo", "undo", self.undo, visible=False)
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
 
-    def say(self, message: str, *, bad: bool = False, undoable: Sequence[Deleted] = ()) -> None:
+    def say(self, message: str, *, bad: bool = False, undoable: Sequence[DeletedRun] = ()) -> None:
         """A message, and a button that undoes what it speaks of."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
@@ -65,7 +65,7 @@ class Changes:
 
     def delete(self, names: Sequence[str]) -> list[str]:
         """Moves runs into the trash; `undo` brings them back. Returns those that could be."""
-        gone: list[Deleted] = []
+        gone: list[DeletedRun] = []
         self.say("")
         for name in names:
             deleted = self._try(partial(self._runs.delete, name))
@@ -114,7 +114,7 @@ class DeletedRuns:
             visible=False,
         )  # fmt: skip
 
-    def show(self, deleted: Sequence[Deleted]) -> None:
+    def show(self, deleted: Sequence[DeletedRun]) -> None:
         """The last one first."""
         options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
         if options != self.list.options:
@@ -239,16 +239,16 @@ class Files:
             return
         runs, most = self._shared.runs, self._shared.limits.max_upload_mb
 
-        def take_in() -> list[str]:
+        def import_all() -> list[str]:
             found = []
             for name, content in files.items():
                 data = content.encode() if isinstance(content, str) else content
                 if len(data) > most * 1e6:
                     raise ValueError(f"{name} has {len(data) / 1e6:.0f} MB; up to {most} MB are accepted")
-                found += runs.take_in(name, data)
+                found += runs.import_zip(name, data)
             return found
 
-        self._start(take_in, self._imported)
+        self._start(import_all, self._imported)
         self.drop.value = {}
 
     def _imported(self, names: list[str]) -> None:

@@ -124,7 +124,7 @@ _FOLDER_COLUMNS: dict[str, Form] = {
 
 
 #: runs in one chart
-MOST_RUNS = 12
+MAX_RUNS = 12
 
 
 #: rows of a page of the table
@@ -164,7 +164,7 @@ class FolderTable:
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
-        tick = f"Tick up to {MOST_RUNS} to see them together; click a row to look at that run in detail."
+        tick = f"Tick up to {MAX_RUNS} to see them together; click a row to look at that run in detail."
         self._count.object = f"{shown}. {tick}"
         self._fill(rows={entry.name: _folder_row(entry, now) for entry in entries}, chosen=chosen)
 

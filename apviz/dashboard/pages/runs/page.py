@@ -24,7 +24,7 @@ from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.editing import Changes, DeletedRuns, Files
-from apviz.dashboard.pages.runs.listing import MOST_RUNS, FolderTable, Listing, Opening
+from apviz.dashboard.pages.runs.listing import MAX_RUNS, FolderTable, Listing, Opening
 from apviz.dashboard.pages.runs.viewing import OneRun, RunsView, Together
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.trash import TRASH_DAYS
@@ -66,9 +66,9 @@ def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection
             "another name first"
         )
         chosen = [name for name in chosen if name not in with_comma]
-    if len(chosen) > MOST_RUNS:
-        problem = f"{len(chosen)} runs are too many for one chart; up to {MOST_RUNS} can be chosen"
-    return chosen[:MOST_RUNS], problem
+    if len(chosen) > MAX_RUNS:
+        problem = f"{len(chosen)} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
+    return chosen[:MAX_RUNS], problem
 
 
 class ChosenBar:
@@ -263,7 +263,7 @@ class Runs(Page):
     def choose_also(self, names: Sequence[str]) -> None:
         """Runs that have come into the folder."""
         self.look()
-        self.choose([*self.choice.runs, *names][:MOST_RUNS])
+        self.choose([*self.choice.runs, *names][:MAX_RUNS])
 
     def _refuse(self, message: str) -> None:
         self.changes.say(message, bad=True)

@@ -29,7 +29,7 @@ from apviz.dashboard.components.tables import RunsTable, plain_table
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.store.run_entry import RunEntry, has_steps, is_solve, solves_of
-from apviz.dashboard.store.runs_folder import MOST_NOTE
+from apviz.dashboard.store.runs_folder import MAX_NOTE_CHARACTERS
 from apviz.plots._axes import without_buttons
 from apviz.tracing import Trace
 
@@ -61,7 +61,7 @@ class OneRun:
         wide = {"sizing_mode": "stretch_width"}
         self._in_fields = ""
         self.name = pmui.TextInput(label="Name", **wide)
-        self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MOST_NOTE, **wide)
+        self.note = pmui.TextAreaInput(label="Note", rows=2, max_length=MAX_NOTE_CHARACTERS, **wide)
         self._detail = server_owned(pmui.Typography("", variant="body2", margin=(0, 12)))
         self._is_training = False
         # the page Training goes on with trainings

@@ -110,7 +110,7 @@ _ORDER = sorted(SEEDS, key=lambda name: name != "airquality")
 
 
 #: trainings in one chart
-MOST = 6
+MAX_TRAININGS = 6
 
 
 class TrainingChoice(param.Parameterized):
@@ -136,6 +136,6 @@ class TrainingChoice(param.Parameterized):
             FileNotFoundError, ValueError: a run that is gone, or does not open.
         """
         found: list[Trace] = []
-        for name in self.trainings[:MOST]:
+        for name in self.trainings[:MAX_TRAININGS]:
             found += published_traces(name.removeprefix(PUBLISHED)) if name.startswith(PUBLISHED) else [here.open(name)]
         return found

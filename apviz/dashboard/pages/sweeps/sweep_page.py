@@ -72,7 +72,7 @@ def _attributes(path: Path) -> dict[str, Any]:
 
 
 #: runs in one set of charts
-MOST_RUNS = 60
+MAX_RUNS = 60
 
 
 class SweepView(param.Parameterized):
@@ -179,7 +179,7 @@ class SweepPage(SolvingPage):
         """New runs of the job, or more of the one that goes on."""
         new = self.take_runs(job)
         if new:
-            self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MOST_RUNS:]
+            self.choice.runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
         if job.live.trace is not None:
             self._draw_runs()
 
