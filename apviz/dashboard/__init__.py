@@ -1,16 +1,14 @@
 """The dashboard: a Panel app on the library. No mathematics here.
 
-The rooms; arrows between them point one way:
+The rooms; a room knows only those below it, and import-linter sees to it:
 
-- `charts/`: one figure of `apviz.plots` on a page, its moments, the player. Knows no other room.
-- `runs/`: what is kept in the folder of runs, and the tables of it. Knows no other room.
-- `settings/`: what a visitor chooses, as models, plain values and widgets. Knows `runs`.
-- `jobs/`: work in threads behind the server's queue, and the bar that shows how it stands. Knows `runs`, `settings`.
-- `diagnosis/`: what limited a run, and the run again with one setting changed. Knows `settings`.
-- `pages/`: what a visitor sees. They know all of those, and what pages have in common, but no page knows another.
-- `frame/`: the server, the session of a visitor, its address and screen. Knows the pages; nobody knows it.
-
-`limits.py` and `plain_text.py` are for all of them.
+- `server`, `session`: the server, and one visitor with address and pages.
+- `pages/`: what a visitor sees. They share what is in `pages.base`; no page knows another.
+- `jobs/`: work in threads, so many at once, and the bar that shows how it stands. `first_runs`: what a new folder
+  of runs begins with.
+- `settings/`: what a visitor chooses, as models with their widgets and as plain values for a job.
+- `components/`: one figure of `apviz.plots` on a page, the player, the cursor, the diagnosis, tables. They know traces.
+- `address`: settings as text. `store/`: the runs on disk. `limits`: what one visitor may ask of the machine.
 """
 
 from apviz.dashboard.limits import Limits

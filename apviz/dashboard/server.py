@@ -1,7 +1,4 @@
-"""The server of the dashboard.
-
-What a new folder of runs begins with: seconds of work, once, so that no page opens with an empty chart.
-"""
+"""The server of the dashboard: who may come, and what it is started with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One visitor: the pages, the address, and the clock that lets pages draw.
-
-How wide a visitor's screen is, which only the browser knows.
-"""
+"""One visitor: the pages, the address, and the clock that lets pages draw."""
 
 from __future__ import annotations
 
@@ -24,26 +21,12 @@ from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import FONT
 
-#: pixels below which the settings would cover the page
-PHONE = 600
-
-
-class Screen(JSComponent):
-    """Nothing to see."""
-
-    pixels = param.Integer(0, doc="of its width; 0 until the browser has said it")
-
-    _esm = "export function render({ model }) { model.pixels = window.innerWidth; }"
-
-    @property
-    def is_phone(self) -> bool:
-        return bool(0 < self.pixels < PHONE)
-
-
 #: milliseconds between two looks at what the jobs have done
-TICK = 120
+TICK_MS = 120
+#: pixels below which the settings would cover the page
+PHONE_PIXELS = 600
 #: pixels of type on a desk; and on a projector, where what is written in it becomes 1.4 times as large, as in charts
-TYPE_SIZE, LECTURE_TYPE_SIZE = 14, 16.6
+TYPE_PIXELS, LECTURE_TYPE_PIXELS = 14, 16.6
 #: Panel's page, and the script that the charts wait for
 _HTML = """{% extends "base.html" %}
 {% block postamble %}<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{ super() }}{% endblock %}
@@ -51,7 +34,12 @@ _HTML = """{% extends "base.html" %}
 
 
 class Session:
-    """The app of one visitor."""
+    """App of one visitor.
+
+    Args:
+        dataset: that the pages begin with; None for the default.
+        lecture: larger type and lines, for a projector.
+    """
 
     def __init__(
         self, limits: Limits, queue: JobQueue, runs: RunsFolder, *, dataset: str | None, lecture: bool
@@ -62,7 +50,7 @@ class Session:
         self.shared = Shared(limits, queue, runs, lecture, View(), system)
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
-        self._made: dict[str, Any] = {}
+        self._pages: dict[str, Any] = {}
         self._sidebars: dict[str, list[Viewable]] = {}
         self._is_loaded = False
         self.problems = self._read_address()
@@ -91,12 +79,12 @@ class Session:
         pn.state.on_session_destroyed(lambda context: self.shared.end())
 
     def view(self) -> pmui.Page:
-        """The page that the server sends."""
+        """Page of HTML that the server sends."""
         return self._template
 
     @property
     def page(self) -> Any:
-        """The page that is shown; made when it is first shown."""
+        """Page that is shown; made when it is first shown."""
         return self._page(self.shared.view.page)
 
     def go(self, name: str, prepare: Callable[[Any], None]) -> None:
@@ -105,11 +93,11 @@ class Session:
         self._tabs.active = list(PAGES).index(name)
 
     def _page(self, name: str) -> Any:
-        if name not in self._made:
-            page = self._made[name] = PAGES[name](self.shared)
+        if name not in self._pages:
+            page = self._pages[name] = PAGES[name](self.shared)
             for model in page.models:
                 model.param.watch(lambda *events: self._write_address(), address.settings(model))
-        return self._made[name]
+        return self._pages[name]
 
     def _show_page(self) -> None:
         page = self.page
@@ -134,7 +122,7 @@ class Session:
         self._show_settings()
         self._write_address()
         # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
-        pn.io.PeriodicCallback(callback=self._tick, period=TICK, background=True).start()
+        pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True).start()
 
     def _close_settings_on_phones(self) -> None:
         # before the page is loaded the browser would not hear of it
@@ -148,7 +136,7 @@ class Session:
     def _theme_changed(self, event: Any) -> None:
         self.shared.view.theme = THEMES[bool(event.new)]
         self._template.theme_config = _theme(self.shared)
-        for page in self._made.values():
+        for page in self._pages.values():
             page.redraw()
 
     def _tick(self) -> None:
@@ -181,13 +169,26 @@ class Session:
 
 def _theme(shared: Shared) -> dict[str, Any]:
     # the type of the charts; Roboto, the default, would come in eleven files
-    typography: dict[str, Any] = {"fontFamily": FONT, "fontSize": TYPE_SIZE}
+    typography: dict[str, Any] = {"fontFamily": FONT, "fontSize": TYPE_PIXELS}
     if shared.lecture:
         # its headings do not grow with the rest
-        typography |= {"fontSize": LECTURE_TYPE_SIZE, "h6": {"fontSize": "1.35rem"}}
+        typography |= {"fontSize": LECTURE_TYPE_PIXELS, "h6": {"fontSize": "1.35rem"}}
     blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
     # one paragraph beside its icon, not below it
     message = {"styleOverrides": {"message": {"& p": {"margin": 0}}}}
     return {
         "palette": {"primary": {"main": blue}}, "typography": typography, "components": {"MuiAlert": message},
     }  # fmt: skip
+
+
+class Screen(JSComponent):
+    """Component without a view, that says how wide the visitor's screen is, which only the browser knows."""
+
+    pixels = param.Integer(0, doc="of its width; 0 until the browser has said it")
+
+    _esm = "export function render({ model }) { model.pixels = window.innerWidth; }"
+
+    @property
+    def is_phone(self) -> bool:
+        """Whether the settings would cover the page."""
+        return bool(0 < self.pixels < PHONE_PIXELS)

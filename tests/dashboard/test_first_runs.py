@@ -30,9 +30,9 @@ def opened(name, folder):
 def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
     train(tmp_path)
     page = opened("training", tmp_path)
-    assert "σ² has settled" in page.which.state.object and page.which.go_on.label == "Go on"
+    assert "σ² has settled" in page.picker.state.object and page.picker.go_on.label == "Go on"
     assert all(page.charts.cards[name].chart.base for name in ("steps", "lengthscales"))
-    assert not page.which.nothing.visible
+    assert not page.picker.nothing.visible
 
 
 def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(tmp_path):

@@ -32,7 +32,7 @@ def watchers(session) -> int:
     models = [
         session.shared.view,
         session.shared.system,
-        *(model for page in session._made.values() for model in page.models),
+        *(model for page in session._pages.values() for model in page.models),
     ]
     return sum(len(found) for model in models for of in model.param.watchers.values() for found in of.values())
 

@@ -1,1 +1,1 @@
-"""What the pages are made of: charts, tables, bars and cards."""
+"""Components: one figure of `apviz.plots` on a page, the player, the cursor, the diagnosis, tables."""

@@ -1,4 +1,4 @@
-"""The pages, one a folder; the two that sweep one setting share theirs."""
+"""The pages; those of more than one file in a folder each. No page knows another."""
 
 from apviz.dashboard.pages.base import Page
 from apviz.dashboard.pages.compare.page import Compare

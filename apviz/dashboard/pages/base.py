@@ -1,7 +1,4 @@
-"""What a page is.
-
-What the pages of one visitor have in common.
-"""
+"""What a page is, what the pages of one visitor have in common, and what those that solve do."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ THEMES = ("light", "dark")
 
 
 class View(param.Parameterized):
-    """Which page, in which theme."""
+    """Settings of the view: which page, in which theme."""
 
     page = param.Selector(default="compare", objects=["compare"])
     theme = param.Selector(default="light", objects=list(THEMES))
@@ -45,11 +42,11 @@ class View(param.Parameterized):
 
 @dataclass
 class Shared:
-    """What the pages of one session have in common.
+    """State that the pages of one session have in common.
 
     Attributes:
-        folder: files that the visitor brought; gone with the session.
-        jobs: everything that this session has started; it ends with it.
+        folder: where files that the visitor brought lie; removed with the session.
+        jobs: the jobs that this session has started; they end with it.
         go: shows another page, by its name, after it was prepared by the function given.
     """
 
@@ -65,6 +62,7 @@ class Shared:
 
     @property
     def theme(self) -> ThemeName:
+        """Theme of the charts."""
         return "dark" if self.view.theme == "dark" else "light"
 
     def start(self, job: Job) -> None:
@@ -74,17 +72,17 @@ class Shared:
         job.start()
 
     def find_upload(self, name: str) -> Upload | None:
-        """The file of this session behind the name of a data set, which traces have too."""
+        """File of this session behind the name of a data set, as traces have it; None for no such file."""
         return self.system.uploads.get(name)
 
     def tell(self, message: str, *, bad: bool = False) -> None:
-        """A message to the visitor, which stays until it is closed if it is bad news."""
+        """Shows a message to the visitor, which stays until it is closed if it is bad news."""
         if pn.state.notifications is None:
             return
         (pn.state.notifications.error if bad else pn.state.notifications.info)(message, duration=0 if bad else 4000)
 
     def end(self) -> None:
-        """The visitor has gone: so do the jobs and the files."""
+        """Stops the jobs and removes the files of a visitor who has gone."""
         for job in self.jobs:
             job.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -97,7 +95,7 @@ DRAWING_SHARE = 4
 
 
 class Page(ABC):
-    """A page of one session; everything it shows belongs to that session alone."""
+    """Page of one session; everything it shows belongs to that session alone."""
 
     #: in the address
     name: ClassVar[str]
@@ -115,21 +113,21 @@ class Page(ABC):
 
     @abstractmethod
     def sidebar(self) -> list[Viewable]:
-        """The settings."""
+        """Widgets of its settings, for the sidebar."""
 
     @abstractmethod
     def main(self) -> Viewable:
-        """Everything else."""
+        """View of everything else."""
 
     @abstractmethod
     def redraw(self) -> None:
-        """Draws all charts anew: the theme has changed."""
+        """Draws all charts anew, for the theme has changed."""
 
     def open(self) -> None:
-        """The visitor came to this page."""
+        """Shows what there is by now; called whenever the visitor comes to this page."""
 
     def tick(self) -> None:
-        """Some times a second, while the page is shown."""
+        """Shows what is new; called some times a second, while the page is shown."""
         self.draw_next()
 
     def follow(self, job: Job | None, bar: JobBar, take: Callable[[Any], None]) -> None:
@@ -142,11 +140,11 @@ class Page(ABC):
             take(job)
 
     def draw_later(self, key: object, draw: Callable[[], None]) -> None:
-        """Draws when it is this drawing's turn; one that waits under the same key is not needed any more."""
+        """Draws when it is this drawing's turn; it replaces one that waits under the same key."""
         self._to_draw[id(key)] = draw
 
     def draw_next(self) -> None:
-        """One drawing a tick; with pauses between them while something is solved, so that it keeps its processor."""
+        """Draws one thing a tick, with pauses while something is solved, so that the solve keeps its processor."""
         if not self._to_draw or time.perf_counter() < self._next_drawing:
             return
         draw = self._to_draw.pop(next(iter(self._to_draw)))
@@ -158,10 +156,10 @@ class Page(ABC):
 
 
 class SolvingPage(Page):
-    """A page with one job at a time, whose runs go into the folder.
+    """Page with one job at a time, whose runs go into the folder.
 
     Args:
-        bar: words of its `JobBar`.
+        bar: words of its `JobBar`: `label` and `hint`.
     """
 
     #: what a job of it is called
@@ -193,7 +191,7 @@ class SolvingPage(Page):
         self.start(spec, [solver])
 
     def start(self, spec: SystemSpec, solvers: Sequence[Solver], **options: Any) -> bool:
-        """Starts a job; whether nothing else was running.
+        """Starts a job, unless one is running; returns whether it was started.
 
         Args:
             options: of the `ComparisonJob`.
@@ -213,7 +211,7 @@ class SolvingPage(Page):
         return self.job is not None and (self.job.is_active or self._taken < len(self.job.done))
 
     def take_runs(self, job: ComparisonJob) -> list[str]:
-        """The names of the runs that were recorded since the last call."""
+        """Names of the runs that were recorded since the last call."""
         new = job.done[self._taken :]
         self._taken += len(new)
         return new

@@ -1,7 +1,4 @@
-"""Look inside: one run, update by update.
-
-The charts of the page Look inside, the runs that each can show, and the numbers behind them.
-"""
+"""The page Look inside: one run, update by update."""
 
 from __future__ import annotations
 
@@ -32,74 +29,12 @@ from apviz.plots.residual_map import ResidualMap
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 
-
-def map_card(*, lecture: bool) -> AnimationCard:
-    """The residual over the rows."""
-    return AnimationCard(
-        "Where the residual is",
-        "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
-        "that it solves on as well.",
-        lambda trace, theme: ResidualMap(trace, theme=theme),
-        takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460, lecture=lecture,
-    )  # fmt: skip
-
-
-def function_card(*, lecture: bool) -> AnimationCard:
-    """For one input, the function."""
-    return AnimationCard(
-        "The function so far",
-        "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
-        lambda trace, theme: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
-        axes=400, lecture=lecture,
-    )  # fmt: skip
-
-
-def timeline_card(*, lecture: bool) -> ChartCard:
-    """The blocks, update by update."""
-    return ChartCard(
-        "Which block, when",
-        "One mark an update, the colour is the energy it removed; click one to look at it. The line is the update "
-        "that is shown.",
-        lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=has_blocks, table=updates_table,
-        x_unit=lambda: "update", lecture=lecture,
-    )  # fmt: skip
-
-
-def has_blocks(trace: Trace) -> bool:
-    """Whether there is a timeline of blocks."""
-    return "block" in trace and "update" in trace
-
-
-def has_function(trace: Trace) -> bool:
-    """Whether the function of a run can be drawn."""
-    return trace.attrs["d"] == 1 and "snapshot" in trace and "weights" in trace["snapshot"]
-
-
-def rows_table(trace: Trace, update: int) -> pd.DataFrame:
-    """Every row with its block and its residual after an update."""
-    rows, snapshot = trace["rows"], trace["snapshot"]
-    columns = {f"input {k}": values for k, values in enumerate(rows["coordinates"].values.T, start=1)}
-    if "owner" in rows:
-        columns["block"] = rows["owner"].values
-    place = int(np.flatnonzero(snapshot["update"].values == update)[0])
-    columns |= {"target": rows["target"].values} if "target" in rows else {}
-    columns[f"residual after update {update}"] = snapshot["residual"].values[place]
-    return pd.DataFrame(columns).rename_axis("row").reset_index()
-
-
-def function_table(trace: Trace, update: int) -> pd.DataFrame:
-    """The function after an update, on its grid."""
-    found = geometry.functions(trace)
-    place = int(np.flatnonzero(found["update"].values == update)[0])
-    return pd.DataFrame({"x": found["x"].values, f"s after update {update}": found["value"].values[place]})
-
-
 _NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record one."
 _NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a run."
 
 
 class InsideView(param.Parameterized):
-    """What is looked at."""
+    """Settings of what is looked at."""
 
     run = param.String("", label="the run")
     update = param.Integer(1, bounds=(0, None), label="the update that is shown")
@@ -107,7 +42,7 @@ class InsideView(param.Parameterized):
 
 
 class Inside(SolvingPage):
-    """The residual over the rows, and for one input the function, one update after another."""
+    """Page of one run: the residual over the rows, and for one input the function, one update after another."""
 
     name = "inside"
     title = "Look inside"
@@ -122,7 +57,7 @@ class Inside(SolvingPage):
             label="Run with pictures", options=[], sizing_mode="stretch_width", margin=(12, 12, 4, 12)
         )
         self._runs.param.watch(lambda event: self._select(event.new), "value")
-        self._player = PlayerBar(self._look, self._rest, self._pace, self.choice.interval)
+        self._player = PlayerBar(self._updated, self._paused, self._interval_changed, self.choice.interval)
         self._map, self._function = map_card(lecture=shared.lecture), function_card(lecture=shared.lecture)
         self._animations = [self._map, self._function]
         self._timeline = timeline_card(lecture=shared.lecture)
@@ -253,18 +188,18 @@ class Inside(SolvingPage):
 
     # --- the update -----------------------------------------------------------------------------------------------
 
-    def _look(self, update: int) -> None:
+    def _updated(self, update: int) -> None:
         for card in self._animations:
             if card.view.visible:
                 card.go_to(update)
 
-    def _rest(self, update: int) -> None:
+    def _paused(self, update: int) -> None:
         self.choice.update = update
         self._describe()
 
     def _player_to(self, update: int) -> None:
         self._player.go_to(update)
-        self._look(update)
+        self._updated(update)
 
     def _clicked(self, point: dict[str, Any]) -> None:
         """An update of the timeline."""
@@ -273,7 +208,7 @@ class Inside(SolvingPage):
         else:
             self._bar.refuse(f"update {round(point['x']):,} was not recorded; record more updates, on the left")
 
-    def _pace(self, interval: int) -> None:
+    def _interval_changed(self, interval: int) -> None:
         self.choice.interval = interval
 
     def _mark(self) -> None:
@@ -291,3 +226,64 @@ class Inside(SolvingPage):
         for card in self._animations:
             if card.view.visible:
                 card.describe(words)
+
+
+def map_card(*, lecture: bool) -> AnimationCard:
+    """Card of the residual over the rows."""
+    return AnimationCard(
+        "Where the residual is",
+        "Red and blue: the residual r, white: none. The block of the update is marked, and around it the margin "
+        "that it solves on as well.",
+        lambda trace, theme: ResidualMap(trace, theme=theme),
+        takes=lambda trace: "rows" in trace and "snapshot" in trace, table=rows_table, axes=460, lecture=lecture,
+    )  # fmt: skip
+
+
+def function_card(*, lecture: bool) -> AnimationCard:
+    """Card of the function, which is drawn over one input."""
+    return AnimationCard(
+        "The function so far",
+        "Every update adds a combination of kernels at the rows of its block. Thin: the function before it.",
+        lambda trace, theme: FittedFunction(trace, theme=theme), takes=has_function, table=function_table,
+        axes=400, lecture=lecture,
+    )  # fmt: skip
+
+
+def timeline_card(*, lecture: bool) -> ChartCard:
+    """Card of the blocks, update by update."""
+    return ChartCard(
+        "Which block, when",
+        "One mark an update, the colour is the energy it removed; click one to look at it. The line is the update "
+        "that is shown.",
+        lambda traces, theme: plots.block_timeline(traces, theme=theme), takes=has_blocks, table=updates_table,
+        x_unit=lambda: "update", lecture=lecture,
+    )  # fmt: skip
+
+
+def has_blocks(trace: Trace) -> bool:
+    """Whether a run has a timeline of blocks."""
+    return "block" in trace and "update" in trace
+
+
+def has_function(trace: Trace) -> bool:
+    """Whether the function of a run can be drawn."""
+    return trace.attrs["d"] == 1 and "snapshot" in trace and "weights" in trace["snapshot"]
+
+
+def rows_table(trace: Trace, update: int) -> pd.DataFrame:
+    """Table of every row with its block and its residual after an update."""
+    rows, snapshot = trace["rows"], trace["snapshot"]
+    columns = {f"input {k}": values for k, values in enumerate(rows["coordinates"].values.T, start=1)}
+    if "owner" in rows:
+        columns["block"] = rows["owner"].values
+    place = int(np.flatnonzero(snapshot["update"].values == update)[0])
+    columns |= {"target": rows["target"].values} if "target" in rows else {}
+    columns[f"residual after update {update}"] = snapshot["residual"].values[place]
+    return pd.DataFrame(columns).rename_axis("row").reset_index()
+
+
+def function_table(trace: Trace, update: int) -> pd.DataFrame:
+    """Table of the function after an update, on its grid."""
+    found = geometry.functions(trace)
+    place = int(np.flatnonzero(found["update"].values == update)[0])
+    return pd.DataFrame({"x": found["x"].values, f"s after update {update}": found["value"].values[place]})

@@ -40,14 +40,14 @@ def page(folder):
 def settle(page):
     """Ticks until there is nothing left to open, to draw or to write."""
     deadline = time.monotonic() + 30
-    while not page.opening.is_done or page._to_draw or page.files.job is not None:
+    while not page.loader.is_done or page._to_draw or page.transfer.job is not None:
         assert time.monotonic() < deadline
         page.tick()
         time.sleep(0.005)
 
 
 def message(page):
-    return page.changes.message.object if page.changes.message.visible else ""
+    return page.editor.message.object if page.editor.message.visible else ""
 
 
 def press(page, label):
@@ -56,7 +56,7 @@ def press(page, label):
 
 
 def settings(page):
-    return page.together.settings[0].object
+    return page.comparison.settings[0].object
 
 
 def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
@@ -64,24 +64,24 @@ def test_the_table_has_every_run_and_chosen_ones_are_drawn_together(page):
     page.choose(["cg", "cut", "fit"])
     settle(page)
     assert set(page.chosen) == {"cg", "cut", "fit"}
-    drawn = page.together.cards["residuals"].chart
+    drawn = page.comparison.cards["residuals"].chart
     assert "CG" in drawn.base and "not converged" in drawn.base
-    assert "Adam step" in page.together.cards["training"].chart.base
-    assert len(page.together.table.table.rows) == 2
+    assert "Adam step" in page.comparison.cards["training"].chart.base
+    assert len(page.comparison.table.table.rows) == 2
 
 
 def test_a_run_that_is_looked_at_is_marked_in_both_tables(page):
     page.choose(["cg", "cut"])
     settle(page)
     page.select("cut")
-    assert page.table.table.selected == page.together.table.table.selected == "cut"
+    assert page.table.table.selected == page.comparison.table.table.selected == "cut"
 
 
 def test_a_training_that_is_looked_at_is_diagnosed_and_gone_on_with_elsewhere(page):
     page.select("fit")
     settle(page)
     page.select("fit")
-    card = page.one.diagnosis
+    card = page.details.diagnosis
     assert card.view.visible and "σ²" in card._evidence.object and not card._button.visible
 
 
@@ -94,10 +94,10 @@ def test_runs_of_an_address_that_are_not_there_are_named_and_leave_it(page):
 
 def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked(page):
     shutil.copytree(page.shared.runs.path_of("ap"), page.shared.runs.path_of("again"))
-    page.look()
+    page.refresh()
     page.choose(["ap", "again", "fit"])
     settle(page)
-    chart = page.together.cards["residuals"].chart
+    chart = page.comparison.cards["residuals"].chart
     groups = {each.get("legendgroup"): None for each in json.loads(chart.base)["data"]}
     drawn = [group for group in groups if group and group.startswith("AP")]
     for count, (group, name) in enumerate(zip(drawn, ("ap", "again"), strict=True), start=1):
@@ -108,13 +108,13 @@ def test_of_runs_with_equal_work_a_click_selects_the_one_whose_curve_was_clicked
 def test_without_a_training_there_is_no_chart_of_trainings(page):
     page.choose(["cg"])
     settle(page)
-    assert page.together.cards["residuals"].view.visible and not page.together.cards["training"].view.visible
+    assert page.comparison.cards["residuals"].view.visible and not page.comparison.cards["training"].view.visible
 
 
 def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
     for number in range(MAX_RUNS):
         shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
-    page.look()
+    page.refresh()
     page.choose(page.table.names)
     assert len(page.choice.runs) == MAX_RUNS
     assert message(page) == f"{MAX_RUNS + 4} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
@@ -123,11 +123,11 @@ def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
 
 def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):
     shutil.copytree(folder / "cg.zarr", folder / "one, two.zarr")
-    page.look()
+    page.refresh()
     page.choose(["one, two", "cg"])
     assert page.choice.runs == ["cg"] and "one, two has a comma in its name" in message(page)
     page.select("one, two")
-    page.one.name.value = "one two"
+    page.details.name.value = "one two"
     press(page, "Rename")
     page.choose(["one two", "cg"])
     assert page.choice.runs == ["cg", "one two"]
@@ -152,7 +152,7 @@ def test_only_the_settings_in_which_the_runs_differ_are_shown_unless_all_are_ask
 
 def test_runs_that_do_not_differ_are_said_to(page, folder):
     shutil.copytree(folder / "cg.zarr", folder / "same.zarr")
-    page.look()
+    page.refresh()
     page.choose(["cg", "same"])
     settle(page)
     assert settings(page) == "These runs do not differ in any setting."
@@ -160,7 +160,7 @@ def test_runs_that_do_not_differ_are_said_to(page, folder):
 
 def test_a_broken_trace_is_named_with_the_reason_and_can_be_deleted(page, folder):
     (folder / "ap.zarr" / "zarr.json").write_text("{bad")
-    page.look()
+    page.refresh()
     assert page.listing.broken.visible and "ap: its zarr.json cannot be read" in page.listing.broken.object
     page.choose(["ap", "cg"])
     settle(page)
@@ -182,10 +182,10 @@ def test_renaming_follows_the_run_wherever_it_is_shown(page):
     page.choose(["cg", "ap"])
     page.select("cg")
     settle(page)
-    page.one.name.value = "ap"
+    page.details.name.value = "ap"
     press(page, "Rename")
     assert message(page) == "there is a run ap already; choose another name"
-    page.one.name.value = "better"
+    page.details.name.value = "better"
     press(page, "Rename")
     settle(page)
     assert page.choice.runs == ["better", "ap"] and page.choice.selected == "better"
@@ -194,7 +194,7 @@ def test_renaming_follows_the_run_wherever_it_is_shown(page):
 
 def test_a_note_is_kept_and_shown(page, folder):
     page.select("cg")
-    page.one.note.value = "for the lecture"
+    page.details.note.value = "for the lecture"
     press(page, "Keep note")
     assert [row[6] for row in page.table.table.rows if row[0] == "cg"] == ["for the lecture"]
     assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
@@ -206,16 +206,16 @@ def test_deleted_runs_come_back_by_undo(page):
     settle(page)
     page.delete()
     assert page.choice.runs == [] and page.choice.selected == "" and set(page.table.names) == {"cut", "fit"}
-    assert message(page) == "Deleted: cg, ap" and page.changes.undo_button.visible
-    page.changes.undo()
+    assert message(page) == "Deleted: cg, ap" and page.editor.undo_button.visible
+    page.editor.undo()
     settle(page)
-    assert set(page.chosen) == {"cg", "ap"} and not page.changes.undo_button.visible
+    assert set(page.chosen) == {"cg", "ap"} and not page.editor.undo_button.visible
 
 
 def test_deleted_runs_are_offered_for_days(page):
     page.choose(["cg"])
     page.delete()
-    page.changes.say("something else")
+    page.editor.say("something else")
     assert list(page.deleted.list.options) == ["cg (just now)"]
     page.bring_back(page.deleted.list.value)
     assert "cg" in page.table.names and page.deleted.list.options == {}
@@ -231,17 +231,17 @@ def test_deleted_runs_are_offered_for_days(page):
 )
 def test_chosen_runs_are_written_into_one_file(page, suffix, filename):
     page.choose(["cg", "ap"])
-    page.files.format.value = suffix
-    page.files.export()
+    page.transfer.format.value = suffix
+    page.transfer.export()
     settle(page)
-    assert message(page) == "" and page.files.download.visible and page.files.download.filename == filename
+    assert message(page) == "" and page.transfer.download.visible and page.transfer.download.filename == filename
     assert (page.shared.folder / filename).stat().st_size > 1000
 
 
 def test_an_exported_table_has_every_update_of_every_run(page, folder):
     page.choose(["ap", "cut"])
-    page.files.format.value = "-updates.csv"
-    page.files.export()
+    page.transfer.format.value = "-updates.csv"
+    page.transfer.export()
     settle(page)
     table = pd.read_csv(page.shared.folder / "apviz-2-runs-updates.csv")
     for name in ("ap", "cut"):
@@ -253,33 +253,33 @@ def test_an_exported_table_has_every_update_of_every_run(page, folder):
 
 def test_a_file_that_the_runs_have_nothing_for_is_refused(page):
     page.choose(["cg"])
-    page.files.format.value = "-steps.csv"
-    page.files.export()
+    page.transfer.format.value = "-steps.csv"
+    page.transfer.export()
     settle(page)
     assert message(page) == "none of the runs chosen has recorded a single step"
     page.choose(["fit"])
-    page.files.format.value = ".html"
-    page.files.export()
+    page.transfer.format.value = ".html"
+    page.transfer.export()
     settle(page)
     assert "a report is of solves" in message(page)
 
 
 def test_an_exported_run_is_imported_again_and_shown(page):
     page.choose(["cg"])
-    page.files.export()
+    page.transfer.export()
     settle(page)
     content = (page.shared.folder / "cg.zarr.zip").read_bytes()
-    page.files.drop.value = {"cg.zarr.zip": content}
+    page.transfer.drop.value = {"cg.zarr.zip": content}
     settle(page)
     assert message(page) == "Imported: cg-2" and page.choice.runs == ["cg", "cg-2"]
 
 
 def test_a_bad_import_is_refused_in_words(page):
-    page.files.drop.value = {"<b>bad.zip": b"hello"}
+    page.transfer.drop.value = {"<b>bad.zip": b"hello"}
     settle(page)
     assert message(page).startswith("b-bad was not imported: it does not unpack as a zip file")
     page.shared.limits.__dict__["max_upload_mb"] = 1
-    page.files.drop.value = {"large.zip": b"x" * 2_000_000}
+    page.transfer.drop.value = {"large.zip": b"x" * 2_000_000}
     settle(page)
     assert message(page) == "large.zip has 2 MB; up to 1 MB are accepted"
 
@@ -297,7 +297,7 @@ def test_the_view_is_in_the_address_and_comes_back_from_it(page):
 def test_a_solve_that_is_looked_at_has_a_diagnosis(page):
     page.select("cut")
     settle(page)
-    assert page.one.diagnosis.view.visible
+    assert page.details.diagnosis.view.visible
 
 
 def test_running_again_and_comparing_happen_on_the_page_compare(page):
@@ -312,7 +312,7 @@ def test_running_again_and_comparing_happen_on_the_page_compare(page):
     settle(page)
     page.compare()
     assert (opened, done) == (["compare"], [(["ap", "cut"], "cut")])
-    trace = page.opening.traces["cut"]
+    trace = page.loader.traces["cut"]
     found = diagnose(trace)
     page.rerun(trace, found)
     assert opened == ["compare", "compare"] and done[1:] == [(["cut"], "cut"), (trace, found)]
@@ -320,14 +320,14 @@ def test_running_again_and_comparing_happen_on_the_page_compare(page):
 
 def test_a_run_that_another_process_writes_is_drawn_as_it_grows(page, folder):
     shutil.copytree(folder / "cut.zarr", folder / "growing.zarr")
-    page.look()
+    page.refresh()
     page.choose(["growing"])
     settle(page)
-    before = page.opening.traces["growing"]
+    before = page.loader.traces["growing"]
     shutil.rmtree(folder / "growing.zarr")
     shutil.copytree(folder / "ap.zarr", folder / "growing.zarr")
     (folder / "growing.zarr" / "zarr.json").touch()
-    page.look()
+    page.refresh()
     settle(page)
-    assert page.opening.traces["growing"] is not before
-    assert page.opening.traces["growing"].label == page.shared.runs.open("ap").label
+    assert page.loader.traces["growing"] is not before
+    assert page.loader.traces["growing"].label == page.shared.runs.open("ap").label

@@ -59,14 +59,14 @@ def test_an_empty_folder_shows_what_to_do_and_no_chart(page, tmp_path):
     opened = page(tmp_path / "empty")
     tick(opened, seconds=0.1)
     assert opened.choice.training == "" and not any(card.view.visible for card in opened.charts.cards.values())
-    assert opened.which.nothing.visible and "**Start a training**" in opened.which.nothing[1].object
+    assert opened.picker.nothing.visible and "**Start a training**" in opened.picker.nothing[1].object
 
 
 def test_the_newest_training_is_shown_and_its_steps_are_drawn(page, trained):
     opened = page(trained)
     tick(opened, lambda: bool(opened.charts.cards["lengthscales"].chart.base))
     assert opened.choice.training == Trainings(trained).names()[0] and opened.choice.step is None
-    assert "3 Adam steps, finished" in opened.which.state.object and "has not settled" in opened.which.state.object
+    assert "3 Adam steps, finished" in opened.picker.state.object and "has not settled" in opened.picker.state.object
     assert "Step 3, the last so far" in opened.step.title.object
 
 
@@ -75,14 +75,14 @@ def test_a_pasted_address_opens_the_same_step(page, trained):
     first = page(trained, training=name, step=2)
     second = page(trained)
     assert address.apply(address.to_query(first.models), second.models) == []
-    assert (second.choice.training, second.watched.step) == (name, 2)
+    assert (second.choice.training, second.selected.step) == (name, 2)
     assert [card.chart.cursor for card in second.charts.cards.values()] == [[2.0], [2.0], []]
 
 
 def test_a_training_that_is_gone_is_a_message(page, trained):
     opened = page(trained, training="gone")
-    assert "there is no training 'gone'" in opened._bar._text.object and opened.watched.trace is None
-    assert not opened.which.nothing.visible
+    assert "there is no training 'gone'" in opened._bar._text.object and opened.selected.trace is None
+    assert not opened.picker.nothing.visible
 
 
 def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_kept(page, trained):
@@ -103,17 +103,17 @@ def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path)
     opened = page(tmp_path)
     opened.plan.param.update(block_size=50, probes=2, steps=60)
     opened.start()
-    assert opened.choice.training == opened.job.name and not opened.which.nothing.visible
-    tick(opened, lambda: opened.watched.steps >= 2)
+    assert opened.choice.training == opened.job.name and not opened.picker.nothing.visible
+    tick(opened, lambda: opened.selected.steps >= 2)
     opened.start()
     assert "a training is running; stop it first" in opened._bar._text.object
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
-    done = opened.watched.steps
-    assert 2 <= done < 60 and opened.which.go_on.label == "Go on to step 60" and not opened.which.go_on.disabled
+    done = opened.selected.steps
+    assert 2 <= done < 60 and opened.picker.go_on.label == "Go on to step 60" and not opened.picker.go_on.disabled
     assert len(opened.solves.kept) == 1
     opened.go_on()
-    tick(opened, lambda: opened.watched.steps > done)
+    tick(opened, lambda: opened.selected.steps > done)
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)
     assert Trainings(tmp_path).names() == [opened.choice.training]
@@ -128,12 +128,14 @@ def test_a_training_of_another_process_is_read_again_when_it_changes(page, tmp_p
             tick(opened, seconds=0.05)
             if not opened.choice.training:
                 opened.select("elsewhere")
-            seen.append(opened.watched.steps)
+            seen.append(opened.selected.steps)
 
     path = tmp_path / "elsewhere.zarr"
     apviz.Training(data.train_x, data.train_y, SETTINGS, path=path, dataset="china").run([Watch()])
-    tick(opened, lambda: opened.watched.trace.finished)
-    assert seen == [1, 2, 3] and opened.which.go_on.disabled is False and opened.which.go_on.label == "Go on to step 50"
+    tick(opened, lambda: opened.selected.trace.finished)
+    assert (
+        seen == [1, 2, 3] and opened.picker.go_on.disabled is False and opened.picker.go_on.label == "Go on to step 50"
+    )
 
 
 def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
@@ -156,7 +158,7 @@ def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp
         opened.go_on()
         opened.stop()
         tick(opened, lambda: not opened.job.is_active)
-    assert opened.choice.training == older and opened.which.go_on.label == "Go on to step 6"
+    assert opened.choice.training == older and opened.picker.go_on.label == "Go on to step 6"
 
 
 def test_a_step_beyond_the_last_is_the_last_however_often_it_is_asked_for(page, trained):
@@ -180,21 +182,21 @@ def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)
     tick(opened, lambda: bool(opened.charts.cards["steps"].chart.base))
-    assert "The solves of 3 of the 3 steps did not converge" in opened.which.state.object
-    assert opened.which.state.severity == "warning" and '"symbol":"x"' in opened.charts.cards["steps"].chart.base
+    assert "The solves of 3 of the 3 steps did not converge" in opened.picker.state.object
+    assert opened.picker.state.severity == "warning" and '"symbol":"x"' in opened.charts.cards["steps"].chart.base
     assert "NOT CONVERGED" in str(opened.step.numbers[0].object)
 
 
 def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, tmp_path):
     finished(job_in(tmp_path))
     opened = page(tmp_path)
-    card = opened.which.diagnosis
+    card = opened.picker.diagnosis
     assert card.view.visible and card._limit.object == "Too few steps: σ² still moves"
     assert card._button.label == "Run again with steps = 6"
     card._press()
     assert not card.view.visible
     tick(opened, lambda: not opened.job.is_active)
-    assert opened.watched.steps == 6 and len(Trainings(tmp_path).names()) == 1
+    assert opened.selected.steps == 6 and len(Trainings(tmp_path).names()) == 1
     assert card.view.visible and card._button.label == "Run again with steps = 12"
 
 
@@ -203,9 +205,9 @@ def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlappin
     with pytest.warns(UserWarning, match="not converged"):
         finished(job_in(tmp_path, cut))
     opened = page(tmp_path)
-    old, card = opened.choice.training, opened.which.diagnosis
+    old, card = opened.choice.training, opened.picker.diagnosis
     assert card._button.label == "Run again with solver = overlap"
     card._press()
     tick(opened, lambda: not opened.job.is_active)
-    assert opened.choice.training != old and opened.watched.trace.converged and opened.watched.steps == 3
-    assert "pa-tree" in opened.watched.trace.label
+    assert opened.choice.training != old and opened.selected.trace.converged and opened.selected.steps == 3
+    assert "pa-tree" in opened.selected.trace.label

@@ -1,9 +1,4 @@
-"""The charts of the page Compare.
-
-The numbers behind three charts of the page Compare: K-norm errors, residuals on blocks, times of updates.
-
-What three charts of the page Compare show of a run, in a sentence.
-"""
+"""The charts of the page Compare, with the numbers behind them and sentences on what they show."""
 
 from __future__ import annotations
 
@@ -24,94 +19,6 @@ from apviz.plots._labels import outcome, run_names
 from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
 
-
-def has_error(trace: Trace) -> bool:
-    """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
-    upper = errors.k_norm_error(trace)["upper"].values
-    return bool((np.isfinite(upper) & (upper > 0)).any())
-
-
-def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """The edges of the band of ‖W − W*‖²_K and its bound, relative to the upper edge at the start, by epoch."""
-    frames = []
-    for name, trace in _named(traces):
-        epochs, error = trace["epoch"], relative_error(trace)
-        columns = {column: epochs[column].values for column in ("epoch", "work", "seconds")}
-        frames.append(pd.DataFrame({"run": name, **columns, **error, "bound_name": error.attrs["bound_name"]}))
-    return pd.concat(frames, ignore_index=True)
-
-
-def relative_error(trace: Trace) -> pd.DataFrame:
-    """`error_at_least`, `error_at_most` and `bound` as the figure draws them; its attributes are those of the error."""
-    error = errors.k_norm_error(trace)
-    upper = error["upper"].values
-    start = upper[np.isfinite(upper) & (upper > 0)][0]
-    parts = {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}
-    found = pd.DataFrame({column: error[part].values / start for column, part in parts.items()})
-    found.attrs = dict(error.attrs)
-    return found
-
-
-def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """‖R_I‖_F over the rows that a block owns, by epoch and block."""
-    frames = []
-    for name, trace in _named(traces):
-        block = trace["block"]
-        norms = block["residual_norm"].transpose("epoch", "block").to_series().rename("residual_norm").reset_index()
-        norms["rows"] = block["owned_size"].sel(block=norms["block"].values).values
-        frames.append(norms.assign(run=name)[["run", "epoch", "block", "rows", "residual_norm"]])
-    return pd.concat(frames, ignore_index=True)
-
-
-def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Seconds of an update, or of an iteration: extremes, quartiles and median."""
-    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
-    rows = [
-        {"run": name, "updates": trace["update"].sizes["update"]}
-        | dict(zip(columns, time_quantiles(trace).tolist(), strict=True))
-        for name, trace in _named(traces)
-    ]
-    return pd.DataFrame(rows)
-
-
-def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
-    """Runs by the names that figures give them, which tell runs of one method apart."""
-    return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
-
-
-def error_sentence(trace: Trace) -> str:
-    """The error in the K-norm at the end, and what theory says of it."""
-    error = relative_error(trace)
-    low, high, bound = (float(error[name].iloc[-1]) for name in ("error_at_least", "error_at_most", "bound"))
-    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][-1])
-    called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
-    theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
-    return (
-        f"{trace.label}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} of its "
-        f"start, {theory}, {outcome(trace)}"
-    )
-
-
-def residual_sentence(trace: Trace) -> str:
-    """On which blocks the residual is at the end."""
-    last = trace["block"].isel(epoch=-1)
-    norms = last["residual_norm"].values
-    most, least = int(norms.argmax()), int(norms.argmin())
-    return (
-        f"{trace.label}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
-        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, {outcome(trace)}"
-    )
-
-
-def time_sentence(trace: Trace) -> str:
-    """How long an update takes."""
-    shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
-    return (
-        f"{trace.label}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to {upper:.2g} s, "
-        f"all of them {shortest:.2g} to {longest:.2g} s"
-    )
-
-
 #: charts of the run that is looked at; the others are of all runs
 OF_ONE_RUN = ("timeline", "blocks")
 #: charts of all runs that grow with the one that goes on
@@ -119,10 +26,10 @@ GROWING = ("residuals", "rmse", "theory")
 
 
 def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
-    """By name, in the order of the page.
+    """Cards of the page by name, in their order.
 
     Args:
-        x: the unit of the curves' x axis, as it is when they are drawn.
+        x: gives the unit of the curves' x axis, as it is when they are drawn.
     """
     curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
     return {
@@ -163,10 +70,97 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
 
 
 def _bare(figure: go.Figure) -> go.Figure:
-    """Without the runs in its legend: the chart of the residuals names them."""
+    """Figure without the runs in its legend: the chart of the residuals names them."""
     figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
     return without_buttons(figure)
 
 
 def _has_blocks(trace: Trace) -> bool:
     return "block" in trace and "update" in trace and trace["epoch"].sizes["epoch"] > 1
+
+
+def has_error(trace: Trace) -> bool:
+    """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
+    upper = errors.k_norm_error(trace)["upper"].values
+    return bool((np.isfinite(upper) & (upper > 0)).any())
+
+
+def relative_error(trace: Trace) -> pd.DataFrame:
+    """Table of `error_at_least`, `error_at_most` and `bound` as the figure draws them, with the error's attributes."""
+    error = errors.k_norm_error(trace)
+    upper = error["upper"].values
+    start = upper[np.isfinite(upper) & (upper > 0)][0]
+    parts = {"error_at_least": "lower", "error_at_most": "upper", "bound": "bound"}
+    found = pd.DataFrame({column: error[part].values / start for column, part in parts.items()})
+    found.attrs = dict(error.attrs)
+    return found
+
+
+def errors_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Table of the edges of the band of ‖W − W*‖²_K and its bound, relative to its upper edge at the start."""
+    frames = []
+    for name, trace in _named(traces):
+        epochs, error = trace["epoch"], relative_error(trace)
+        columns = {column: epochs[column].values for column in ("epoch", "work", "seconds")}
+        frames.append(pd.DataFrame({"run": name, **columns, **error, "bound_name": error.attrs["bound_name"]}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def block_norms_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Table of ‖R_I‖_F over the rows that a block owns, by epoch and block."""
+    frames = []
+    for name, trace in _named(traces):
+        block = trace["block"]
+        norms = block["residual_norm"].transpose("epoch", "block").to_series().rename("residual_norm").reset_index()
+        norms["rows"] = block["owned_size"].sel(block=norms["block"].values).values
+        frames.append(norms.assign(run=name)[["run", "epoch", "block", "rows", "residual_norm"]])
+    return pd.concat(frames, ignore_index=True)
+
+
+def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Table of the seconds of an update, or of an iteration: extremes, quartiles and median."""
+    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
+    rows = [
+        {"run": name, "updates": trace["update"].sizes["update"]}
+        | dict(zip(columns, time_quantiles(trace).tolist(), strict=True))
+        for name, trace in _named(traces)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
+    """Runs by the names that figures give them, which tell runs of one method apart."""
+    return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
+
+
+def error_sentence(trace: Trace) -> str:
+    """Sentence on the error in the K-norm at the end, and on what theory says of it."""
+    error = relative_error(trace)
+    low, high, bound = (float(error[name].iloc[-1]) for name in ("error_at_least", "error_at_most", "bound"))
+    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][-1])
+    called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
+    theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
+    return (
+        f"{trace.label}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} of its "
+        f"start, {theory}, {outcome(trace)}"
+    )
+
+
+def residual_sentence(trace: Trace) -> str:
+    """Sentence on the blocks on which the residual is at the end."""
+    last = trace["block"].isel(epoch=-1)
+    norms = last["residual_norm"].values
+    most, least = int(norms.argmax()), int(norms.argmin())
+    return (
+        f"{trace.label}: after epoch {int(last['epoch']):,} the norm of the residual is largest on block {most}, "
+        f"{norms[most]:.2g}, and smallest on block {least}, {norms[least]:.2g}, {outcome(trace)}"
+    )
+
+
+def time_sentence(trace: Trace) -> str:
+    """Sentence on how long an update takes."""
+    shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
+    return (
+        f"{trace.label}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to {upper:.2g} s, "
+        f"all of them {shortest:.2g} to {longest:.2g} s"
+    )

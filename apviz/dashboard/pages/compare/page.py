@@ -1,4 +1,4 @@
-"""Compare: one system, many solvers, live."""
+"""The page Compare: one system, many solvers, live."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ MAX_RUNS = 12
 
 
 class CompareView(param.Parameterized):
-    """What is looked at."""
+    """Settings of what is looked at."""
 
     x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
     runs = param.List([], item_type=str, label="runs that are shown")
     selected = param.String("", label="the run that is looked at in detail")
-    update = param.Integer(None, allow_None=True, bounds=(0, None), label="the moment, an update of that run")
+    update = param.Integer(None, allow_None=True, bounds=(0, None), label="the update of that run that is marked")
 
 
 class Compare(SolvingPage):
-    """The landing page."""
+    """Page of a comparison, on which a visitor lands."""
 
     name = "compare"
     title = "Compare"

@@ -1,11 +1,4 @@
-"""Files out of runs, and runs out of files that are dropped.
-
-What is done with runs: another name, a note, into the trash and back; and the message that says what came of it.
-
-What was deleted, and the way back.
-
-Files out of runs, and runs out of files: in a thread, for a large one takes seconds.
-"""
+"""What is done with runs: another name, a note, into the trash and back, into files and out of them."""
 
 from __future__ import annotations
 
@@ -29,8 +22,8 @@ from apviz.report import write_report
 from apviz.tracing import TrainingTrace
 
 
-class Changes:
-    """Changes of the folder, each with a message.
+class RunEditor:
+    """Changes of the folder of runs, each with a message on what came of it.
 
     Args:
         undone: called with the names of runs that Undo has brought back.
@@ -46,13 +39,13 @@ class Changes:
         self.view = pn.Row(self.message, self.undo_button, sizing_mode="stretch_width")
 
     def say(self, message: str, *, bad: bool = False, undoable: Sequence[DeletedRun] = ()) -> None:
-        """A message, and a button that undoes what it speaks of."""
+        """Shows a message, and a button that undoes what it speaks of."""
         self._undoable = list(undoable)
         self.undo_button.visible = bool(undoable)
         self.message.param.update(object=escape(message), severity="error" if bad else "info", visible=bool(message))
 
     def rename(self, old: str, new: str) -> str | None:
-        """The name that the run has now; None where it could not have it."""
+        """Renames a run; returns the name that it has now, None where it could not have it."""
         name: str | None = self._try(lambda: self._runs.rename(old, new))
         if name not in (None, old):
             self.say(f"{old} is called {name} now")
@@ -64,7 +57,7 @@ class Changes:
             self.say(f"The note on {name} is kept")
 
     def delete(self, names: Sequence[str]) -> list[str]:
-        """Moves runs into the trash; `undo` brings them back. Returns those that could be."""
+        """Moves runs into the trash, from where `undo` brings them back; returns the names of those that were moved."""
         gone: list[DeletedRun] = []
         self.say("")
         for name in names:
@@ -90,7 +83,7 @@ class Changes:
             self.say(f"{name} is back")
 
     def _try(self, do: Callable[[], Any]) -> Any:
-        """What it gives, or None with a message of what went wrong."""
+        """Result of a call, or None after a message on what went wrong."""
         try:
             return do()
         except (ValueError, OSError) as error:
@@ -99,7 +92,7 @@ class Changes:
 
 
 class DeletedRuns:
-    """A list of deleted runs with a button.
+    """List of deleted runs, with a button that brings one back.
 
     Args:
         restore: called with the key of the run that is wanted back.
@@ -115,7 +108,7 @@ class DeletedRuns:
         )  # fmt: skip
 
     def show(self, deleted: Sequence[DeletedRun]) -> None:
-        """The last one first."""
+        """Offers deleted runs, the last one first."""
         options = {f"{each.name} ({_ago(each.when)})": each.key for each in deleted}
         if options != self.list.options:
             value = self.list.value if self.list.value in options.values() else next(iter(options.values()), None)
@@ -140,7 +133,7 @@ _GROUPS: Final = {"-epochs.csv": "epoch", "-updates.csv": "update", "-steps.csv"
 
 
 class FileJob(Job):
-    """Does something with files; `then` is called by the page with what came out, when it is done."""
+    """Job that reads or writes files; the page calls `then` with what came out, when it is done."""
 
     def __init__(self, do: Callable[[], list[str]], then: Callable[[list[str]], None]) -> None:
         # not behind the solves
@@ -152,7 +145,7 @@ class FileJob(Job):
         self._result = self._do()
 
     def deliver(self) -> None:
-        """In the page's own thread."""
+        """Calls `then`, in the page's own thread, if the job is done."""
         if self.state == "done":
             self._then(self._result)
 
@@ -186,12 +179,12 @@ def write_file(runs: RunsFolder, names: Sequence[str], suffix: str, folder: Path
     return path
 
 
-class Files:
-    """One file at a time, in a thread.
+class FileTransfer:
+    """Files out of runs, and runs out of files: one at a time, in a thread, for a large one takes seconds.
 
     Args:
-        chosen: the names of the runs to write.
-        say: says what came of it.
+        chosen: gives the names of the runs to write.
+        say: called with a message on what came of it.
         taken_in: called with the names of runs that were imported.
     """
 

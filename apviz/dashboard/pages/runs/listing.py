@@ -1,4 +1,4 @@
-"""What is in the folder of runs, as it was at the last look: the table of it, and the traces that are wanted."""
+"""The runs of the folder as they were at the last look, the table of them, and the traces of those that are wanted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from apviz.tracing import Trace
 
 
 class Listing:
-    """The runs of a folder.
+    """List of the runs of a folder, with a note on those that cannot be read.
 
     Attributes:
-        entries: the newest first.
+        entries: of all runs, the newest first.
     """
 
     def __init__(self, runs: RunsFolder) -> None:
@@ -31,8 +31,8 @@ class Listing:
             pmui.Alert(object="", severity="warning", variant="outlined", visible=False, margin=8, **wide)
         )
 
-    def look(self) -> bool:
-        """Looks into the folder; whether something is different there."""
+    def refresh(self) -> bool:
+        """Looks into the folder, and returns whether something is different there."""
         entries, now = self._runs.entries(), time.time()
         # how a run ended is known better when it was not written to for a while
         seen = [(entry, entry.ended(now)) for entry in entries]
@@ -46,25 +46,25 @@ class Listing:
 
     @property
     def changed(self) -> dict[str, float]:
-        """When each run was last written to, in seconds since 1970."""
+        """Time when each run was last written to, by name, in seconds since 1970."""
         return {entry.name: entry.changed for entry in self.entries}
 
     def can_be_read(self, name: str) -> bool:
-        """Also of a run that is not there: opening it says so."""
+        """Whether a run can be opened; also true of one that is not there, for opening it says so."""
         entry = self.entry(name)
         return entry is None or not entry.problem
 
     def entry(self, name: str) -> RunEntry | None:
-        """Of one run; None for one that is not there."""
+        """Entry of a run; None for one that is not there."""
         return next((each for each in self.entries if each.name == name), None)
 
 
-class Opening:
-    """The traces of the runs that are wanted.
+class Loader:
+    """Loader of the traces that a page wants: one after another, so that the page answers in between.
 
     Attributes:
-        traces: opened, by name.
-        problems: why a run does not open.
+        traces: those that are open, by name.
+        problems: why a run does not open, by name.
     """
 
     def __init__(self, runs: RunsFolder, listing: Listing) -> None:
@@ -77,45 +77,50 @@ class Opening:
 
     @property
     def is_done(self) -> bool:
+        """Whether no trace waits to be opened."""
         return not self._waiting
 
-    def want(self, names: Iterable[str]) -> None:
-        """These and no others; those that have changed since they were opened are opened anew."""
+    def request(self, names: Iterable[str]) -> None:
+        """Asks for these and no others; those that have changed since they were opened are opened anew."""
         # the listing has said why the others cannot be read
         wanted = [name for name in dict.fromkeys(names) if self._listing.can_be_read(name)]
         self.problems = {}
         for name in [name for name in self.traces if name not in wanted]:
-            self.forget(name)
+            self.drop(name)
         changed = self._listing.changed
         self._waiting = [name for name in wanted if name not in self.traces or self._stamps[name] != changed.get(name)]
 
-    def want_also(self, name: str) -> None:
-        """One more."""
+    def request_also(self, name: str) -> None:
+        """Asks for one more trace, beside those that are open or wait."""
         if name not in (*self.traces, *self._waiting, *self.problems) and self._listing.can_be_read(name):
             self._waiting.append(name)
 
     @property
     def is_stale(self) -> bool:
-        """Whether one that is open has changed, or gone."""
+        """Whether a run that is open has changed, or gone."""
         changed = self._listing.changed
         return any(stamp != changed.get(name) for name, stamp in self._stamps.items())
 
-    def forget(self, name: str) -> None:
-        """It has gone."""
+    def drop(self, name: str) -> None:
+        """Drops the trace of a run that has gone, or is not wanted any more."""
         self.traces.pop(name, None)
         self._stamps.pop(name, None)
 
     def open_next(self) -> None:
-        """Opens one of those that wait."""
+        """Opens one of the traces that wait."""
         name = self._waiting.pop(0)
         try:
             self.traces[name] = self._runs.open(name)
             self._stamps[name] = self._listing.changed.get(name, 0.0)
         except (ValueError, OSError) as error:
-            self.forget(name)
+            self.drop(name)
             self.problems[name] = str(error)
 
 
+#: runs in one chart
+MAX_RUNS = 12
+#: rows of a page of the table
+PAGE_ROWS = 12
 _FOLDER_COLUMNS: dict[str, Form] = {
     "name": "text", "ended": "text", "residual": "scientific", "work": "2 decimals", "seconds": "2 decimals",
     "note": "text", "method": "text", "data": "text", "n": "integer", "epochs": "integer", "of": "text",
@@ -123,16 +128,8 @@ _FOLDER_COLUMNS: dict[str, Form] = {
 }  # fmt: skip
 
 
-#: runs in one chart
-MAX_RUNS = 12
-
-
-#: rows of a page of the table
-PAGE_ROWS = 12
-
-
 class FolderTable:
-    """One row a run.
+    """Table of everything in the folder, one row a run: ticks choose runs, a click looks at one.
 
     Args:
         choose: called with the names that are ticked, of those that the table shows.
@@ -140,7 +137,7 @@ class FolderTable:
     """
 
     def __init__(self, choose: Callable[[list[str]], None], select: Callable[[str], None]) -> None:
-        #: those in the table, in its order
+        #: of the runs in the table, in its order
         self.names: list[str] = []
         self._choose = choose
         self._filling = False
@@ -160,7 +157,7 @@ class FolderTable:
         )  # fmt: skip
 
     def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
-        """The runs that the filter leaves, and which of them are ticked."""
+        """Shows the runs that the filter leaves, of so many in all, and which of them are ticked."""
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
@@ -169,7 +166,7 @@ class FolderTable:
         self._fill(rows={entry.name: _folder_row(entry, now) for entry in entries}, chosen=chosen)
 
     def tick(self, chosen: Sequence[str]) -> None:
-        """Ticks these and no others."""
+        """Ticks these runs and no others."""
         self._fill(chosen=chosen)
 
     def mark(self, name: str) -> None:

@@ -1,13 +1,4 @@
-"""Runs: everything in the runs folder, some of it side by side.
-
-What is looked at on the page Runs.
-
-The sidebar of the page Runs: find runs, take them in from files, and bring deleted ones back.
-
-Which runs can be looked at together: not more than one chart holds, and none whose name breaks the address.
-
-What can be done with the runs that are chosen: a file of them, the page Compare, the trash.
-"""
+"""The page Runs: everything in the folder of runs, some of it side by side."""
 
 from __future__ import annotations
 
@@ -23,88 +14,19 @@ from panel.viewable import Viewable
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
-from apviz.dashboard.pages.runs.editing import Changes, DeletedRuns, Files
-from apviz.dashboard.pages.runs.listing import MAX_RUNS, FolderTable, Listing, Opening
-from apviz.dashboard.pages.runs.viewing import OneRun, RunsView, Together
+from apviz.dashboard.pages.runs.editing import DeletedRuns, FileTransfer, RunEditor
+from apviz.dashboard.pages.runs.listing import MAX_RUNS, FolderTable, Listing, Loader
+from apviz.dashboard.pages.runs.viewing import RunComparison, RunDetails, RunsView
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.tracing import Trace
 
-
-def runs_panel(choice: RunsView, files: Files, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
-    """From top to bottom."""
-    return [
-        pmui.Typography("Find", variant="h6"),
-        pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
-        pmui.Typography("Words of name, method, data set, how it ended, or note.", variant="body2"),
-        pmui.Typography("Import", variant="h6"),
-        pmui.Typography(
-            f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
-            variant="body2",
-        ),
-        files.drop,
-        pmui.Typography("Deleted", variant="h6"),
-        pmui.Typography(f"Deleted runs are kept for {TRASH_DAYS} days.", variant="body2"),
-        deleted.list,
-        deleted.button,
-    ]
-
-
-def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
-    """The runs that are chosen now, those from before first; and why not all that are ticked, empty if they are.
-
-    Args:
-        before: chosen so far; of these, the filter may have left some out of the table: they stay.
-        in_table: the runs that could be ticked.
-    """
-    kept = [name for name in before if name in ticked or name not in in_table]
-    chosen, problem = [*kept, *(name for name in ticked if name not in kept)], ""
-    with_comma = [name for name in chosen if "," in name]
-    if with_comma:
-        problem = (
-            f"{with_comma[0]} has a comma in its name, which separates runs in the address: click its row and give it "
-            "another name first"
-        )
-        chosen = [name for name in chosen if name not in with_comma]
-    if len(chosen) > MAX_RUNS:
-        problem = f"{len(chosen)} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
-    return chosen[:MAX_RUNS], problem
-
-
-class ChosenBar:
-    """A row of buttons.
-
-    Args:
-        compare, clear, delete: what they do, beside making a file.
-    """
-
-    def __init__(
-        self, files: Files, compare: Callable[[], None], clear: Callable[[], None], delete: Callable[[], None]
-    ) -> None:
-        self._delete = button("Delete", "delete", delete, color="error")
-        others = [
-            button("Open on page Compare", "open_in_new", compare),
-            button("Choose none", "clear", clear),
-            self._delete,
-        ]
-        self._buttons = [files.button, *others]
-        self.view = pn.FlexBox(
-            files.format, files.button, files.download, *others, align_items="center", sizing_mode="stretch_width"
-        )
-
-    def show(self, chosen: Collection[str]) -> None:
-        """Nothing can be done with no run."""
-        for each in self._buttons:
-            each.disabled = not chosen
-        self._delete.label = f"Delete {len(chosen)} chosen" if chosen else "Delete"
-
-
 #: seconds between two looks into the folder
-LOOK = 2.0
+LOOK_SECONDS = 2.0
 
 
 class Runs(Page):
-    """The folder."""
+    """Page of the folder of runs."""
 
     name = "runs"
     title = "Runs"
@@ -114,14 +36,14 @@ class Runs(Page):
         self.choice = RunsView()
         self.models = [self.choice]
         self.listing = Listing(shared.runs)
-        self.opening = Opening(shared.runs, self.listing)
+        self.loader = Loader(shared.runs, self.listing)
         self._next_look = 0.0
-        self.changes = Changes(shared.runs, self.choose_also)
+        self.editor = RunEditor(shared.runs, self.choose_also)
         self.table = FolderTable(self.choose, self.select)
-        self.files = Files(shared, lambda: self.choice.runs, self.changes.say, self.choose_also)
-        self.bar = ChosenBar(self.files, self.compare, lambda: self.choose([]), self.delete)
-        self.one = OneRun(self.rename, self.keep_note, self.rerun)
-        self.together = Together(self.choice, self.select, lecture=shared.lecture)
+        self.transfer = FileTransfer(shared, lambda: self.choice.runs, self.editor.say, self.choose_also)
+        self.bar = ChosenBar(self.transfer, self.compare, lambda: self.choose([]), self.delete)
+        self.details = RunDetails(self.rename, self.keep_note, self.rerun)
+        self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedRuns(self.bring_back)
         self._everything: pn.Column | None = None
         watch = self.choice.param.watch
@@ -133,20 +55,20 @@ class Runs(Page):
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        return runs_panel(self.choice, self.files, self.deleted, self.shared.limits.max_upload_mb)
+        return runs_panel(self.choice, self.transfer, self.deleted, self.shared.limits.max_upload_mb)
 
     def main(self) -> Viewable:
         if self._everything is None:
             self._everything = pn.Column(
-                self.changes.view, self.listing.broken, self.table.view, self.bar.view, self.one.view,
-                self.together.view, sizing_mode="stretch_width",
+                self.editor.view, self.listing.broken, self.table.view, self.bar.view, self.details.view,
+                self.comparison.view, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
     # --- the folder -----------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        self.look()
+        self.refresh()
         self._choose_changed()
         self._show_selected()
 
@@ -154,28 +76,28 @@ class Runs(Page):
         self._draw_all()
 
     def tick(self) -> None:
-        self.files.tick()
+        self.transfer.tick()
         if time.monotonic() > self._next_look:
-            self.look()
-        if not self.opening.is_done:
-            self.opening.open_next()
-            if self.opening.is_done:
+            self.refresh()
+        if not self.loader.is_done:
+            self.loader.open_next()
+            if self.loader.is_done:
                 self._show()
         self.draw_next()
 
-    def look(self) -> None:
-        """Looks into the folder; what changed there is shown."""
-        self._next_look = time.monotonic() + LOOK
-        if self.listing.look():
+    def refresh(self) -> None:
+        """Looks into the folder, and shows what changed there."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        if self.listing.refresh():
             self._fill_table()
-            if self.opening.is_stale:
+            if self.loader.is_stale:
                 self._choose_changed()
         self.deleted.show(self.shared.runs.deleted())
 
     @property
     def chosen(self) -> dict[str, Trace]:
-        """The chosen runs that are open."""
-        return {name: self.opening.traces[name] for name in self.choice.runs if name in self.opening.traces}
+        """Traces of the chosen runs that are open, by name."""
+        return {name: self.loader.traces[name] for name in self.choice.runs if name in self.loader.traces}
 
     def _fill_table(self) -> None:
         entries = self.listing.entries
@@ -185,7 +107,7 @@ class Runs(Page):
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def choose(self, ticked: Sequence[str]) -> None:
-        """These, of the runs that the table shows, and those that were chosen and are filtered out now."""
+        """Chooses these of the runs in the table, beside those that were chosen and are filtered out now."""
         chosen, problem = chosen_of(ticked, self.choice.runs, self.table.names)
         if problem:
             self._refuse(problem)
@@ -198,18 +120,18 @@ class Runs(Page):
 
     def _choose_changed(self) -> None:
         self.table.tick(self.choice.runs)
-        self.opening.want([*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])])
-        if self.opening.is_done:
+        self.loader.request([*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])])
+        if self.loader.is_done:
             self._show()
 
     def _show(self) -> None:
-        problems = self.opening.problems
+        problems = self.loader.problems
         if problems:
             self._refuse("; ".join(problems.values()))
         if gone := [name for name in problems if self.listing.entry(name) is None]:
             self._moved(dict.fromkeys(gone, ""))
             return
-        self.together.show(self.chosen, self.choice.selected)
+        self.comparison.show(self.chosen, self.choice.selected)
         self.bar.show(self.choice.runs)
         self._show_selected()
         self._draw_all()
@@ -217,14 +139,14 @@ class Runs(Page):
     def _show_selected(self) -> None:
         name = self.choice.selected
         self.table.mark(name)
-        self.together.mark(name)
+        self.comparison.mark(name)
         entry = self.listing.entry(name)
         if entry is not None:
-            self.opening.want_also(name)
-        self.one.show(entry, self.opening.traces.get(name))
+            self.loader.request_also(name)
+        self.details.show(entry, self.loader.traces.get(name))
 
     def _draw_all(self) -> None:
-        for card in self.together.cards.values():
+        for card in self.comparison.cards.values():
             if card.view.visible:
                 self.draw_later(card, partial(card.show, list(self.chosen.values()), self.shared.theme))
 
@@ -233,40 +155,40 @@ class Runs(Page):
     def rename(self, new_name: str) -> None:
         """Gives the run that is looked at another name."""
         old = self.choice.selected
-        new = self.changes.rename(old, new_name)
+        new = self.editor.rename(old, new_name)
         if new is not None and new != old:
             self._moved({old: new})
 
     def keep_note(self, note: str) -> None:
         """Keeps a note on the run that is looked at."""
-        self.changes.keep_note(self.choice.selected, note)
-        self.look()
+        self.editor.keep_note(self.choice.selected, note)
+        self.refresh()
 
     def delete(self) -> None:
         """Moves the chosen runs into the trash."""
-        self._moved(dict.fromkeys(self.changes.delete(self.choice.runs), ""))
+        self._moved(dict.fromkeys(self.editor.delete(self.choice.runs), ""))
 
     def _moved(self, names: Mapping[str, str]) -> None:
-        """Runs have other names now, or, where that is empty, none: what is looked at follows."""
+        """Follows runs that have other names now, or, where that is empty, are gone."""
         for old in names:
-            self.opening.forget(old)
-        self.look()
+            self.loader.drop(old)
+        self.refresh()
         runs = [names.get(name, name) for name in self.choice.runs]
         selected = names.get(self.choice.selected, self.choice.selected)
         self.choice.param.update(runs=[name for name in runs if name], selected=selected)
 
     def bring_back(self, key: str) -> None:
         """Brings back one of the deleted runs."""
-        self.changes.restore(key)
-        self.look()
+        self.editor.restore(key)
+        self.refresh()
 
     def choose_also(self, names: Sequence[str]) -> None:
-        """Runs that have come into the folder."""
-        self.look()
+        """Chooses runs that have come into the folder, beside those that are chosen."""
+        self.refresh()
         self.choose([*self.choice.runs, *names][:MAX_RUNS])
 
     def _refuse(self, message: str) -> None:
-        self.changes.say(message, bad=True)
+        self.editor.say(message, bad=True)
 
     def compare(self) -> None:
         """Shows the chosen runs on the page Compare."""
@@ -287,3 +209,78 @@ class Runs(Page):
 
         if self.shared.go is not None:
             self.shared.go("compare", prepare)
+
+
+def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, max_upload_mb: int) -> list[Viewable]:
+    """Widgets of the sidebar: find runs, take them in from files, and bring deleted ones back."""
+    return [
+        pmui.Typography("Find", variant="h6"),
+        pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
+        pmui.Typography("Words of name, method, data set, how it ended, or note.", variant="body2"),
+        pmui.Typography("Import", variant="h6"),
+        pmui.Typography(
+            f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
+            variant="body2",
+        ),
+        transfer.drop,
+        pmui.Typography("Deleted", variant="h6"),
+        pmui.Typography(f"Deleted runs are kept for {TRASH_DAYS} days.", variant="body2"),
+        deleted.list,
+        deleted.button,
+    ]
+
+
+def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
+    """Runs that are chosen now, those from before first; and why not all that are ticked, empty if they are.
+
+    No more than one chart holds are chosen, and none whose name breaks the address.
+
+    Args:
+        before: those chosen so far; the filter may have left some of them out of the table: they stay.
+        in_table: the runs that could be ticked.
+    """
+    kept = [name for name in before if name in ticked or name not in in_table]
+    chosen, problem = [*kept, *(name for name in ticked if name not in kept)], ""
+    with_comma = [name for name in chosen if "," in name]
+    if with_comma:
+        problem = (
+            f"{with_comma[0]} has a comma in its name, which separates runs in the address: click its row and give it "
+            "another name first"
+        )
+        chosen = [name for name in chosen if name not in with_comma]
+    if len(chosen) > MAX_RUNS:
+        problem = f"{len(chosen)} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
+    return chosen[:MAX_RUNS], problem
+
+
+class ChosenBar:
+    """Buttons for what can be done with the chosen runs: a file of them, the page Compare, the trash.
+
+    Args:
+        compare, clear, delete: what the buttons do, beside making a file.
+    """
+
+    def __init__(
+        self, transfer: FileTransfer, compare: Callable[[], None], clear: Callable[[], None], delete: Callable[[], None]
+    ) -> None:
+        self._delete = button("Delete", "delete", delete, color="error")
+        others = [
+            button("Open on page Compare", "open_in_new", compare),
+            button("Choose none", "clear", clear),
+            self._delete,
+        ]
+        self._buttons = [transfer.button, *others]
+        self.view = pn.FlexBox(
+            transfer.format,
+            transfer.button,
+            transfer.download,
+            *others,
+            align_items="center",
+            sizing_mode="stretch_width",
+        )
+
+    def show(self, chosen: Collection[str]) -> None:
+        """Enables the buttons if any run is chosen."""
+        for each in self._buttons:
+            each.disabled = not chosen
+        self._delete.label = f"Delete {len(chosen)} chosen" if chosen else "Delete"

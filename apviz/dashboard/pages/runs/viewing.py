@@ -1,11 +1,4 @@
-"""Some runs side by side: their curves, their numbers, and the settings in which they differ.
-
-One run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
-
-What is in the folder, as it was at the last look, and a note on what of it cannot be read.
-
-Runs that a page looks at, opened one after another, so that the page answers in between.
-"""
+"""What is looked at on the page Runs: one run in detail, and some side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +28,7 @@ from apviz.tracing import Trace
 
 
 class RunsView(param.Parameterized):
-    """What is looked at."""
+    """Settings of what is looked at."""
 
     filter = param.String("", label="Filter: words of name, method, data set, ending, note")
     x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
@@ -44,8 +37,8 @@ class RunsView(param.Parameterized):
     differences = param.Boolean(True, label="Show only differences")
 
 
-class OneRun:
-    """The run that is looked at.
+class RunDetails:
+    """One run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
 
     Args:
         rename, keep_note: called with the name, or the note, in the field.
@@ -75,10 +68,10 @@ class OneRun:
         self.view = pn.Column(self._paper, self.diagnosis.view, **wide)
 
     def show(self, entry: RunEntry | None, trace: Trace | None) -> None:
-        """Nothing for none.
+        """Shows a run; nothing for none.
 
         Args:
-            trace: None while it is not open.
+            trace: of the run; None while it is not open.
         """
         self._paper.visible = entry is not None
         self._is_training = trace is not None and has_steps(trace)
@@ -95,8 +88,8 @@ class OneRun:
         self._detail.object = escape(f"{entry.name}: {entry.problem or entry.ended(time.time())}")
 
 
-class Together:
-    """The part of the page about the runs that are chosen.
+class RunComparison:
+    """Chosen runs side by side: their curves, their numbers, and the settings in which they differ.
 
     Args:
         select: called with the name of a run that is clicked, in the table or at its curve.
@@ -136,7 +129,7 @@ class Together:
         )  # fmt: skip
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
-        """Everything but the charts, which are drawn when it is their turn."""
+        """Shows everything but the charts, which are drawn when it is their turn."""
         self._traces = dict(traces)
         for name, takes in {"residuals": is_solve, "training": has_steps}.items():
             self.cards[name].view.visible = any(takes(trace) for trace in traces.values())

@@ -19,7 +19,7 @@ from apviz.tracing import Trace
 
 
 class BatchSize(SweepPage):
-    """Epochs, seconds, κ′ and memory against b, and the curves behind them."""
+    """Page of a sweep over b: epochs, seconds, κ′ and memory, and the curves behind them."""
 
     name = "batch-size"
     title = "Batch size"

@@ -1,4 +1,4 @@
-"""Conditioning: the noise is swept, and with it κ; beside it how σ² falls in a training."""
+"""The page Conditioning: the noise is swept, and with it κ; beside it how σ² falls in a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apviz.tracing import Trace
 
 
 class Conditioning(SweepPage):
-    """Epochs or iterations and work against κ; the paper's Figure 4."""
+    """Page of a sweep over σ²: epochs or iterations, and work against κ; the paper's Figure 4."""
 
     name = "conditioning"
     title = "Conditioning"
@@ -102,35 +102,31 @@ class Conditioning(SweepPage):
             self._bar.refuse(str(error))
 
 
+#: trainings in one chart
+MAX_TRAININGS = 6
 PUBLISHED = "published:"
-
-
 #: the data set of the paper's own figure comes first
 _ORDER = sorted(SEEDS, key=lambda name: name != "airquality")
 
 
-#: trainings in one chart
-MAX_TRAININGS = 6
-
-
 class TrainingChoice(param.Parameterized):
-    """The trainings of a chart, by their names in the folder; `published:airquality` is the authors' own."""
+    """Settings of a chart of trainings: their names in the folder; `published:airquality` is the authors' own."""
 
     trainings = param.ListSelector(default=[], objects=[], check_on_set=True, label="Trainings")
 
     def offer(self, here: Trainings) -> None:
-        """Offers what there is, and drops from the choice what is not there any more."""
+        """Offers the trainings that there are, and drops from the choice those that are not there any more."""
         published = [f"{PUBLISHED}{name}" for name in _ORDER if published_traces(name)]
         self.param.trainings.objects = [*here.names(), *published]
         self.trainings = [name for name in self.trainings if name in self.param.trainings.objects]
 
     def choose_first(self) -> None:
-        """Where nothing is chosen: the newest training, or the first published one."""
+        """Chooses, where nothing is chosen, the newest training, or the first published one."""
         if not self.trainings and self.param.trainings.objects:
             self.trainings = self.param.trainings.objects[:1]
 
     def open(self, here: Trainings) -> list[Trace]:
-        """The traces.
+        """Traces of the trainings that are chosen.
 
         Raises:
             FileNotFoundError, ValueError: a run that is gone, or does not open.

@@ -1,7 +1,4 @@
-"""What the pages that sweep one setting have in common: the runs as they come in, and what limited one.
-
-The newest sweep over one setting among the runs of a folder.
-"""
+"""What the two pages that sweep one setting have in common: the runs as they come in, and what limited one."""
 
 from __future__ import annotations
 
@@ -31,59 +28,20 @@ from apviz.tracing import Trace
 from apviz.tracing.opening import attributes_of
 from apviz.tracing.schema import TRAINING
 
-#: of the newest runs in the folder, looked through
-LOOKED_AT = 200
 
+class SweepView(param.Parameterized):
+    """Settings of what is looked at."""
 
-def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
-    """The runs of the folder that make the newest sweep over a setting; none where there is none.
-
-    That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
-    and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
-    """
-    found: dict[str, dict[Method, dict[float, str]]] = {}
-    # from the oldest, so that of equal runs the last one stays
-    for name in reversed(runs.names()[:LOOKED_AT]):
-        attrs = _attributes(runs.path_of(name))
-        if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
-            continue
-        system = f"{system_of(attrs, over)} {_cap(attrs)}"
-        # the newest system comes last
-        found[system] = found.pop(system, {})
-        found[system].setdefault(method_of(attrs, over), {})[value] = name
-    for methods in reversed(found.values()):
-        sweeps = [values for values in methods.values() if len(values) > 1]
-        if sweeps:
-            return [name for values in sweeps for _, name in sorted(values.items())]
-    return []
-
-
-def _cap(attrs: dict[str, Any]) -> Any:
-    """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
-    return json.loads(attrs.get("solver_settings", "{}")).get("max_epochs")
-
-
-def _attributes(path: Path) -> dict[str, Any]:
-    """The root attributes of a trace; none where they cannot be read."""
-    try:
-        return attributes_of(path)
-    except (OSError, ValueError):
-        return {}
+    runs = param.List([], item_type=str, label="runs that are shown")
+    selected = param.String("", label="the run that is diagnosed; empty for the slowest")
 
 
 #: runs in one set of charts
 MAX_RUNS = 60
 
 
-class SweepView(param.Parameterized):
-    """What is looked at."""
-
-    runs = param.List([], item_type=str, label="runs that are shown")
-    selected = param.String("", label="the run that is diagnosed; empty for the slowest")
-
-
 class SweepPage(SolvingPage):
-    """A page around one sweep, with a chart called `sweep`."""
+    """Page around one sweep, with a chart called `sweep`."""
 
     solving: ClassVar[str] = "a sweep"
     #: the setting that is swept
@@ -124,26 +82,26 @@ class SweepPage(SolvingPage):
 
     @abstractmethod
     def _settings(self) -> list[Viewable]:
-        """What is swept, and by which methods."""
+        """Widgets of what is swept, and by which methods."""
 
     @abstractmethod
     def _beside(self) -> list[Viewable]:
-        """What stands beside the sweep, above the diagnosis."""
+        """Views beside the sweep, above the diagnosis."""
 
     @abstractmethod
     def _make_cards(self) -> dict[str, ChartCard]:
-        """The charts."""
+        """Cards of the page, by name."""
 
     @abstractmethod
     def _solvers(self, spec: SystemSpec) -> list[Solver]:
-        """Those of the sweep with the settings as they are.
+        """Solvers of the sweep with the settings as they are.
 
         Raises:
             ValueError: settings that cannot be run.
         """
 
     def _noise_factors(self) -> list[float]:
-        """So many times the noise of the system."""
+        """Factors of the noise of the system."""
         return [1.0]
 
     def open(self) -> None:
@@ -163,7 +121,7 @@ class SweepPage(SolvingPage):
         self.draw_next()
 
     def run(self) -> None:
-        """Sweeps."""
+        """Starts the sweep with the settings as they are."""
         if not self.fields.ready():
             return
         try:
@@ -231,3 +189,43 @@ class SweepPage(SolvingPage):
         """All runs, with the one that goes on: a point moves, and colours are by rank, so nothing stays as it was."""
         live = self.job.live.trace if self.job is not None and self.job.is_active else None
         card.show([*self.traces.values(), *([live] if live is not None else [])], self.shared.theme)
+
+
+#: newest runs of the folder among which the sweep is looked for
+MAX_SEARCHED = 200
+
+
+def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
+    """Names of the runs that make the newest sweep over a setting in a folder; none where there is none.
+
+    That is every method with two values of the setting or more, on the system and with the cap of the newest of them,
+    and of equal runs the last. Only root attributes are read: opening a trace takes ten times as long.
+    """
+    found: dict[str, dict[Method, dict[float, str]]] = {}
+    # from the oldest, so that of equal runs the last one stays
+    for name in reversed(runs.names()[:MAX_SEARCHED]):
+        attrs = _attributes(runs.path_of(name))
+        if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
+            continue
+        system = f"{system_of(attrs, over)} {_cap(attrs)}"
+        # the newest system comes last
+        found[system] = found.pop(system, {})
+        found[system].setdefault(method_of(attrs, over), {})[value] = name
+    for methods in reversed(found.values()):
+        sweeps = [values for values in methods.values() if len(values) > 1]
+        if sweeps:
+            return [name for values in sweeps for _, name in sorted(values.items())]
+    return []
+
+
+def _cap(attrs: dict[str, Any]) -> Any:
+    """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
+    return json.loads(attrs.get("solver_settings", "{}")).get("max_epochs")
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    """Root attributes of a trace; none where they cannot be read."""
+    try:
+        return attributes_of(path)
+    except (OSError, ValueError):
+        return {}

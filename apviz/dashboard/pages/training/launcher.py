@@ -17,22 +17,22 @@ from apviz.gp.training import TrainingSettings
 from apviz.tracing import TrainingTrace
 
 
-class Starting:
-    """One job at a time; the settings are those of the plan as it is by then.
+class Launcher:
+    """Starter of the jobs of the page, one at a time; the settings are those of the plan as it is by then.
 
     Args:
-        refuse: says why nothing was started.
+        refuse: called with the reason why nothing was started.
 
     Attributes:
-        job: the last that was started.
+        job: the last job that was started.
     """
 
     def __init__(self, shared: Shared, trainings: Trainings, plan: TrainingPlan, refuse: Callable[[str], None]) -> None:
         self._shared, self._trainings, self._plan, self._refuse = shared, trainings, plan, refuse
         self.job: TrainingJob | StepJob | None = None
 
-    def new(self) -> bool:
-        """A training with the settings of the page; whether it was started."""
+    def start_new(self) -> bool:
+        """Starts a training with the settings of the page; returns whether it was started."""
 
         def make() -> TrainingJob:
             spec = self._shared.system.spec()
@@ -40,8 +40,8 @@ class Starting:
 
         return self._start(make)
 
-    def longer(self, name: str, trace: TrainingTrace) -> bool:
-        """More steps of a training; whether they were started."""
+    def extend(self, name: str, trace: TrainingTrace) -> bool:
+        """Starts more steps of a training; returns whether they were started."""
 
         def make() -> TrainingJob:
             spec, settings = self._recorded(trace)
@@ -49,8 +49,8 @@ class Starting:
 
         return self._start(make)
 
-    def changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
-        """A new training like a recorded one, with a setting changed; whether it was started."""
+    def start_changed(self, trace: TrainingTrace, change: Mapping[str, Any]) -> bool:
+        """Starts a training like a recorded one, with a setting changed; returns whether it was started."""
 
         def make() -> TrainingJob:
             spec, settings = self._recorded(trace)
@@ -60,8 +60,8 @@ class Starting:
 
         return self._start(make)
 
-    def again(self, name: str, trace: TrainingTrace, step: int, change: Mapping[str, Any]) -> bool:
-        """The solve of a step of a training, with some settings changed; whether it was started."""
+    def solve_again(self, name: str, trace: TrainingTrace, step: int, change: Mapping[str, Any]) -> bool:
+        """Solves a step of a training again, with some settings changed; returns whether that was started."""
         shared = self._shared
 
         def make() -> StepJob:
@@ -96,7 +96,7 @@ class Starting:
         return True
 
     def goal(self, name: str, trace: TrainingTrace) -> int | None:
-        """The step that `longer` would lead to; None where the training cannot go on."""
+        """Step that `extend` would lead to; None where the training cannot go on."""
         if name not in self._trainings.names():
             return None
         path = self._trainings.path_of(name)
@@ -115,6 +115,6 @@ class Starting:
             return False
 
     def _goal(self, trace: TrainingTrace) -> int:
-        """The training's own last step, or for a finished one that of the settings."""
+        """Last step of the training itself, or for a finished one that of the settings."""
         wanted = self._recorded(trace)[1].steps
         return max(wanted, self._plan.steps) if trace.finished else wanted

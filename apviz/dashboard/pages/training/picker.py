@@ -1,11 +1,4 @@
-"""What can be started on the page Training: a new one, more steps of one, the solve of a step again.
-
-What is looked at on the page Training.
-
-The training that is shown, as far as it has come: a job of this window trains it, or it lies in the folder.
-
-Which training is shown, what has become of it, and the way on.
-"""
+"""Which training is shown, as far as it has come: a job of this window trains it, or it lies in the folder."""
 
 from __future__ import annotations
 
@@ -19,38 +12,38 @@ import param
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.jobs.training_job import TrainingJob
-from apviz.dashboard.pages.training.launcher import Starting
+from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.store.trainings import Trainings
 from apviz.tracing import TrainingTrace
 from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
 
 
 class TrainingView(param.Parameterized):
-    """What is looked at."""
+    """Settings of what is looked at."""
 
     training = param.String("", label="the training that is shown")
     step = param.Integer(None, allow_None=True, bounds=(1, None), label="the step whose solve is shown; none: the last")
 
 
-class Watched:
-    """The training that is chosen, and its step.
+class SelectedTraining:
+    """Training that is chosen, and its step.
 
     Attributes:
-        trace: of the steps so far; None before the first, and for no training.
+        trace: trace of the steps so far; None before the first, and for no training.
     """
 
-    def __init__(self, choice: TrainingView, trainings: Trainings, starting: Starting) -> None:
-        self._choice, self._trainings, self._starting = choice, trainings, starting
+    def __init__(self, choice: TrainingView, trainings: Trainings, launcher: Launcher) -> None:
+        self._choice, self._trainings, self._launcher = choice, trainings, launcher
         self.trace: TrainingTrace | None = None
         # when that which is open had last been written, in seconds since 1970
         self._written: float | None = None
 
     def forget(self) -> None:
-        """Another one is chosen."""
+        """Drops the trace, for another training is chosen."""
         self.trace = self._written = None
 
-    def look(self) -> bool:
-        """Takes what is new of it, from its job or else from disk; whether there was anything.
+    def refresh(self) -> bool:
+        """Takes what is new of it, from its job or else from disk; returns whether there was anything.
 
         Raises:
             FileNotFoundError: it is not there, or is just being put in its place.
@@ -71,21 +64,21 @@ class Watched:
 
     @property
     def name(self) -> str:
-        """Its name; empty for none."""
+        """Name of the training; empty for none."""
         return str(self._choice.training)
 
     @property
     def names(self) -> list[str]:
-        """Of all that can be watched: also of one that has no trace yet, and of that in the address if it is gone."""
-        found, job = self._trainings.names(), self._starting.job
+        """Names of all that can be chosen: also one that has no trace yet, and the one in the address if it is gone."""
+        found, job = self._trainings.names(), self._launcher.job
         running = job.name if isinstance(job, TrainingJob) and job.is_active else ""
         others = dict.fromkeys(name for name in (self.name, running) if name and name not in found)
         return [*others, *found]
 
     @property
     def job(self) -> TrainingJob | None:
-        """The one that is at this training, or was the last to be."""
-        job = self._starting.job
+        """Job of this window that trains it, or was the last to; None for none."""
+        job = self._launcher.job
         return job if isinstance(job, TrainingJob) and job.name == self.name else None
 
     @property
@@ -95,22 +88,22 @@ class Watched:
 
     @property
     def goal(self) -> int | None:
-        """The step that it can go on to; None where it cannot go on, or does."""
-        return None if self.trace is None or self.is_running else self._starting.goal(self.name, self.trace)
+        """Step that it can go on to; None where it cannot go on, or does."""
+        return None if self.trace is None or self.is_running else self._launcher.goal(self.name, self.trace)
 
     @property
     def is_warm(self) -> bool:
         """Whether every solve began where the one before had ended."""
-        return self.trace is not None and self._starting.is_warm(self.trace)
+        return self.trace is not None and self._launcher.is_warm(self.trace)
 
     @property
     def steps(self) -> int:
-        """How many are done."""
+        """Number of steps that are done."""
         return 0 if self.trace is None else int(self.trace["step"]["step"].values[-1])
 
     @property
     def step(self) -> int | None:
-        """The one that is looked at: that which is chosen, else the last; None before the first."""
+        """Step that is looked at: that which is chosen, else the last; None before the first."""
         return min(self._choice.step or self.steps, self.steps) or None
 
     @property
@@ -119,25 +112,11 @@ class Watched:
         return self._choice.step is None
 
 
-NO_TRAINING = "none yet"
-
-_WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
-likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
-
-**Start a training**, above, does it with the settings on the left, and shows as it goes:
-
-- σ² and what each solve took, step by step: the smaller σ², the harder the solve;
-- the lengthscales: which inputs matter, and how quickly the target changes along them;
-- the residual of the solve that runs; a click on any step looks at its solve, its numbers, and what limited it.
-
-Stop keeps the steps that are done, and the training can go on from there."""
-
-
-class WhichTraining:
-    """A list, a button, the state in words, and what limited the training.
+class TrainingPicker:
+    """List of trainings, with the state in words of the one that is shown, what limited it, and a button to go on.
 
     Args:
-        watched: the training that is shown.
+        selected: the training that is shown.
         select: called with the name of the training that is chosen in the list.
         go_on: called when the training is to go on.
         change: called with the settings to change when it is to be tried with another.
@@ -145,12 +124,12 @@ class WhichTraining:
 
     def __init__(
         self,
-        watched: Watched,
+        selected: SelectedTraining,
         select: Callable[[str], None],
         go_on: Callable[[], None],
         change: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        self._watched = watched
+        self._selected = selected
         wide = {"sizing_mode": "stretch_width"}
         self.list = pmui.Select(
             label="Training that is shown", options=[NO_TRAINING], value=NO_TRAINING, margin=(8, 12), **wide
@@ -174,24 +153,37 @@ class WhichTraining:
         self.view = pn.Column(pn.Row(self.list, self.go_on, **wide), self.state, self.nothing, **wide)
 
     def offer(self) -> None:
-        """The trainings that there are, and which of them is shown."""
-        names, value = self._watched.names, self._watched.name or NO_TRAINING
+        """Offers the trainings that there are, and marks the one that is shown."""
+        names, value = self._selected.names, self._selected.name or NO_TRAINING
         options = names if value in names else [NO_TRAINING, *names]
         if (options, value) != (self.list.options, self.list.value):
             self.list.param.update(options=options, value=value)
 
     def show(self) -> None:
-        """What has become of the training, and whether it can go on."""
-        trace, running, goal = self._watched.trace, self._watched.is_running, self._watched.goal
-        self.state.visible, self.nothing.visible = trace is not None, not self._watched.name
+        """Shows what has become of the training, and whether it can go on."""
+        trace, running, goal = self._selected.trace, self._selected.is_running, self._selected.goal
+        self.state.visible, self.nothing.visible = trace is not None, not self._selected.name
         if trace is not None:
-            self.state.param.update(object=state_words(trace, running), severity=_severity(trace))
+            self.state.param.update(object=describe_training(trace, running), severity=_severity(trace))
         self.diagnosis.show(None if running else trace, "the whole training")
         self.go_on.param.update(disabled=goal is None, label="Go on" if goal is None else f"Go on to step {goal}")
 
 
-def state_words(trace: TrainingTrace, running: bool) -> str:
-    """How far it is, where the hyperparameters are, and whether σ² has settled."""
+NO_TRAINING = "none yet"
+_WHAT_WILL_BE_SEEN = """A training looks for the noise σ², the lengthscales and the outputscale under which the data are
+likeliest, by steps of Adam. Every step solves one system: the target and a few random probes on the right-hand side.
+
+**Start a training**, above, does it with the settings on the left, and shows as it goes:
+
+- σ² and what each solve took, step by step: the smaller σ², the harder the solve;
+- the lengthscales: which inputs matter, and how quickly the target changes along them;
+- the residual of the solve that runs; a click on any step looks at its solve, its numbers, and what limited it.
+
+Stop keeps the steps that are done, and the training can go on from there."""
+
+
+def describe_training(trace: TrainingTrace, running: bool) -> str:
+    """Sentences on how far a training is, where the hyperparameters are, and whether σ² has settled."""
     a, steps = trace.attrs, trace["step"]
     done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
     h, settled = trace.hyperparameters, trace.settled_at

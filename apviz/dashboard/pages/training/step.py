@@ -1,9 +1,4 @@
-"""The solve of one step of a training: its numbers, what limited it, and the solve again.
-
-What was recorded about one step of a training.
-
-The solves of steps that are at hand: of a training that runs in this window, and those that were done again.
-"""
+"""The solve of one step of a training: its numbers, what limited it, and the solve again."""
 
 from __future__ import annotations
 
@@ -22,52 +17,22 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.pages.base import HALF
-from apviz.dashboard.pages.training.launcher import Starting
-from apviz.dashboard.pages.training.picker import Watched
+from apviz.dashboard.pages.training.launcher import Launcher
+from apviz.dashboard.pages.training.picker import SelectedTraining
 from apviz.tracing import Trace, TrainingTrace
 from apviz.tracing.trace import condition_words, is_estimate
 
-#: lengthscales that are written out
-SHOWN_LENGTHSCALES = 6
 
+class StepSolves:
+    """Solves of steps that are at hand: of a training that runs in this window, and those that were done again."""
 
-def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
-    """A table of two columns."""
-    row, h = trace["step"].sel(step=trace["step"]["step"] == step).isel(step=0), trace.hyperparameters_at(step)
-    lengths = ", ".join(f"{value:.3g}" for value in h.lengthscale[:SHOWN_LENGTHSCALES])
-    if len(h.lengthscale) > SHOWN_LENGTHSCALES:
-        lengths += f", … ({len(h.lengthscale)} in all, {min(h.lengthscale):.3g} to {max(h.lengthscale):.3g})"
-    converged = "converged" if int(row["converged"]) else "NOT CONVERGED"
-    values = {
-        "the solve": f"{converged}, residual {float(row['residual']):.3g}",
-        "epochs, or iterations": f"{int(row['epochs']):,}",
-        "work of the step": f"{float(row['work']):.4g} n² kernel entries",
-        "time of the step": f"{float(row['seconds']):.3g} s",
-        "σ²": f"{h.noise:.5g}",
-        "outputscale": f"{h.outputscale:.5g}",
-        "mean": f"{h.mean:.4g}",
-        "lengthscales": lengths,
-        "gradient norm": f"{float(row['gradient_norm']):.3g}",
-    }
-    for name in ("kappa", "kappa_prime"):
-        if math.isfinite(float(row[name])):
-            words = condition_words(name, float(row[name]), estimated=is_estimate(trace["step"][name]))
-            symbol, number = words.split(" ", 1)
-            values[symbol] = number.removeprefix("= ")
-    frame = pd.DataFrame({"": list(values), " ": list(values.values())})
-    return plain_table(frame, index=False, header=False, text_align="start")
-
-
-class Solves:
-    """Those of the step that is looked at; the others are kept until it is their turn."""
-
-    def __init__(self, watched: Watched, starting: Starting) -> None:
-        self._watched, self._starting = watched, starting
+    def __init__(self, selected: SelectedTraining, launcher: Launcher) -> None:
+        self._selected, self._launcher = selected, launcher
         # by training and step
         self._again: dict[tuple[str, int], list[Trace]] = {}
 
     def keep(self, job: StepJob) -> bool:
-        """Takes what a job has solved again; whether it is done."""
+        """Keeps what a job has solved again; returns whether it is done."""
         if job.trace is None or job.is_active:
             return False
         solves = self._again.setdefault((job.name, job.number), [])
@@ -77,44 +42,44 @@ class Solves:
 
     @property
     def kept(self) -> list[Trace]:
-        """As the step was taken by a job of this window, then those that were done again."""
-        step, job = self._watched.step, self._watched.job
+        """Solves of the step that is looked at: as a job of this window took it, then those that were done again."""
+        step, job = self._selected.step, self._selected.job
         if step is None:
             return []
         taken = None if job is None else job.solve(step)
-        return [*([taken] if taken is not None else []), *self._again.get((self._watched.name, step), [])]
+        return [*([taken] if taken is not None else []), *self._again.get((self._selected.name, step), [])]
 
     @property
     def live(self) -> Trace | None:
-        """The solve that runs, if it is what is looked at."""
-        job, watched = self._starting.job, self._watched
+        """Trace of the solve that runs, if that is what is looked at."""
+        job, selected = self._launcher.job, self._selected
         if job is None or not job.is_active:
             return None
         if isinstance(job, StepJob):
-            is_shown = (job.name, job.number) == (watched.name, watched.step)
+            is_shown = (job.name, job.number) == (selected.name, selected.step)
         else:
-            is_shown = job is watched.job and watched.follows
+            is_shown = job is selected.job and selected.follows
         return job.live.trace if is_shown else None
 
 
-class SolveOfStep:
-    """Everything about it but its curve.
+class StepDetails:
+    """Everything about the solve of a step but its curve.
 
     Args:
-        watched, solves: the training and its step that is looked at, and what there is of its solve.
+        selected, solves: the training and its step that is looked at, and what there is of its solve.
         look_at: called with the step that is asked for, None for the last.
         again: called with the settings to change when the step is to be solved again.
     """
 
     def __init__(
         self,
-        watched: Watched,
-        solves: Solves,
+        selected: SelectedTraining,
+        solves: StepSolves,
         look_at: Callable[[int | None], None],
         again: Callable[[Mapping[str, Any]], None],
     ) -> None:
         wide = {"sizing_mode": "stretch_width"}
-        self._watched, self._solves = watched, solves
+        self._selected, self._solves = selected, solves
         self._look_at, self._step = look_at, 0
         self.number = pmui.IntInput(label="Step", value=None, start=1, width=160, margin=(4, 12))
         self.number.param.watch(lambda event: self._typed(event.new), "value")
@@ -143,22 +108,22 @@ class SolveOfStep:
         )  # fmt: skip
 
     def show(self) -> None:
-        """Which step it is, and what there is of its solve; nothing before the first step."""
-        watched, step = self._watched, self._watched.step
+        """Shows which step it is, and what there is of its solve; nothing before the first step."""
+        selected, step = self._selected, self._selected.step
         self.head.visible = self.about.visible = step is not None
         if step is None:
             return
-        solves, last = self._solves.kept, step == watched.steps
+        solves, last = self._solves.kept, step == selected.steps
         self._step = step
         self.number.value = step
-        self._latest.disabled = watched.follows
+        self._latest.disabled = selected.follows
         self.title.object = f"Step {step}{', the last so far' if last else ''}: its solve"
-        self.text.object = _solve_words(solves, watched.is_warm)
+        self.text.object = _describe_solves(solves, selected.is_warm)
         self.again.visible = not solves
 
     def show_numbers(self) -> None:
-        """What was recorded about the step, and the diagnosis of its last solve."""
-        trace, step, solves = self._watched.trace, self._watched.step, self._solves.kept
+        """Shows what was recorded about the step, and the diagnosis of its last solve."""
+        trace, step, solves = self._selected.trace, self._selected.step, self._solves.kept
         if trace is None or step is None:
             return
         self.numbers[:] = [numbers_of_step(trace, step)]
@@ -172,11 +137,11 @@ class SolveOfStep:
 
 
 def can_change_a_solve(diagnosis: Diagnosis) -> bool:
-    """σ² is what the training looks for: more of it is a matter of its noise floor, not of one solve."""
+    """Whether a diagnosis proposes a change of one solve: not of σ², which the training looks for."""
     return "noise" not in diagnosis.change
 
 
-def _solve_words(solves: Sequence[Trace], warm: bool) -> str:
+def _describe_solves(solves: Sequence[Trace], warm: bool) -> str:
     if not solves:
         words = "The curve of this solve was not kept: only those of trainings that run in this window are."
         words += " Its numbers are below; the same system can be solved again, with the same right-hand sides."
@@ -186,3 +151,34 @@ def _solve_words(solves: Sequence[Trace], warm: bool) -> str:
         return ""
     cold = " This training started every solve where the last one ended; again it starts from zero."
     return words + (cold if warm else "")
+
+
+#: lengthscales that are written out
+SHOWN_LENGTHSCALES = 6
+
+
+def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
+    """Table of what was recorded about one step: names and values."""
+    row, h = trace["step"].sel(step=trace["step"]["step"] == step).isel(step=0), trace.hyperparameters_at(step)
+    lengths = ", ".join(f"{value:.3g}" for value in h.lengthscale[:SHOWN_LENGTHSCALES])
+    if len(h.lengthscale) > SHOWN_LENGTHSCALES:
+        lengths += f", … ({len(h.lengthscale)} in all, {min(h.lengthscale):.3g} to {max(h.lengthscale):.3g})"
+    converged = "converged" if int(row["converged"]) else "NOT CONVERGED"
+    values = {
+        "the solve": f"{converged}, residual {float(row['residual']):.3g}",
+        "epochs, or iterations": f"{int(row['epochs']):,}",
+        "work of the step": f"{float(row['work']):.4g} n² kernel entries",
+        "time of the step": f"{float(row['seconds']):.3g} s",
+        "σ²": f"{h.noise:.5g}",
+        "outputscale": f"{h.outputscale:.5g}",
+        "mean": f"{h.mean:.4g}",
+        "lengthscales": lengths,
+        "gradient norm": f"{float(row['gradient_norm']):.3g}",
+    }
+    for name in ("kappa", "kappa_prime"):
+        if math.isfinite(float(row[name])):
+            words = condition_words(name, float(row[name]), estimated=is_estimate(trace["step"][name]))
+            symbol, number = words.split(" ", 1)
+            values[symbol] = number.removeprefix("= ")
+    frame = pd.DataFrame({"": list(values), " ": list(values.values())})
+    return plain_table(frame, index=False, header=False, text_align="start")
