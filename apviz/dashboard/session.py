@@ -109,14 +109,14 @@ class Session:
         page.open()
 
     def _show_settings(self) -> None:
-        """Those of the page that is shown; made once, for their widgets watch the models as long as these live."""
+        """Shows the settings of the page; made once, for their widgets watch the models as long as these live."""
         name = self.shared.view.page
         if name not in self._sidebars:
             self._sidebars[name] = self.page.sidebar()
         self._template.sidebar[0][:] = self._sidebars[name]
 
     def _loaded(self) -> None:
-        """The browser shows the page: the settings follow, which take it as long as everything before."""
+        """Shows the settings once the browser shows the page: they take it as long as everything before."""
         self._is_loaded = True
         self._close_settings_on_phones()
         self._show_settings()

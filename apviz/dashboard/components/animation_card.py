@@ -96,7 +96,7 @@ class AnimationCard(ChartCard):
         self._fill_details()
 
     def _nearest(self, update: int) -> int:
-        """The last recorded update up to this one."""
+        """Last recorded update up to this one."""
         updates: Sequence[int] = self.animation.updates if self.animation is not None else [0]
         return max((number for number in updates if number <= update), default=updates[0])
 

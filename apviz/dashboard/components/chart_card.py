@@ -23,7 +23,7 @@ from apviz.tracing import Trace
 
 
 class Chart(JSComponent):
-    """A figure of `apviz.plots`, drawn by the plotly.js that belongs to the plotly it was made with.
+    """Figure of `apviz.plots`, drawn by the plotly.js that belongs to the plotly it was made with.
 
     Panel's own pane comes with another plotly.js, draws the whole figure anew at every change, and forgets a zoom.
     """

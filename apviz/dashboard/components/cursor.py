@@ -18,7 +18,7 @@ from apviz.tracing import Trace
 
 @dataclass(frozen=True)
 class Cursor:
-    """The state after an update, or for a run without recorded updates after an epoch.
+    """State after an update, or for a run without recorded updates after an epoch.
 
     Args:
         update: its number; that of the epoch where no updates are recorded.

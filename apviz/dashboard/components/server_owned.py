@@ -12,7 +12,7 @@ Component = TypeVar("Component", bound=Reactive)
 
 
 def server_owned(component: Component, editable: Collection[str] = ()) -> Component:
-    """A component of which the browser may change only the `editable` parameters; any other is sent to it again.
+    """Component of which the browser may change only the `editable` parameters; any other is sent to it again.
 
     Panel's React components send back what they were sent. Of two changes within one rendering, as at the end of a
     short solve, the older one comes back, and would stay, in the browser and here. Presses of a button are events, not
@@ -30,7 +30,7 @@ def server_owned(component: Component, editable: Collection[str] = ()) -> Compon
 
 
 def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
-    """A button that calls `press`."""
+    """Button that calls `press`."""
     made = server_owned(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))
     made.on_click(lambda event: press())
     return made

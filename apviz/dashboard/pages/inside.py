@@ -202,7 +202,7 @@ class Inside(SolvingPage):
         self._updated(update)
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """An update of the timeline."""
+        """Goes to an update that was clicked in the timeline."""
         if self._player.has(round(point["x"])):
             self.choice.update = round(point["x"])
         else:
@@ -212,7 +212,7 @@ class Inside(SolvingPage):
         self.choice.interval = interval
 
     def _mark(self) -> None:
-        """The line of the timeline, a few times a second while playing."""
+        """Moves the line of the timeline, a few times a second while playing."""
         at = [float(self._player.update)] if self._trace is not None else []
         if self._timeline.chart.cursor != at:
             self._timeline.chart.cursor = at

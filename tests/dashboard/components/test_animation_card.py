@@ -1,4 +1,4 @@
-"""A chart that moves, and the browser that keeps it waiting."""
+"""A chart that moves, the browser that keeps it waiting, and the player: play, pause, step and speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.dashboard.components.animation_card import AnimationCard
+from apviz.dashboard.components.animation_card import AnimationCard, PlayerBar
 from apviz.plots import FittedFunction
 
 
@@ -36,3 +36,19 @@ def test_a_frame_waits_until_the_browser_has_drawn_the_one_before_and_the_last_i
     assert "update 3" in card.chart.frame
     card.draw(trace, "dark", 3)
     assert card.chart.frame == "" and "update 3" in card.chart.base
+
+
+def test_the_player_begins_at_the_recorded_update_before_the_one_asked_for():
+    player = PlayerBar(lambda k: None, lambda k: None, lambda k: None, 400)
+    player.show([0, 10, 20, 30], 25)
+    assert player.update == 20
+    player.show([], 5)
+    assert player.update == 0 and not player.view.visible
+
+
+def test_the_fastest_speed_is_one_that_a_browser_keeps_up_with():
+    paces = []
+    player = PlayerBar(lambda k: None, lambda k: None, paces.append, 400)
+    player.view.interval = 200
+    player.view.interval = 20
+    assert paces == [200, 100] and player.view.interval == 100

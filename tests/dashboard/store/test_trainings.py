@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,13 +11,15 @@ pytest.importorskip("panel")
 import apviz
 from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import SETTINGS, SOLVER
+from tests.dashboard.store.on_disk import rewrite
 
 
 def test_only_trainings_are_listed_also_those_of_experiments_the_newest_first(trained, tmp_path):
     x, y = apviz.datasets.load("china", n=60).train_x, apviz.datasets.load("china", n=60).train_y
     settings = replace(SETTINGS, steps=1)
     apviz.Training(x, y, settings, path=tmp_path / "first.zarr").run()
-    time.sleep(1.1)  # they are told apart by the second in which they were begun
+    # they are told apart by the second in which they were begun
+    rewrite(tmp_path / "first.zarr", lambda attributes: attributes.update(created="1999-01-01T00:00:00+00:00"))
     apviz.Training(x, y, settings, path=tmp_path / "experiments" / "training-n60" / "cell.zarr").run()
     system = apviz.KernelSystem(x, y, apviz.Matern52(lengthscale=0.2), noise=0.1)
     apviz.solve(system, SOLVER, hooks=[apviz.Recorder(tmp_path / "solve.zarr")])

@@ -38,7 +38,7 @@ class RunsView(param.Parameterized):
 
 
 class RunDetails:
-    """One run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
+    """Run in detail: its name and a note on it, to be changed, how it ended, and what limited it.
 
     Args:
         rename, keep_note: called with the name, or the note, in the field.
@@ -144,7 +144,7 @@ class RunComparison:
         self.table.table.selected = name
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """A point of the curves."""
+        """Selects the run whose curve was clicked."""
         hit = clicked_epoch(self.cards["residuals"].drawn, point)
         name = next((name for name, trace in self._traces.items() if hit is not None and trace is hit[0]), None)
         if name is not None:

@@ -177,7 +177,7 @@ class SweepPage(SolvingPage):
         self._diagnosis.show(trace, which, self.traces.values())
 
     def _clicked(self, point: dict[str, Any]) -> None:
-        """A point of the sweep: its first number is the place of the run."""
+        """Selects the run of a clicked point, whose first number is the place of the run."""
         values, drawn = point.get("values", []), self._cards["sweep"].drawn
         if not values or int(values[0]) >= len(drawn):
             return
@@ -219,7 +219,7 @@ def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
 
 
 def _cap(attrs: dict[str, Any]) -> Any:
-    """Of epochs or iterations: the runs of one sweep share it, and others seldom have the same."""
+    """Cap on epochs or iterations, which the runs of one sweep share, and others seldom."""
     return json.loads(attrs.get("solver_settings", "{}")).get("max_epochs")
 
 
