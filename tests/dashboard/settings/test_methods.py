@@ -29,7 +29,7 @@ def test_a_method_that_is_ticked_is_not_left_out_without_a_word(empty, method):
     assert len(methods.solvers(0)) == 1
 
 
-# --- what is swept -----------------------------------------------------------------------------------------------------
+# --- what is swept ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_noises_go_by_decades_from_the_largest_and_the_chosen_one_is_among_them(
     assert NoiseSweep(below=0, above=0).factors() == [1]
 
 
-# --- what is recorded --------------------------------------------------------------------------------------------------
+# --- what is recorded -------------------------------------------------------------------------------------------------
 
 
 def test_the_solver_has_the_settings_and_its_block_size_is_ignored_by_conjugate_gradients():
