@@ -64,7 +64,7 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     click(someone.chart("Residual."), "AP gauss-southwell", 9)
     for heading in WITH_MOMENTS:
         someone.until(marked, someone.chart(heading))
-    words = someone.tab.get_by_text("Cursor marked in every chart").inner_text()
+    words = someone.tab.get_by_text("Moment marked in every chart").inner_text()
     assert "AP gauss-southwell b=50" in words and "epoch 9" in words
 
     someone.tab.wait_for_function("location.search.includes('update=')")
@@ -73,7 +73,7 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     other.tab.goto(someone.tab.url)
     for heading in WITH_MOMENTS:
         other.until(marked, other.chart(heading))
-    assert other.tab.get_by_text("Cursor marked in every chart").inner_text() == words
+    assert other.tab.get_by_text("Moment marked in every chart").inner_text() == words
     assert other.chart("Residual.").evaluate("chart => chart.layout.xaxis.title.text").startswith("epochs")
     other.tab.wait_for_selector("text=Data set")
     assert parse_qs(urlsplit(other.tab.url).query) == query
@@ -84,12 +84,12 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
 def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits(visit):
     someone = visit(height=2200).go()
     chart = someone.chart("Residual.")
-    moment = someone.tab.get_by_text("Cursor marked in every chart")
+    moment = someone.tab.get_by_text("Moment marked in every chart")
     for place, rule in enumerate(("cyclic", "gauss-southwell", "cyclic")):
         # where the curves are apart
         epoch = 9 + place
         click(chart, f"AP {rule} b=50", epoch)
-        someone.says(f"Cursor marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
+        someone.says(f"Moment marked in every chart: AP {rule} b=50, update {8 * epoch}, epoch {epoch},")
         someone.tab.wait_for_function(f"new URLSearchParams(location.search).get('selected').includes('{rule}')")
         someone.says(f"Diagnosis of AP {rule} b=50")
     assert moment.count() == 1
@@ -102,9 +102,9 @@ def test_a_moment_is_set_from_the_keyboard(visit):
     field.focus()
     someone.tab.keyboard.type("17")
     someone.tab.keyboard.press("Enter")
-    someone.says("Cursor marked in every chart: AP gauss-southwell b=50, update 17, epoch 3,")
+    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 17, epoch 3,")
     someone.tab.keyboard.press("ArrowUp")
-    someone.says("Cursor marked in every chart: AP gauss-southwell b=50, update 18, epoch 3,")
+    someone.says("Moment marked in every chart: AP gauss-southwell b=50, update 18, epoch 3,")
     someone.tab.wait_for_function("location.search.includes('update=18')")
     someone.until("(chart.layout.shapes || []).some(each => each.line?.dash === 'dot' && each.x0 === 18)",
                   someone.chart("Which block"))  # fmt: skip
