@@ -45,7 +45,7 @@ def visit_all(session) -> None:
 def test_going_from_page_to_page_leaves_nothing_behind_that_watches_the_settings(session):
     visit_all(session)
     before = watchers(session)
-    for _ in range(4):
+    for _ in range(2):
         visit_all(session)
     assert watchers(session) == before
 

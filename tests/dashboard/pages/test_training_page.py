@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SPEC, finished, job_in
+from tests.dashboard.store.on_disk import rewrite
 
 
 @pytest.fixture
@@ -147,10 +149,11 @@ def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
     assert opened.choice.training == "" and Trainings(tmp_path).names() == []
 
 
-def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp_path):
-    for _ in range(2):
-        finished(job_in(tmp_path))
-    older = Trainings(tmp_path).names()[1]
+def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp_path, trained):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    (older,) = Trainings(tmp_path).names()
+    rewrite(tmp_path / f"{older}.zarr", lambda attributes: attributes.update(created="1999-01-01T00:00:00+00:00"))
+    finished(job_in(tmp_path))
     opened = page(tmp_path, training=older)
     opened.plan.steps = 6
     queue = opened.shared.queue
@@ -187,8 +190,8 @@ def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):
     assert "NOT CONVERGED" in str(opened.step.numbers[0].object)
 
 
-def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, tmp_path):
-    finished(job_in(tmp_path))
+def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, tmp_path, trained):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     opened = page(tmp_path)
     card = opened.picker.diagnosis
     assert card.view.visible and card._limit.object == "Too few steps: σ² still moves"
