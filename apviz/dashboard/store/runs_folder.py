@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from apviz.files import file_made_whole
-
 from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import DeletedRun, Trash
+from apviz.files import file_made_whole
 from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
