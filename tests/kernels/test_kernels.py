@@ -70,7 +70,7 @@ def test_kernel_equals_the_textbook_formula(kind, n, m, d, ard, dtype, outputsca
 @EVERY_KERNEL
 def test_points_from_touching_to_a_billion_lengthscales_apart_stay_finite_and_decay(kind):
     gaps = torch.tensor([0.0, 1e-30, 1e-12, 1e-6, 1.0, 1e2, 1e6, 1e9])[:, None]
-    k = kind(1.0)(gaps, torch.zeros(1, 1))[:, 0]
+    k = kind(lengthscale=1.0)(gaps, torch.zeros(1, 1))[:, 0]
     assert k.isfinite().all()
     assert k[0] == 1 and (k[1:] <= k[:-1]).all() and k[-1] < 1e-6
 
@@ -85,7 +85,7 @@ def test_correlation_is_one_at_distance_zero_for_duplicate_points(kind):
 def test_calling_a_kernel_leaves_its_inputs_as_they_were(kind):
     x = torch.rand(6, 2, generator=torch.Generator().manual_seed(2))
     before = x.clone()
-    kind(1.0)(x, x)
+    kind(lengthscale=1.0)(x, x)
     assert torch.equal(x, before)
 
 
