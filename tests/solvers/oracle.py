@@ -1,4 +1,4 @@
-"""The oracle of the other files: a system in dense float64 NumPy, written out so that it shares no code with apviz."""
+"""The oracle of the solvers' tests: a system in dense float64 NumPy, sharing no code with apviz."""
 
 from __future__ import annotations
 
@@ -108,15 +108,3 @@ def problem(
         **settings,
     )
     return Problem(system, K, b.reshape(len(x), -1))
-
-
-def test_the_oracles_matrix_is_the_systems():
-    for kernel in CORRELATIONS:
-        p = problem(kernel=kernel, outputscale=2.0)
-        np.testing.assert_allclose(p.system.operator.matmul(torch.eye(30, dtype=torch.float64)), p.K, atol=1e-12)
-
-
-def test_the_oracles_error_is_twice_the_gap_of_h():
-    p = problem()
-    w = np.ones_like(p.B)
-    np.testing.assert_allclose(p.squared_error(w), 2 * (p.h(w) - p.h(p.W)), rtol=1e-10)

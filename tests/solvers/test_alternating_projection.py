@@ -8,10 +8,10 @@ import scipy.linalg
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_oracle import Watch, problem
 
 import apviz
 from apviz.rules import RULES, GaussSouthwell
+from tests.solvers.oracle import Watch, problem
 
 EVERY_RULE = ("gauss-southwell", "cyclic", "random", "shuffled")
 PARTITIONS = ("sequential", "shuffled", "kd-tree")

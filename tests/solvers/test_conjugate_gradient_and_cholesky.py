@@ -9,9 +9,9 @@ import scipy.linalg
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_oracle import Watch, problem
 
 import apviz
+from tests.solvers.oracle import Watch, problem
 
 few = settings(max_examples=30, deadline=None)
 systems = st.fixed_dictionaries(

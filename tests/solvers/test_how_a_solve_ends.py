@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_oracle import Watch, problem
 
 import apviz
 from apviz import StopReason
+from tests.solvers.oracle import Watch, problem
 
 NEVER = 1e-300
 SOLVERS = (

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_oracle import problem
 
 import apviz
 from apviz.gp.posterior import Posterior
 from apviz.solvers.cholesky import Factored
+from tests.solvers.oracle import problem
 
 SOLVERS = (
     apviz.AlternatingProjection(block_size=9, tol=1e-6),

@@ -1,0 +1,18 @@
+"""The oracle is of the same system as apviz, and agrees with itself."""
+
+import numpy as np
+import torch
+
+from tests.solvers.oracle import CORRELATIONS, problem
+
+
+def test_the_oracles_matrix_is_the_systems():
+    for kernel in CORRELATIONS:
+        p = problem(kernel=kernel, outputscale=2.0)
+        np.testing.assert_allclose(p.system.operator.matmul(torch.eye(30, dtype=torch.float64)), p.K, atol=1e-12)
+
+
+def test_the_oracles_error_is_twice_the_gap_of_h():
+    p = problem()
+    w = np.ones_like(p.B)
+    np.testing.assert_allclose(p.squared_error(w), 2 * (p.h(w) - p.h(p.W)), rtol=1e-10)
