@@ -45,9 +45,7 @@ def start(cache: Path, **environment: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", SOLVE], env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
-def report(process: subprocess.Popen) -> dict[str, str]:
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+def told_by(out: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in out.splitlines())
 
 
@@ -71,10 +69,10 @@ def prepared():
     return operators[1].engine
 
 
-def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(tmp_path):
-    empty = tmp_path / "nothing"
-    empty.mkdir()
-    told = report(start(tmp_path, PATH=str(empty), CXX=str(empty / "c++")))
+def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(fresh, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(fresh / "nothing"))
+    exec(SOLVE, {})
+    told = told_by(capsys.readouterr().out)
     assert told["ENGINE"].startswith("in-place torch tiles")
     assert told["WARNINGS"].startswith("1 the compiled engine is not available")
     assert "It needs a C++ compiler" in told["WARNINGS"] and told["SAME"] == "True"
@@ -84,7 +82,10 @@ def test_without_a_compiler_a_solve_warns_once_and_gives_the_dense_weights(tmp_p
 def test_two_processes_that_build_at_the_same_time_both_run_compiled(tmp_path):
     if not has_compiler():
         pytest.skip("no C++ compiler on this machine")
-    for told in map(report, [start(tmp_path), start(tmp_path)]):
+    for process in [start(tmp_path), start(tmp_path)]:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        told = told_by(out)
         assert told["ENGINE"].startswith("compiled") and told["WARNINGS"] == "0" and told["SAME"] == "True"
     built = [path.name for path in (tmp_path / "apviz" / "native").iterdir()]
     library, digest = sorted(built)  # nothing half-built is left
@@ -119,49 +120,91 @@ def test_a_cache_that_cannot_be_written_is_named_in_a_warning_and_tiles_run_in_p
         assert prepared().startswith("in-place torch tiles")
 
 
-@pytest.mark.skipif(not has_compiler(), reason="no C++ compiler on this machine")
-class TestWithACompiler:
-    def test_a_damaged_library_is_built_again(self, fresh):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert native.library() is not None
-            (built,) = (fresh / "apviz" / "native").glob("*.so")
-            built.unlink()
-            built.write_bytes(b"half a library")
-            native.library.cache_clear()
-            assert prepared().startswith("compiled")
+#: loads the engine from libraries that were cut off at several lengths, each in a process of its own
+LOAD_CUT_OFF = """
+import os, pathlib, sys
+from apviz.operators import native
+built = pathlib.Path(sys.argv[1])
+whole = built.read_bytes()
+for length in (len(whole) // 2, len(whole) * 3 // 4, 4096):
+    built.unlink()
+    built.write_bytes(whole[:length])
+    child = os.fork()
+    if child == 0:
+        os._exit(native.library() is None)
+    assert os.waitpid(child, 0)[1] == 0, length
+    assert built.read_bytes() == whole, length
+"""
 
-    def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(self, fresh):
-        native.library()
-        (built,) = (fresh / "apviz" / "native").glob("*.so")
-        whole = built.read_bytes()
-        for length in (len(whole) // 2, len(whole) * 3 // 4, 4096):
-            built.unlink()  # this process has it mapped
-            built.write_bytes(whole[:length])
-            program = "from apviz.operators import native; assert native.library() is not None"
-            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            assert built.read_bytes() == whole
 
-    def test_cxx_may_carry_arguments(self, fresh, monkeypatch):
-        monkeypatch.setenv("CXX", f"{native.compiler()[0]} -DUNUSED=1")
-        assert prepared().startswith("compiled") and native.is_built()
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """The library as the machine's compiler makes it."""
+    if not has_compiler():
+        pytest.skip("no C++ compiler on this machine")
+    library = tmp_path_factory.mktemp("compiled") / "tiles.so"
+    native.build(library)
+    return library
 
-    def test_the_engine_is_built_at_prepare_and_found_again_without_a_compiler(self, fresh, monkeypatch):
-        assert not native.is_built()
-        assert prepared().startswith("compiled") and native.is_built()
+
+@pytest.fixture
+def quick_compiler(fresh, compiled, monkeypatch):
+    """A compiler that hands out what was compiled before; the file that it writes its arguments to."""
+    script, arguments = fresh / "quick-c++", fresh / "arguments"
+    script.write_text(f"""#!/bin/sh
+printf '%s\\n' "$@" > '{arguments}'
+while [ "$1" != -o ]; do shift; done
+cp '{compiled}' "$2"
+""")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{script} -DNAME='two words'")
+    return arguments
+
+
+def library_in(cache: Path) -> Path:
+    (built,) = (cache / "apviz" / "native").glob("*.so")
+    return built
+
+
+def test_cxx_may_carry_arguments(quick_compiler):
+    assert prepared().startswith("compiled") and native.is_built()
+    assert quick_compiler.read_text().splitlines()[0] == "-DNAME=two words"
+
+
+def test_the_engine_is_built_at_prepare_and_found_again_without_a_compiler(quick_compiler, monkeypatch):
+    assert not native.is_built()
+    assert prepared().startswith("compiled") and native.is_built()
+    native.library.cache_clear()
+    monkeypatch.setenv("CXX", "/bin/false")
+    assert prepared().startswith("compiled")
+
+
+def test_a_damaged_library_is_built_again(fresh, quick_compiler):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert native.library() is not None
+        built = library_in(fresh)
+        built.unlink()
+        built.write_bytes(b"half a library")
         native.library.cache_clear()
-        monkeypatch.setenv("CXX", "/bin/false")
         assert prepared().startswith("compiled")
 
-    def test_a_short_solve_does_not_compile_and_a_long_one_does(self, fresh):
-        x = torch.rand(20, 2, generator=torch.Generator().manual_seed(0))
-        short, long = (TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1) for _ in range(2))
-        short.fix_engine(1e4, 1)
-        assert not native.is_built() and short.engine.startswith("in-place")
-        long.fix_engine(1e12, 1)
-        assert native.is_built() and long.engine.startswith("compiled")
-        assert short.engine.startswith("in-place")  # a running solve keeps its engine
+
+def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(fresh, quick_compiler):
+    native.library()
+    program = [sys.executable, "-c", LOAD_CUT_OFF, str(library_in(fresh))]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_short_solve_does_not_compile_and_a_long_one_does(quick_compiler):
+    x = torch.rand(20, 2, generator=torch.Generator().manual_seed(0))
+    short, long = (TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1) for _ in range(2))
+    short.fix_engine(1e4, 1)
+    assert not native.is_built() and short.engine.startswith("in-place")
+    long.fix_engine(1e12, 1)
+    assert native.is_built() and long.engine.startswith("compiled")
+    assert short.engine.startswith("in-place")  # a running solve keeps its engine
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
