@@ -1,11 +1,8 @@
 """One writer at a path, over threads and processes; and nothing but a trace's own files is ever written to."""
 
-import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import xarray as xr
 import apviz
 from apviz.comparison import compare
 from apviz.tracing.claim import Claim
+from tests.processes import FRESH
 
 SOLVER = apviz.AlternatingProjection(block_size=10, rule="cyclic", tol=1e-300, max_epochs=20)
 
@@ -53,9 +51,8 @@ def record(path, results, start):
 
 
 def in_processes(do, count, *arguments):
-    context = multiprocessing.get_context("spawn")
-    results, start = context.Queue(), context.Barrier(count)
-    processes = [context.Process(target=do, args=(*arguments, results, start)) for _ in range(count)]
+    results, start = FRESH.Queue(), FRESH.Barrier(count)
+    processes = [FRESH.Process(target=do, args=(*arguments, results, start)) for _ in range(count)]
     for process in processes:
         process.start()
     said = [results.get(timeout=120) for _ in processes]
@@ -114,16 +111,21 @@ def test_comparisons_in_threads_into_one_folder_lose_no_trace(tmp_path):
     assert len(os.listdir(tmp_path)) == 10
 
 
+def hold(path, held):
+    with Claim(path):
+        held.set()
+        time.sleep(600)
+
+
 def test_what_a_killed_process_had_claimed_is_free_again(tmp_path):
-    path = tmp_path / "a.zarr"
-    program = "import sys, time, pathlib\nfrom apviz.tracing.claim import Claim\n"
-    program += "claim = Claim(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
-    holder = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout.readline() == "held\n"
+    path, held = tmp_path / "a.zarr", FRESH.Event()
+    holder = FRESH.Process(target=hold, args=(path, held))
+    holder.start()
+    assert held.wait(60)
     with pytest.raises(FileExistsError, match=f"a.zarr is being written by process {holder.pid}; wait for its end, or"):
         Claim(path)
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
+    holder.kill()
+    holder.join()
     with Claim(path):
         pass
     assert os.listdir(tmp_path) == []

@@ -1,8 +1,8 @@
 """A trace survives a kill, Ctrl-C, a full disk and another hook's error."""
 
 import os
+import resource
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -13,34 +13,39 @@ import torch
 import xarray as xr
 
 import apviz
+import apviz.tracing.recorder
+from tests.processes import FRESH
 
 NEVER = 1e-300
-#: a solve of many epochs; the same seed as `uninterrupted`
-PROGRAM = """
-import signal, sys, resource, numpy as np, torch, apviz, apviz.tracing.recorder
-torch.set_num_threads(1)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
-solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=1e-300, max_epochs=EPOCHS, check_every=10**6)
-recorder = apviz.Recorder(sys.argv[1])
-# flushes after every epoch, so that interruptions fall inside flushes
-apviz.tracing.recorder.FLUSH_SHARE = 0
-"""
+EPOCHS_OF_UNINTERRUPTED = 400
 
 
-def start(tmp_path, rest, epochs=10**6):
-    program = PROGRAM.replace("EPOCHS", str(epochs)) + rest
-    return subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "a.zarr")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+def a_solve(path=None, epochs=10**6):
+    """A system, a solver of many epochs and a recorder of it."""
+    x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
+    solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=NEVER, max_epochs=epochs, check_every=10**6)
+    return system, solver, apviz.Recorder(path)
+
+
+def start(target, path, *arguments):
+    """A process, and what it sends."""
+    heard, said = FRESH.Pipe(duplex=False)
+    process = FRESH.Process(target=target, args=(path, said, *arguments))
+    process.start()
+    said.close()
+    return process, heard
 
 
 def wait_for(path, process):
     while not path.exists():
-        assert process.poll() is None, process.stderr.read()
+        assert process.is_alive()
         time.sleep(0.005)
+
+
+def flush_after_every_epoch():
+    """Interruptions fall inside flushes then."""
+    apviz.tracing.recorder.FLUSH_SHARE = 0
 
 
 def check_opens_whole(path):
@@ -54,15 +59,19 @@ def check_opens_whole(path):
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    x, b = np.random.default_rng(0).uniform(size=(60, 2)), np.random.default_rng(1).standard_normal((60, 2))
-    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.5), noise=0.01, dtype=torch.float64, device="cpu")
-    recorder = apviz.Recorder()
+    system, solver, recorder = a_solve(epochs=EPOCHS_OF_UNINTERRUPTED)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    solver = apviz.AlternatingProjection(block_size=6, rule="random", tol=NEVER, max_epochs=400, check_every=10**6)
     apviz.solve(system, solver, [recorder])
     torch.set_num_threads(threads)
     return recorder.trace
+
+
+def solve_on_and_on(path, said):
+    flush_after_every_epoch()
+    torch.set_num_threads(1)
+    system, solver, recorder = a_solve(path)
+    apviz.solve(system, solver, [recorder])
 
 
 @pytest.mark.slow
@@ -71,11 +80,11 @@ def test_a_kill_at_any_moment_leaves_the_beginning_of_the_uninterrupted_trace(tm
     for k, delay in enumerate(np.random.default_rng(0).uniform(0, 0.8, 10)):
         folder = tmp_path / str(k)
         folder.mkdir()
-        process = start(folder, "apviz.solve(system, solver, [recorder])")
+        process, _ = start(solve_on_and_on, folder / "a.zarr")
         wait_for(folder / "a.zarr", process)
         time.sleep(delay)
         process.kill()
-        process.communicate()
+        process.join()
         tree = check_opens_whole(folder / "a.zarr")
         lengths.append(tree["epoch"].sizes["epoch"])
         for group in ("update", "epoch"):
@@ -89,28 +98,36 @@ def test_a_kill_at_any_moment_leaves_the_beginning_of_the_uninterrupted_trace(tm
     assert max(lengths) > 1
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
-def test_ctrl_c_loses_nothing_that_was_recorded(tmp_path, delay):
-    count = """
 class Count(apviz.Hook):
     seen = 0
+
     def on_update(self, update):
         self.seen = update.number
-count = Count()
-try:
-    apviz.solve(system, solver, [recorder, count])
-except KeyboardInterrupt:
-    print(count.seen)
-"""
-    process = start(tmp_path, count)
+
+
+def solve_until_interrupted(path, said):
+    flush_after_every_epoch()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    system, solver, recorder = a_solve(path)
+    count = Count()
+    try:
+        apviz.solve(system, solver, [recorder, count])
+    except KeyboardInterrupt:
+        said.send(count.seen)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
+def test_ctrl_c_loses_nothing_that_was_recorded(tmp_path, delay):
+    process, heard = start(solve_until_interrupted, tmp_path / "a.zarr")
     wait_for(tmp_path / "a.zarr", process)
     time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    os.kill(process.pid, signal.SIGINT)
+    seen = heard.recv()
+    process.join()
     tree = check_opens_whole(tmp_path / "a.zarr")
     on_disk = tree["update"].sizes["update"] if "update" in tree else 0
     # Ctrl-C may fall between the two hooks: then the recorder, told first, has one more
-    assert on_disk - int(out) in (0, 1), err
+    assert on_disk - seen in (0, 1)
     assert tree.attrs["stop_message"] == "interrupted by KeyboardInterrupt"
 
 
@@ -160,6 +177,29 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_tra
         np.testing.assert_array_equal(epochs, np.arange(len(epochs)))
 
 
+class LimitFiles(apviz.Hook):
+    """Lets no file grow beyond so many bytes from an epoch on."""
+
+    def __init__(self, limits):
+        self.limits = limits
+
+    def on_epoch(self, epoch):
+        if epoch.number in self.limits:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limits[epoch.number], resource.RLIM_INFINITY))
+
+
+def solve_on_a_full_disk(path, said, limits):
+    flush_after_every_epoch()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    system, solver, recorder = a_solve(path, epochs=20)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solution = apviz.solve(system, solver, [LimitFiles(limits), recorder])
+    warned = sum("could not be written" in str(warning.message) for warning in caught)
+    trace = recorder.trace
+    said.send((solution.stop_reason, warned, trace["update"].sizes["update"], trace.attrs["status"]))
+
+
 @pytest.mark.parametrize(
     "limits",
     [
@@ -171,29 +211,16 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_whole_tra
     ids=str,
 )
 def test_a_full_disk_is_warned_about_once_and_the_solve_goes_on(tmp_path, limits):
-    full = f"""
-import warnings
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-class Full(apviz.Hook):
-    def on_epoch(self, epoch):
-        limit = {limits}.get(epoch.number)
-        if limit:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    solution = apviz.solve(system, solver, [Full(), recorder])
-written = [str(w.message) for w in caught if "could not be written" in str(w.message)]
-print(solution.stop_reason, len(written), recorder.trace["update"].sizes["update"], recorder.trace.attrs["status"])
-"""
-    process = start(tmp_path, full, epochs=20)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    stop_reason, warned, updates, status = out.split()
+    process, heard = start(solve_on_a_full_disk, tmp_path / "a.zarr", limits)
+    stop_reason, warned, updates, status = heard.recv()
+    process.join()
     # 40,000 bytes are enough for a trace this short
-    assert (stop_reason, warned, updates, status) == ("max_epochs", str(int(limits != {10: 40_000})), "200", "finished")
+    assert (stop_reason, warned, updates, status) == (
+        apviz.StopReason.MAX_EPOCHS, limits != {10: 40_000}, 200, "finished",
+    )  # fmt: skip
     if 0 in limits:
         assert os.listdir(tmp_path) == []  # nothing half-made is left
-    elif int(warned):
+    elif warned:
         check_opens_whole(tmp_path / "a.zarr")
     else:
         assert apviz.open_trace(tmp_path / "a.zarr").finished
