@@ -11,12 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the processes that tests start; before torch is imported
 
 # what a shell runs in the background ignores Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# the same examples in every run: what fails here fails everywhere, and again
+settings.register_profile("suite", derandomize=True, deadline=None, database=None)
+settings.load_profile("suite")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
