@@ -265,8 +265,8 @@ def test_rows_that_float32_makes_equal_are_counted():
 )
 def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
     rng = np.random.default_rng(0)
-    x = rng.uniform(0, 1, (2500, 1)) + rng.integers(0, 2, (2500, 1)) * 3e5  # two clusters, far from their middle
-    b = rng.standard_normal(2500)
+    x = rng.uniform(0, 1, (1200, 1)) + rng.integers(0, 2, (1200, 1)) * 3e5  # two clusters, far from their middle
+    b = rng.standard_normal(1200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that they are coarse is said before
         solution, true = solved(
@@ -276,7 +276,7 @@ def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
     assert solution.residual == pytest.approx(true, rel=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
     """Towns of five in metres over 1,000 km, and twenty rare positives: where W is small beside large W, K W errs."""
     rng = np.random.default_rng(seed)
