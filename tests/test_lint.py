@@ -1,7 +1,8 @@
-"""`make lint`: style, format and types."""
+"""`make lint`: style, format, types and which room knows which."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("check", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=" ".join)
+@pytest.mark.parametrize("check", ["ruff check .", "ruff format --check .", "mypy", "lint-imports"])
 def test_lint_passes(check):
-    done = subprocess.run([sys.executable, "-m", *check], cwd=ROOT, capture_output=True, text=True)
+    tool, *arguments = check.split()
+    done = subprocess.run([Path(sys.executable).parent / tool, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_make_lint_runs_the_same():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    mark = next(each for each in test_lint_passes.pytestmark if each.name == "parametrize")
+    assert recipe.replace("\t$(BIN)/", "").splitlines() == mark.args[1]
 
 
 def test_the_repository_speaks_of_apviz_alone():
