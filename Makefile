@@ -26,7 +26,7 @@ lab: $(VENV)/installed-lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/00-start-here.ipynb
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow

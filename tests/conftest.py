@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # the same examples in every run: what fails here fails everywhere, and again
 settings.register_profile("suite", derandomize=True, deadline=None, database=None)
 settings.load_profile("suite")
+
+# where a test waits for a browser, a Jupyter kernel, a command or a training
+LONG = ("notebooks", "dashboard", "experiments", "test_readme.py", "test_cli.py", "test_lint.py", "tracing/test_note")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files with long tests first, then those with many: what comes last keeps one process waiting."""
+    many = Counter(item.path for item in items)
+    tests = Path(__file__).parent
+
+    def order(item: pytest.Item) -> tuple[bool, int]:
+        return not item.path.relative_to(tests).as_posix().startswith(LONG), -many[item.path]
+
+    items.sort(key=order)
+
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
