@@ -10,13 +10,8 @@ from scipy.spatial.distance import cdist
 
 from apviz import RBF, Matern12, Matern32, Matern52
 from apviz.kernels import KERNELS, kernel_named
+from tests.textbook import CORRELATIONS
 
-CORRELATIONS = {
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-    "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-    "rbf": lambda r: np.exp(-(r**2) / 2),
-}
 EVERY_KERNEL = pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.keys())
 
 

@@ -5,13 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from apviz import Kernel
-
-CORRELATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-    "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-    "rbf": lambda r: np.exp(-(r**2) / 2),
-}
+from tests.textbook import CORRELATIONS
 
 
 @pytest.fixture(scope="session")

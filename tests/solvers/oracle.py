@@ -10,13 +10,7 @@ import scipy.linalg
 import torch
 
 import apviz
-
-CORRELATIONS = {
-    "Matern12": lambda r: np.exp(-r),
-    "Matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-    "Matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-    "RBF": lambda r: np.exp(-(r**2) / 2),
-}
+from tests.textbook import CORRELATIONS
 
 
 @dataclass
@@ -97,7 +91,7 @@ def problem(
     x = rng.uniform(size=(n, d)) if x is None else x
     b = rng.standard_normal(n if rhs is None else (n, rhs)) if b is None else b
     distance = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) / lengthscale
-    K = outputscale * CORRELATIONS[kernel](distance) + noise * np.eye(len(x))
+    K = outputscale * CORRELATIONS[kernel.lower()](distance) + noise * np.eye(len(x))
     system = apviz.KernelSystem(
         x,
         b,

@@ -3,11 +3,12 @@
 import numpy as np
 import torch
 
-from tests.solvers.oracle import CORRELATIONS, problem
+from apviz.kernels import KERNELS
+from tests.solvers.oracle import problem
 
 
 def test_the_oracles_matrix_is_the_systems():
-    for kernel in CORRELATIONS:
+    for kernel in (kind.__name__ for kind in KERNELS.values()):
         p = problem(kernel=kernel, outputscale=2.0)
         np.testing.assert_allclose(p.system.operator.matmul(torch.eye(30, dtype=torch.float64)), p.K, atol=1e-12)
 

@@ -1,0 +1,8 @@
+"""Processes that tests start: each is forked from one that has imported apviz once, for an import takes seconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["apviz", "apviz.comparison", "pytest"])

@@ -1,0 +1,34 @@
+"""Correlations by their textbook formulas, in NumPy and in whatever precision the distances come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def matern12(r: np.ndarray) -> np.ndarray:
+    return np.exp(-r)
+
+
+def matern32(r: np.ndarray) -> np.ndarray:
+    s = np.sqrt(r.dtype.type(3)) * r
+    return (1 + s) * np.exp(-s)
+
+
+def matern52(r: np.ndarray) -> np.ndarray:
+    s = np.sqrt(r.dtype.type(5)) * r
+    return (1 + s + s**2 / 3) * np.exp(-s)
+
+
+def rbf(r: np.ndarray) -> np.ndarray:
+    return np.exp(-(r**2) / 2)
+
+
+#: of r = ‖(x − z)/ℓ‖, by the name that apviz has for the kernel
+CORRELATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "matern12": matern12,
+    "matern32": matern32,
+    "matern52": matern52,
+    "rbf": rbf,
+}
