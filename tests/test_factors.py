@@ -1,6 +1,7 @@
 """Factors of the blocks, two in the square of one, against dense float64 linear algebra."""
 
 import gc
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
@@ -58,18 +59,28 @@ def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_ar
         np.testing.assert_allclose(matrix, k, rtol=0, atol=10 * EPS[dtype])
 
 
-def storages():
-    """Every piece of memory that a tensor stands on, by its address."""
-    tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor]
-    return {each.untyped_storage().data_ptr(): each.untyped_storage() for each in tensors}
+def bytes_held(thing, seen):
+    """Memory of the tensors that can be reached from something and have not been seen."""
+    total, left = 0, [thing]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType):
+            continue
+        seen[id(each)] = each
+        if isinstance(each, torch.Tensor):
+            storage = each.untyped_storage()
+            total += 0 if storage.data_ptr() in seen else storage.nbytes()
+            seen[storage.data_ptr()] = storage
+        left += gc.get_referents(each)
+    return total
 
 
 def test_two_blocks_of_one_size_take_the_memory_of_one():
     sizes = [30, 20, 30, 30, 30, 20, 30, 10]
     counting, rows = operator(sum(sizes)), consecutive(sizes)
-    before = storages()
-    found = BlockFactors(counting, rows)
-    held = sum(storage.nbytes() for address, storage in storages().items() if address not in before)
+    found, seen = BlockFactors(counting, rows), {}
+    bytes_held([counting, rows], seen)
+    held = bytes_held(found, seen)
     squares = 3 * 30**2 + 20**2 + 10**2
     assert squares == found.numbers == numbers_held(sizes)
     assert 8 * squares <= held <= 8 * (squares + sum(sizes) + len(sizes))  # and a pivot a row, a jitter a block
