@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 from linear_operator.utils.linear_cg import linear_cg
+from test_gpytorch_examples import example, kernels
 
 import apviz
 from apviz.report import find_traces, write_report
-from tests.gpytorch.examples import example, kernels
 
 record_cg = apviz.gpytorch.record_cg
 PERIODIC = kernels.ScaleKernel(kernels.RBFKernel() + kernels.ScaleKernel(kernels.PeriodicKernel()))

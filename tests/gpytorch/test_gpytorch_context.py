@@ -11,9 +11,9 @@ import threading
 import gpytorch
 import pytest
 import torch
+from test_gpytorch_examples import close, exactly, simple
 
 import apviz
-from tests.gpytorch.examples import close, exactly, simple
 
 alternating_projection = apviz.gpytorch.alternating_projection
 

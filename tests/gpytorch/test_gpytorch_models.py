@@ -6,9 +6,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from test_gpytorch_examples import ExactGP, exactly, example
 
 import apviz
-from tests.gpytorch.examples import ExactGP, exactly, example
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
 TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"

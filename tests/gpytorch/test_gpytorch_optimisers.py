@@ -11,9 +11,9 @@ import linear_operator
 import numpy as np
 import pytest
 import torch
+from test_gpytorch_examples import exactly, example
 
 import apviz
-from tests.gpytorch.examples import exactly, example
 
 kernels = gpytorch.kernels
 alternating_projection = apviz.gpytorch.alternating_projection

@@ -9,9 +9,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, simple
 
 import apviz
-from tests.gpytorch.examples import EXAMPLES, ExactGP, Example, exactly, example, simple
 
 TIGHT = {"block_size": 40, "tol": 1e-8}
 alternating_projection = apviz.gpytorch.alternating_projection

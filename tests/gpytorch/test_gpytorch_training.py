@@ -12,9 +12,9 @@ import scipy.stats
 import torch
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from gpytorch.utils.warnings import NumericalWarning
+from test_gpytorch_examples import EXAMPLES, ard, close, exact_probes, exactly, example, simple
 
 import apviz
-from tests.gpytorch.examples import EXAMPLES, ard, close, exact_probes, exactly, example, simple
 
 kernels, means = gpytorch.kernels, gpytorch.means
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
