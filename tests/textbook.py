@@ -25,10 +25,16 @@ def rbf(r: np.ndarray) -> np.ndarray:
     return np.exp(-(r**2) / 2)
 
 
+def rational_quadratic(r: np.ndarray, alpha: float = 1.0) -> np.ndarray:
+    # (1 + r²/(2α))^(−α), of which a power would lose digits where α is large
+    return np.exp(-alpha * np.log1p(r**2 / (2 * alpha)))
+
+
 #: of r = ‖(x − z)/ℓ‖, by the name that apviz has for the kernel
-CORRELATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+CORRELATIONS: dict[str, Callable[..., np.ndarray]] = {
     "matern12": matern12,
     "matern32": matern32,
     "matern52": matern52,
     "rbf": rbf,
+    "rational-quadratic": rational_quadratic,
 }
