@@ -194,7 +194,7 @@ def test_pivoted_cholesky_gives_the_eigenvalues_of_its_own_p():
         TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=20, coarse="galerkin"),
         TwoLevelSchwarz(block_size=40, overlap=1.0, coarse_rank=0),
     ],
-    ids=lambda settings: f"{type(settings).__name__} {settings.label}",
+    ids=repr,
 )
 def test_a_preconditioner_in_float32_has_the_eigenvalues_it_has_in_float64(settings):
     single = make()
