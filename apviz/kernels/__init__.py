@@ -1,5 +1,6 @@
-"""Covariance functions."""
+"""Covariance functions: `stationary` has what they share, one file or a few classes each the rest."""
 
-from apviz.kernels.stationary import KERNELS, RBF, Kernel, Matern12, Matern32, Matern52, centre_of, kernel_named
+from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
+from apviz.kernels.stationary import KERNELS, Kernel, centre_of, kernel_named
 
 __all__ = ["KERNELS", "RBF", "Kernel", "Matern12", "Matern32", "Matern52", "centre_of", "kernel_named"]

@@ -18,6 +18,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from apviz.registry import Registry
+
 #: a lengthscale as a user may give it
 Lengthscale = float | Sequence[float] | Tensor
 
@@ -37,7 +39,6 @@ class Kernel(ABC):
     lengthscale: float | tuple[float, ...]
     outputscale: float
 
-    name: ClassVar[str]
     distance_scale: ClassVar[float]
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
@@ -52,6 +53,11 @@ class Kernel(ABC):
             raise ValueError(f"outputscale must be finite and positive, got {outputscale!r}")
         object.__setattr__(self, "lengthscale", values[0] if len(values) == 1 else tuple(values))
         object.__setattr__(self, "outputscale", outputscale)
+
+    @property
+    def name(self) -> str:
+        """The kernel's in `KERNELS`; of a class that is not there, the class's own."""
+        return KERNELS.name_of(self)
 
     def scale(self, x: Tensor, centre: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d).
@@ -85,79 +91,14 @@ class Kernel(ABC):
         return self.correlation_(u, torch.empty_like(u)).mul_(self.outputscale)
 
 
-class Matern12(Kernel):
-    """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖."""
-
-    name = "matern12"
-    distance_scale = 1.0
-
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
-        return u.sqrt_().neg_().exp_()
-
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
-        r = u.sqrt()
-        return torch.where(r > 0, -0.5 * (-r).exp() / r, 0.0)
-
-
-class Matern32(Kernel):
-    """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
-
-    name = "matern32"
-    distance_scale = math.sqrt(3.0)
-
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
-        torch.neg(u.sqrt_(), out=spare).exp_()
-        return u.add_(1.0).mul_(spare)
-
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
-        return -0.5 * (-u.sqrt()).exp()
-
-
-class Matern52(Kernel):
-    """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖."""
-
-    name = "matern52"
-    distance_scale = math.sqrt(5.0)
-
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
-        # r and u = r² are both needed; exp(−r) is written over r
-        torch.sqrt(u, out=spare)
-        u.mul_(1.0 / 3.0).add_(spare).add_(1.0)
-        return u.mul_(spare.neg_().exp_())
-
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
-        r = u.sqrt()
-        return (1.0 + r) * (-r).exp() / -6.0
-
-
-class RBF(Kernel):
-    """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
-
-    name = "rbf"
-    distance_scale = math.sqrt(0.5)
-
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
-        return u.neg_().exp_()
-
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
-        return -(-u).exp()
+#: the kernels by name: what lists, saves or reads back a kernel goes by this
+KERNELS: Registry[Kernel] = Registry("kernel", "apviz.kernels")
 
 
 def centre_of(x: Tensor) -> Tensor:
     """(d,) float64, half-way between the least and the largest of each input of x: (n, d); any order of rows has it."""
     least, largest = x.aminmax(dim=0)
     return least.double() + (largest.double() - least.double()) / 2
-
-
-KERNELS: dict[str, type[Kernel]] = {kind.name: kind for kind in (Matern12, Matern32, Matern52, RBF)}
 
 
 def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float) -> Kernel:

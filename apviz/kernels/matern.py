@@ -1,0 +1,76 @@
+"""Matérn-1/2, 3/2 and 5/2, and RBF, their limit."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from apviz.kernels.stationary import KERNELS, Kernel
+
+
+@KERNELS.register("matern12")
+class Matern12(Kernel):
+    """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖."""
+
+    distance_scale = 1.0
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        return u.sqrt_().neg_().exp_()
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        r = u.sqrt()
+        return torch.where(r > 0, -0.5 * (-r).exp() / r, 0.0)
+
+
+@KERNELS.register("matern32")
+class Matern32(Kernel):
+    """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
+
+    distance_scale = math.sqrt(3.0)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        torch.neg(u.sqrt_(), out=spare).exp_()
+        return u.add_(1.0).mul_(spare)
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        return -0.5 * (-u.sqrt()).exp()
+
+
+@KERNELS.register("matern52")
+class Matern52(Kernel):
+    """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖."""
+
+    distance_scale = math.sqrt(5.0)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        # r and u = r² are both needed; exp(−r) is written over r
+        torch.sqrt(u, out=spare)
+        u.mul_(1.0 / 3.0).add_(spare).add_(1.0)
+        return u.mul_(spare.neg_().exp_())
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        r = u.sqrt()
+        return (1.0 + r) * (-r).exp() / -6.0
+
+
+@KERNELS.register("rbf")
+class RBF(Kernel):
+    """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
+
+    distance_scale = math.sqrt(0.5)
+
+    @staticmethod
+    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+        return u.neg_().exp_()
+
+    @staticmethod
+    def slope(u: Tensor) -> Tensor:
+        return -(-u).exp()
