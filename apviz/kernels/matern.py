@@ -14,14 +14,15 @@ from apviz.kernels.stationary import KERNELS, Kernel
 class Matern12(Kernel):
     """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖."""
 
+    title = "Matérn-1/2"
+    gpytorch = ("MaternKernel", {"nu": 0.5})
     distance_scale = 1.0
+    has_kink = True
 
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.sqrt_().neg_().exp_()
 
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
+    def slope(self, u: Tensor) -> Tensor:
         r = u.sqrt()
         return torch.where(r > 0, -0.5 * (-r).exp() / r, 0.0)
 
@@ -30,15 +31,15 @@ class Matern12(Kernel):
 class Matern32(Kernel):
     """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
 
+    title = "Matérn-3/2"
+    gpytorch = ("MaternKernel", {"nu": 1.5})
     distance_scale = math.sqrt(3.0)
 
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         torch.neg(u.sqrt_(), out=spare).exp_()
         return u.add_(1.0).mul_(spare)
 
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
+    def slope(self, u: Tensor) -> Tensor:
         return -0.5 * (-u.sqrt()).exp()
 
 
@@ -46,17 +47,17 @@ class Matern32(Kernel):
 class Matern52(Kernel):
     """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖."""
 
+    title = "Matérn-5/2"
+    gpytorch = ("MaternKernel", {"nu": 2.5})
     distance_scale = math.sqrt(5.0)
 
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         # r and u = r² are both needed; exp(−r) is written over r
         torch.sqrt(u, out=spare)
         u.mul_(1.0 / 3.0).add_(spare).add_(1.0)
         return u.mul_(spare.neg_().exp_())
 
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
+    def slope(self, u: Tensor) -> Tensor:
         r = u.sqrt()
         return (1.0 + r) * (-r).exp() / -6.0
 
@@ -65,12 +66,12 @@ class Matern52(Kernel):
 class RBF(Kernel):
     """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
 
+    title = "RBF"
+    gpytorch = ("RBFKernel", {})
     distance_scale = math.sqrt(0.5)
 
-    @staticmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.neg_().exp_()
 
-    @staticmethod
-    def slope(u: Tensor) -> Tensor:
+    def slope(self, u: Tensor) -> Tensor:
         return -(-u).exp()

@@ -1,19 +1,22 @@
-"""Stationary kernels as functions of a squared distance: Matérn 1/2, 3/2, 5/2 and RBF, with ARD lengthscales.
+"""What stationary kernels share: functions of a squared distance, with ARD lengthscales.
 
 Every kernel is written as ``k(x, z) = outputscale · correlation(u)`` with ``u = ‖scale(x) − scale(z)‖²``, where
 ``scale`` divides by the lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes the
 correlation shortest. Engines therefore need one squared distance and one formula per kernel entry. Inputs are
 centred and scaled in float64 and then rounded, for what is lost before a difference is taken cannot be had again.
 Formulas: Rasmussen & Williams, *Gaussian Processes for Machine Learning*, section 4.2.1.
+
+A new kernel is one subclass that registers itself. The stored matrix and torch's tiles then have it; a line in
+`operators/native.cpp` and one in `operators/keops.py` give it to these engines too.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +29,7 @@ Lengthscale = float | Sequence[float] | Tensor
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A stationary kernel.
+    """A stationary kernel. A dataclass, whose further fields are the parameters of its shape, at most one so far.
 
     Args:
         lengthscale: one positive number, or d of them (ARD), in the units of the inputs.
@@ -39,25 +42,46 @@ class Kernel(ABC):
     lengthscale: float | tuple[float, ...]
     outputscale: float
 
-    distance_scale: ClassVar[float]
+    #: in captions, such as "Matérn-5/2"
+    title: ClassVar[str]
+    #: GPyTorch's class of it, and the settings that make it this one; its parameters have the same names. None: none
+    gpytorch: ClassVar[tuple[str, Mapping[str, Any]] | None] = None
+    #: whether the slope is infinite at u = 0, where rounding of a distance then shows most
+    has_kink: ClassVar[bool] = False
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         values = torch.as_tensor(lengthscale, dtype=torch.float64).flatten().tolist()
         if not values:
             raise ValueError("lengthscale must be one number or d of them, got none")
-        for value in values:
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"lengthscale must be finite and positive, got {value!r}")
-        outputscale = float(outputscale)
-        if not (math.isfinite(outputscale) and outputscale > 0):
-            raise ValueError(f"outputscale must be finite and positive, got {outputscale!r}")
+        values = [positive("lengthscale", value) for value in values]
         object.__setattr__(self, "lengthscale", values[0] if len(values) == 1 else tuple(values))
-        object.__setattr__(self, "outputscale", outputscale)
+        object.__setattr__(self, "outputscale", positive("outputscale", outputscale))
 
     @property
     def name(self) -> str:
         """The kernel's in `KERNELS`; of a class that is not there, the class's own."""
         return KERNELS.name_of(self)
+
+    @property
+    @abstractmethod
+    def distance_scale(self) -> float:
+        """What a distance in lengthscales is multiplied by, so that `correlation_` is shortest."""
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Those of the shape, beside lengthscale and outputscale, by name; most kernels have none."""
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        """The names of `parameters`."""
+        return [field.name for field in fields(cls)[len(fields(Kernel)) :]]
+
+    @property
+    def shape(self) -> float:
+        """The parameter of the shape as engines take it; 0 where there is none."""
+        (shape,) = self.parameters.values() or (0.0,)
+        return shape
 
     def scale(self, x: Tensor, centre: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d).
@@ -72,14 +96,12 @@ class Kernel(ABC):
             raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[-1]} columns")
         return ((x.double() - centre) * (self.distance_scale / lengthscale)).to(dtype or x.dtype).contiguous()
 
-    @staticmethod
     @abstractmethod
-    def correlation_(u: Tensor, spare: Tensor) -> Tensor:
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         """k/outputscale from squared scaled distances u, overwriting both `u` and `spare` (same shape)."""
 
-    @staticmethod
     @abstractmethod
-    def slope(u: Tensor) -> Tensor:
+    def slope(self, u: Tensor) -> Tensor:
         """The derivative of the correlation in u, the squared scaled distance; 0 where it has none, at u = 0."""
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
@@ -101,12 +123,30 @@ def centre_of(x: Tensor) -> Tensor:
     return least.double() + (largest.double() - least.double()) / 2
 
 
-def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float) -> Kernel:
+def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float, **parameters: float) -> Kernel:
     """The kernel called `name`.
 
+    Args:
+        parameters: of its shape, by name; those that are not given are at their defaults.
+
     Raises:
-        ValueError: an unknown name; the message lists the known ones.
+        ValueError: an unknown name, or a parameter that this kernel does not have; the message lists the known ones.
     """
     if name not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
-    return KERNELS[name](lengthscale=lengthscale, outputscale=outputscale)
+    has = KERNELS[name].parameter_names()
+    if unknown := [parameter for parameter in parameters if parameter not in has]:
+        raise ValueError(f"kernel {name} has the parameters {', '.join(has) or 'none'}, got {', '.join(unknown)}")
+    return KERNELS[name](lengthscale=lengthscale, outputscale=outputscale, **parameters)
+
+
+def positive(setting: str, value: float) -> float:
+    """The value as a Python float.
+
+    Raises:
+        ValueError: one that is not finite and positive.
+    """
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{setting} must be finite and positive, got {number!r}")
+    return number

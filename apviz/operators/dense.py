@@ -39,8 +39,8 @@ class DenseOperator(Operator):
 
     def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
         # nothing stored helps here; what is compiled already takes a thirtieth of the time
-        if self.x.device.type == "cpu" and native.is_built():
-            return native.derivative_sums(self.kernel.name, self.inputs, a, b)
+        if self.x.device.type == "cpu" and native.is_built() and native.supports(self.kernel):
+            return native.derivative_sums(self.kernel, self.inputs, a, b)
         return super()._derivative_sums(a, b)
 
     def block(self, rows: Rows) -> Tensor:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from apviz.kernels import Kernel
 from apviz.operators.interface import Operator
+
+# one line a kernel: its correlation, of u, the squared distance of scaled inputs, r = √u and the kernel's shape
+FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
+    "matern12": lambda u, r, shape: (-r).exp(),
+    "matern32": lambda u, r, shape: (1.0 + r) * (-r).exp(),
+    "matern52": lambda u, r, shape: (1.0 + r + u / 3.0) * (-r).exp(),
+    "rbf": lambda u, r, shape: (-u).exp(),
+}
 
 
 class KeOpsOperator(Operator):
     """K through `pykeops.torch.LazyTensor`. Needs a C++ compiler; compiles each formula at its first use."""
 
     name = "keops"
+
+    def __init__(self, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> None:
+        if kernel.name not in FORMULAS:
+            raise ValueError(
+                f"operator 'keops' has the kernels {', '.join(FORMULAS)}, not {kernel.name}; use operator='tiled'"
+            )
+        super().__init__(x, kernel, noise, dtype)
 
     @property
     def engine(self) -> str:
@@ -31,11 +50,7 @@ class KeOpsOperator(Operator):
 
         x, z = LazyTensor(rows[:, None, :].contiguous()), LazyTensor(columns[None, :, :].contiguous())
         squared = ((x - z) ** 2).sum(-1)
-        if self.kernel.name == "rbf":
-            k = (-squared).exp()
-        else:
-            # the derivative of sqrt at 0 is not taken here, but KeOps simplifies formulas symbolically
-            r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
-            polynomial = {"matern12": 1.0, "matern32": 1.0 + r, "matern52": 1.0 + r + squared / 3.0}
-            k = polynomial[self.kernel.name] * (-r).exp()
+        # the derivative of sqrt at 0 is not taken here, but KeOps simplifies formulas symbolically
+        r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
+        k = FORMULAS[self.kernel.name](squared, r, self.kernel.shape)
         out += k @ u.contiguous()

@@ -81,16 +81,33 @@ inline float exponential(float x) {
   return p;
 }
 
-enum Kind { kMatern12, kMatern32, kMatern52, kRbf };
+// One kernel: its name in apviz.kernels.KERNELS with "_" for "-", its correlation, and the slope of that, 0 where there
+// is none. Of u: squared distance of scaled inputs; r = √u, e = exp(−r); shape: the parameter of a kernel that has one.
+#define APVIZ_KERNELS(KERNEL)                                                           \
+  KERNEL(matern12, e, r > T(0) ? e / (T(-2) * r) : T(0))                                \
+  KERNEL(matern32, (T(1) + r) * e, T(-0.5) * e)                                         \
+  KERNEL(matern52, (T(1) + r + u * T(1.0 / 3.0)) * e, (T(1) + r) * e * T(-1.0 / 6.0))   \
+  KERNEL(rbf, exponential(-u), -exponential(-u))
 
-// u: squared distance of scaled inputs (apviz.kernels)
-template <int kind, typename T> inline T correlation(T u) {
-  if constexpr (kind == kRbf) return exponential(-u);
-  const T r = std::sqrt(u);
-  const T e = exponential(-r);
-  if constexpr (kind == kMatern12) return e;
-  if constexpr (kind == kMatern32) return (T(1) + r) * e;
-  return (T(1) + r + u * T(1.0 / 3.0)) * e;
+// What a formula has no use for is never computed.
+#define APVIZ_FUNCTION(function, formula)                                                          \
+  template <typename T> static inline T function(T u, [[maybe_unused]] T shape) {                  \
+    [[maybe_unused]] const T r = std::sqrt(u);                                                     \
+    [[maybe_unused]] const T e = exponential(-r);                                                  \
+    return formula;                                                                                \
+  }
+#define APVIZ_KERNEL(name, correlation_of_u, slope_of_u) \
+  struct name {                                          \
+    APVIZ_FUNCTION(correlation, correlation_of_u)        \
+    APVIZ_FUNCTION(slope, slope_of_u)                    \
+  };
+APVIZ_KERNELS(APVIZ_KERNEL)
+
+// Calls `run` with the kernel whose place in the list is `kind`.
+template <typename F> inline void with_kernel(int64_t kind, F run) {
+#define APVIZ_CASE(name, ...) \
+  if (kind-- == 0) return run(name{});
+  APVIZ_KERNELS(APVIZ_CASE)
 }
 
 // Squared distances of kRows rows (x: kRows × d) to wide·kLanes columns (z: d × ldz, one input dimension a row).
@@ -127,13 +144,13 @@ inline void squared_distances(const T* x, int64_t d, const T* z, int64_t ldz, in
 }
 
 // Kernel values of kRows rows and `columns` (a multiple of the lanes) columns.
-template <int kind, typename T>
-inline void kernel_tile(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
+template <typename Kernel, typename T>
+inline void kernel_tile(T shape, const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
   squared_distances<T>(x, d, z, ldz, columns, out);
   for (int i = 0; i < kRows; ++i) {
     T* row = out + i * kColumns;
 #pragma omp simd
-    for (int64_t j = 0; j < columns; ++j) row[j] = correlation<kind, T>(row[j]);
+    for (int64_t j = 0; j < columns; ++j) row[j] = Kernel::correlation(row[j], shape);
   }
 }
 
@@ -169,9 +186,9 @@ template <typename T> inline const T* rows_of(const T* x, int64_t n, int64_t d, 
   return padded;
 }
 
-template <int kind, typename T>
-void columns_matmul(const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* u, int64_t ldu, int64_t width,
-                    T* out, int64_t threads) {
+template <typename Kernel, typename T>
+void columns_matmul(T shape, const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* u, int64_t ldu,
+                    int64_t width, T* out, int64_t threads) {
 #pragma omp parallel num_threads(threads)
   {
     alignas(64) T values[kRows * kColumns];
@@ -181,7 +198,7 @@ void columns_matmul(const T* x, int64_t n, int64_t d, const T* z, int64_t m, con
       for (int64_t c = 0; c < m; c += kColumns) {
         const int64_t columns = std::min(kColumns, m - c);
         for (int64_t r = group; r < std::min(n, group + kRowGroup); r += kRows) {
-          kernel_tile<kind, T>(rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
+          kernel_tile<Kernel, T>(shape, rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
           T* rows[kRows];
           for (int64_t i = 0; i < kRows; ++i) rows[i] = r + i < n ? out + (r + i) * width : unused.data();
           product<T>(values, u + c * ldu, ldu, columns, width, rows);
@@ -190,8 +207,8 @@ void columns_matmul(const T* x, int64_t n, int64_t d, const T* z, int64_t m, con
   }
 }
 
-template <int kind, typename T>
-void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, int64_t threads) {
+template <typename Kernel, typename T>
+void fill(T shape, const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out, int64_t threads) {
 #pragma omp parallel num_threads(threads)
   {
     alignas(64) T values[kRows * kColumns];
@@ -200,7 +217,7 @@ void fill(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used,
     for (int64_t r = 0; r < n; r += kRows)
       for (int64_t c = 0; c < m; c += kColumns) {
         const int64_t columns = std::min(kColumns, m - c);
-        kernel_tile<kind, T>(rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
+        kernel_tile<Kernel, T>(shape, rows_of(x, n, d, r, padded.data()), d, z + c, m, columns, values);
         for (int64_t i = 0; i < std::min(kRows, n - r); ++i)
           std::copy_n(values + i * kColumns, std::min(columns, used - c), out + (r + i) * used + c);
       }
@@ -233,16 +250,6 @@ void nearest(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t us
   }
 }
 
-// du of the correlation; 0 at u = 0 where there is none (Matérn-1/2)
-template <int kind, typename T> inline T slope(T u) {
-  if constexpr (kind == kRbf) return -exponential(-u);
-  const T r = std::sqrt(u);
-  const T e = exponential(-r);
-  if constexpr (kind == kMatern12) return r > T(0) ? e / (T(-2) * r) : T(0);
-  if constexpr (kind == kMatern32) return T(-0.5) * e;
-  return (T(1) + r) * e * T(-1.0 / 6.0);
-}
-
 template <typename T> inline double total(typename Vector<T>::type v) {
   double sum = 0;
   for (int64_t l = 0; l < kLanes<T>; ++l) sum += v[l];
@@ -251,9 +258,9 @@ template <typename T> inline double total(typename Vector<T>::type v) {
 
 // Per group of rows: Σ m·correlation, then Σ m·slope·(x_k − z_k)² per input k, with m = a[row] · b[column].
 // bt: p × m, zero beyond the true columns, so that the padded ones add nothing. partial: groups × (1 + d).
-template <int kind, typename T>
-void derivative_sums(const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a, const T* bt, int64_t p,
-                     double* partial, int64_t threads) {
+template <typename Kernel, typename T>
+void derivative_sums(T shape, const T* x, int64_t n, int64_t d, const T* z, int64_t m, const T* a, const T* bt,
+                     int64_t p, double* partial, int64_t threads) {
   using V = typename Vector<T>::type;
   constexpr int64_t lanes = kLanes<T>;
 #pragma omp parallel num_threads(threads)
@@ -280,8 +287,8 @@ void derivative_sums(const T* x, int64_t n, int64_t d, const T* z, int64_t m, co
             T products = 0;
 #pragma omp simd reduction(+ : products)
             for (int64_t j = 0; j < columns; ++j) {
-              products += w[j] * correlation<kind, T>(u[j]);
-              w[j] *= slope<kind, T>(u[j]);
+              products += w[j] * Kernel::correlation(u[j], shape);
+              w[j] *= Kernel::slope(u[j], shape);
             }
             sums[0] += products;
           }
@@ -359,32 +366,37 @@ void gathered_products(const T* updates, const int64_t* rows, int64_t q, int64_t
 
 }  // namespace
 
+// The names of the kernels, in the order in which they are called by number.
+extern "C" const char* kernel_names() {
+#define APVIZ_NAME(name, ...) #name " "
+  return APVIZ_KERNELS(APVIZ_NAME);
+}
+
 // x: n × d; z: d × m, m a multiple of the lanes; u: m × ldu, ldu a multiple of the lanes; out: n × width.
 #define APVIZ_EXPORT(T, suffix)                                                                                     \
-  extern "C" void columns_matmul_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,    \
-                                          const T* u, int64_t ldu, int64_t width, T* out, int64_t threads) {        \
-    if (kind == kMatern12) return columns_matmul<kMatern12, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
-    if (kind == kMatern32) return columns_matmul<kMatern32, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
-    if (kind == kMatern52) return columns_matmul<kMatern52, T>(x, n, d, z, m, u, ldu, width, out, threads);         \
-    columns_matmul<kRbf, T>(x, n, d, z, m, u, ldu, width, out, threads);                                            \
+  extern "C" void columns_matmul_##suffix(int64_t kind, double shape, const T* x, int64_t n, int64_t d, const T* z, \
+                                          int64_t m, const T* u, int64_t ldu, int64_t width, T* out,                \
+                                          int64_t threads) {                                                        \
+    with_kernel(kind, [&](auto kernel) {                                                                            \
+      columns_matmul<decltype(kernel), T>(T(shape), x, n, d, z, m, u, ldu, width, out, threads);                    \
+    });                                                                                                             \
   }                                                                                                                 \
-  extern "C" void fill_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,              \
+  extern "C" void fill_##suffix(int64_t kind, double shape, const T* x, int64_t n, int64_t d, const T* z, int64_t m,\
                                 int64_t used, T* out, int64_t threads) {                                            \
-    if (kind == kMatern12) return fill<kMatern12, T>(x, n, d, z, m, used, out, threads);                            \
-    if (kind == kMatern32) return fill<kMatern32, T>(x, n, d, z, m, used, out, threads);                            \
-    if (kind == kMatern52) return fill<kMatern52, T>(x, n, d, z, m, used, out, threads);                            \
-    fill<kRbf, T>(x, n, d, z, m, used, out, threads);                                                               \
+    with_kernel(kind, [&](auto kernel) {                                                                            \
+      fill<decltype(kernel), T>(T(shape), x, n, d, z, m, used, out, threads);                                       \
+    });                                                                                                             \
   }                                                                                                                 \
-  extern "C" void nearest_##suffix(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out,  \
-                                   int64_t threads) {                                                              \
+  extern "C" void nearest_##suffix(const T* x, int64_t n, int64_t d, const T* z, int64_t m, int64_t used, T* out,   \
+                                   int64_t threads) {                                                               \
     nearest<T>(x, n, d, z, m, used, out, threads);                                                                  \
   }                                                                                                                 \
-  extern "C" void derivative_sums_##suffix(int64_t kind, const T* x, int64_t n, int64_t d, const T* z, int64_t m,   \
-                                           const T* a, const T* bt, int64_t p, double* partial, int64_t threads) {  \
-    if (kind == kMatern12) return derivative_sums<kMatern12, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
-    if (kind == kMatern32) return derivative_sums<kMatern32, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
-    if (kind == kMatern52) return derivative_sums<kMatern52, T>(x, n, d, z, m, a, bt, p, partial, threads);         \
-    derivative_sums<kRbf, T>(x, n, d, z, m, a, bt, p, partial, threads);                                            \
+  extern "C" void derivative_sums_##suffix(int64_t kind, double shape, const T* x, int64_t n, int64_t d, const T* z,\
+                                           int64_t m, const T* a, const T* bt, int64_t p, double* partial,          \
+                                           int64_t threads) {                                                       \
+    with_kernel(kind, [&](auto kernel) {                                                                            \
+      derivative_sums<decltype(kernel), T>(T(shape), x, n, d, z, m, a, bt, p, partial, threads);                    \
+    });                                                                                                             \
   }                                                                                                                 \
   extern "C" void squared_norms_##suffix(const T* r, int64_t p, const int64_t* starts, int64_t m, T* out,           \
                                          int64_t threads) {                                                         \

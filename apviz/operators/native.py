@@ -26,6 +26,8 @@ import pooch
 import torch
 from torch import Tensor
 
+from apviz.kernels import Kernel
+
 log = logging.getLogger("apviz")
 
 SOURCE = Path(__file__).with_name("native.cpp")
@@ -37,7 +39,6 @@ FLAGS = (
     (*COMMON, "-march=native", "-fopenmp-simd"),
     COMMON,
 )
-KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "rbf": 3}
 VECTOR_BYTES = 64
 # below this many kernel entries a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
@@ -138,15 +139,38 @@ def build(path: Path) -> None:
     raise OSError(f"{cxx[0]} failed: {error}")
 
 
+def supports(kernel: Kernel) -> bool:
+    """Whether the engine is there, built if need be, and has this kernel."""
+    engine = library()
+    return engine is not None and kernel.name in _kinds(engine)
+
+
+@cache
+def _kinds(engine: ctypes.CDLL) -> dict[str, int]:
+    """The kernels that `native.cpp` has, and the number it calls each by."""
+    names = engine["kernel_names"]
+    names.restype = ctypes.c_char_p
+    return {name.replace("_", "-"): kind for kind, name in enumerate(names().decode().split())}
+
+
+def _kernel(kernel: Kernel) -> tuple[ctypes.c_int64, ctypes.c_double]:
+    """How `native.cpp` is told of a kernel: its number and its shape."""
+    return ctypes.c_int64(_kinds(_engine())[kernel.name]), ctypes.c_double(kernel.shape)
+
+
 def _threads(entries: int) -> ctypes.c_int64:
     return ctypes.c_int64(max(1, min(torch.get_num_threads(), entries // ENTRIES_PER_THREAD)))
 
 
-def _function(name: str, dtype: torch.dtype) -> ctypes._NamedFuncPointer:
+def _engine() -> ctypes.CDLL:
     engine = library()
     if engine is None:
         raise RuntimeError("the compiled engine is not available")
-    function = engine[f"{name}_{'f32' if dtype == torch.float32 else 'f64'}"]
+    return engine
+
+
+def _function(name: str, dtype: torch.dtype) -> ctypes._NamedFuncPointer:
+    function = _engine()[f"{name}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = None
     return function
 
@@ -163,7 +187,7 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-def columns_matmul_(out: Tensor, kind: str, x: Tensor, z: Tensor, u: Tensor) -> None:
+def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
     """out += correlation(x, z) u; out: (n, p), x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
     function = _function("columns_matmul", x.dtype)
     (n, d), width = x.shape, u.shape[1]
@@ -176,12 +200,12 @@ def columns_matmul_(out: Tensor, kind: str, x: Tensor, z: Tensor, u: Tensor) -> 
         padded[: len(z), :width] = u
     i64 = ctypes.c_int64
     function(
-        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),
+        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),
         i64(width), _pointer(out), _threads(n * m),
     )  # fmt: skip
 
 
-def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
+def fill(kernel: Kernel, x: Tensor, z: Tensor) -> Tensor:
     """correlation(x, z); x: (n, d), z: (m, d) scaled inputs, to (n, m)."""
     function = _function("fill", x.dtype)
     (n, d), used = x.shape, len(z)
@@ -189,7 +213,7 @@ def fill(kind: str, x: Tensor, z: Tensor) -> Tensor:
     m = zt.shape[1]
     i64 = ctypes.c_int64
     function(
-        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
+        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
     )
     return out
 
@@ -204,7 +228,7 @@ def nearest(x: Tensor, z: Tensor) -> Tensor:
     return out
 
 
-def derivative_sums(kind: str, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def derivative_sums(kernel: Kernel, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """ΣM·correlation, then ΣM·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled inputs, a, b: (n, p), to (1 + d,).
 
     Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
@@ -216,7 +240,7 @@ def derivative_sums(kind: str, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     partial = torch.zeros(-(-n // ROW_GROUP), 1 + d, dtype=torch.float64)
     i64 = ctypes.c_int64
     function(
-        i64(KINDS[kind]), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a), _pointer(bt), i64(p),
+        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a), _pointer(bt), i64(p),
         _pointer(partial), _threads(n * m),
     )  # fmt: skip
     return partial.sum(0)

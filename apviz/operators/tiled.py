@@ -25,8 +25,8 @@ class TiledOperator(Operator):
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
     `in-place tiles` (torch; also the engine on a GPU). The latter take squared distances from matrix products where
-    these lose nothing that matters for a solve, and never where `direct` differences are asked for. The engine changes
-    only in `prepare` and `fix_engine`, never inside a solve.
+    these lose nothing that matters for a solve, and never where `direct` differences are asked for; they also serve a
+    kernel that `native.cpp` does not have. The engine changes only in `prepare` and `fix_engine`, never inside a solve.
     """
 
     name = "tiled"
@@ -49,11 +49,11 @@ class TiledOperator(Operator):
 
         The product form errs by about eps·max‖x̃‖² in u, hence in K by up to that times outputscale;
         summed over a row's near neighbours this must stay far below the noise, or K is no longer positive
-        definite. Matérn-1/2 has its kink at u = 0 and is never safe.
+        definite. A kernel with a kink at u = 0 is never safe.
         """
         radius = self.inputs.square().sum(1).max().item()
         error = torch.finfo(self.x.dtype).eps * radius * self.kernel.outputscale
-        return self.kernel.name == "matern12" or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
+        return self.kernel.has_kink or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
 
     @property
     def engine(self) -> str:
@@ -63,7 +63,7 @@ class TiledOperator(Operator):
 
     def prepare(self, columns: int = 1) -> None:
         if self._compiled is None:
-            self._compiled = self.x.device.type == "cpu" and native.library() is not None
+            self._compiled = self.x.device.type == "cpu" and native.supports(self.kernel)
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
         if native.is_built() or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
@@ -76,7 +76,7 @@ class TiledOperator(Operator):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
             dense = out.contiguous()  # itself, but for an unusual view
-            native.columns_matmul_(dense, self.kernel.name, rows.contiguous(), columns.contiguous(), u)
+            native.columns_matmul_(dense, self.kernel, rows.contiguous(), columns.contiguous(), u)
             if dense is not out:
                 out.copy_(dense)
             return
@@ -86,7 +86,7 @@ class TiledOperator(Operator):
 
     def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
         if self._compiled:
-            return native.derivative_sums(self.kernel.name, self.inputs, a, b)
+            return native.derivative_sums(self.kernel, self.inputs, a, b)
         return super()._derivative_sums(a, b)
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class TiledOperator(Operator):
 
     def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
         if self._compiled:
-            return native.fill(self.kernel.name, rows.contiguous(), columns.contiguous())
+            return native.fill(self.kernel, rows.contiguous(), columns.contiguous())
         out = torch.empty(len(rows), len(columns), dtype=rows.dtype, device=rows.device)
         for c, tile_columns in self._tiles(columns, 1):
             for r, tile_rows in self._tiles(rows, 0):
