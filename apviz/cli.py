@@ -21,6 +21,7 @@ from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
 from apviz.gp.training import TrainingProgress
+from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
@@ -92,7 +93,7 @@ def compare(
     partition: Annotated[str, typer.Option(help=f"Among {', '.join(PARTITIONS)}.")] = "sequential",
     overlap: Annotated[float, typer.Option(help="Margin of a block, as a fraction of its own rows.")] = 0.0,
     rank: Annotated[str, typer.Option(help="Ranks of the preconditioners of pcg and rpcg.")] = "100",
-    kernel: Annotated[str | None, typer.Option(help="matern12, matern32, matern52 or rbf.")] = None,
+    kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
     lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
     outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
     noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apviz.kernels import Kernel
 
 if TYPE_CHECKING:
     from apviz.kernels import Kernel
@@ -20,6 +24,7 @@ class Hyperparameters:
         noise: σ², in squared units of the target.
         mean: of the prior, in the target's units.
         provenance: where they are from, in words.
+        kernel_parameters: of the kernel's shape, by name; those that are not given are at their defaults.
     """
 
     kernel: str
@@ -28,13 +33,27 @@ class Hyperparameters:
     noise: float
     mean: float = 0.0
     provenance: str = ""
+    kernel_parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, kernel: Kernel, noise: float, mean: float = 0.0, provenance: str = "") -> Hyperparameters:
+        """Those of a kernel, with a noise and a mean."""
+        lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
+        return cls(kernel.name, lengthscale, kernel.outputscale, noise, mean, provenance, kernel.parameters)
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain values by name, as a file keeps them; without `kernel_parameters` where there are none."""
+        values = asdict(self)
+        if not self.kernel_parameters:
+            del values["kernel_parameters"]
+        return values
 
     def build_kernel(self) -> Kernel:
-        """The kernel with these lengthscales and outputscale.
+        """The kernel with these lengthscales, outputscale and parameters.
 
         Raises:
-            ValueError: an unknown name, or a value that is not finite and positive.
+            ValueError: an unknown name of a kernel or of a parameter, or a value that is not finite and positive.
         """
         from apviz.kernels import kernel_named  # with torch, which a trace is read without
 
-        return kernel_named(self.kernel, self.lengthscale, self.outputscale)
+        return kernel_named(self.kernel, self.lengthscale, self.outputscale, **self.kernel_parameters)

@@ -5,6 +5,7 @@ Rows in a plane: the two principal axes of the inputs as the kernel sees them.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Final
 
@@ -41,7 +42,9 @@ def functions(trace: Trace) -> xr.Dataset:
             "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60), weights=True)]"
         )
     a, x, snapshot = trace.attrs, trace["rows"]["coordinates"].values, trace["snapshot"]
-    kernel = kernel_named(a["kernel"], a["lengthscale"], a["outputscale"])
+    kernel = kernel_named(
+        a["kernel"], a["lengthscale"], a["outputscale"], **json.loads(a.get("kernel_parameters", "{}"))
+    )
     span = float(np.ptp(x))
     places = min(max(math.ceil(PER_LENGTHSCALE * span / float(a["lengthscale"][0])), PLACES[0]), PLACES[1])
     grid = np.linspace(x.min(), x.max(), places)

@@ -5,7 +5,6 @@ And how tables and charts show such rows.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -168,7 +167,7 @@ def train_and_test(
         "work": float(steps["work"].sum()),
         "settings": settings.solver.label,
         "lanczos_rank": rank,
-        "hyperparameters": dataclasses.asdict(found),
+        "hyperparameters": found.as_plain(),
     }
 
 

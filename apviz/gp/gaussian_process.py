@@ -41,7 +41,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ignored. Arrays, pandas frames and tensors are taken; NumPy arrays (float64) are returned.
 
     Args:
-        kernel: `matern12`, `matern32`, `matern52` or `rbf`; given hyperparameters have their own.
+        kernel: the name of one of `apviz.kernels.KERNELS`; given hyperparameters have their own.
         ard: one lengthscale per input, else one for all.
         solver: of the mean and of the variances; None: `apviz.Automatic(tol=1e-2)`.
         training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.training.PAPER_SOLVER`.

@@ -5,7 +5,8 @@ One batched solve serves both terms of the gradient (paper, section 2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -110,11 +111,13 @@ class Parametrisation:
         kernel: the kernel's name.
         lengthscales: 1, or d of them (ARD).
         noise_floor: σ² stays above this.
+        kernel_parameters: of the kernel's shape; they stay as they are.
     """
 
     kernel: str
     lengthscales: int
     noise_floor: float
+    kernel_parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def zeros(self) -> Tensor:
         """The raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
@@ -123,7 +126,10 @@ class Parametrisation:
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
         """The hyperparameters that a raw vector stands for."""
         mean, noise, outputscale, *lengthscale = [float(raw[0]), *softplus(raw[1:]).tolist()]
-        return Hyperparameters(self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance)
+        return Hyperparameters(
+            self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance,
+            self.kernel_parameters,
+        )  # fmt: skip
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
         """The raw vector of some hyperparameters; one lengthscale stands for d equal ones.

@@ -7,7 +7,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -72,7 +72,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "format": FORMAT,
         "version": VERSION,
         "settings": {n: to_plain(v) if n in SOLVERS else v for n, v in saved.settings.items()},
-        "hyperparameters": asdict(saved.hyperparameters),
+        "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
         "solution": summary | words,
         "feature_names": saved.feature_names,
@@ -215,6 +215,7 @@ def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
     lengthscale = tuple(_get(found, "lengthscale", list))
     if len(lengthscale) not in (1, d):
         raise ValueError(f"{len(lengthscale)} lengthscales do not fit {d} inputs")
+    parameters = _get({"kernel_parameters": {}} | found, "kernel_parameters", dict)
     h = Hyperparameters(
         kernel=_get(found, "kernel", str),
         lengthscale=tuple(_number({"lengthscale": value}, "lengthscale") for value in lengthscale),
@@ -222,8 +223,9 @@ def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
         noise=_number(found, "noise"),
         mean=_number(found, "mean"),
         provenance=_get(found, "provenance", str),
+        kernel_parameters={name: _number(parameters, name) for name in parameters},
     )
-    h.build_kernel()  # refuses what is not positive, and an unknown kernel
+    h.build_kernel()  # refuses what is not positive, and an unknown kernel or parameter
     if h.noise <= 0:
         raise ValueError(f"noise must be positive, it is {h.noise}")
     return h

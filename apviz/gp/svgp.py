@@ -23,7 +23,6 @@ except ImportError as error:
 
 log = logging.getLogger("apviz")
 
-SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 # test points at a time
 CHUNK = 8192
 
@@ -33,7 +32,7 @@ class SVGPSettings:
     """Settings of a training; the defaults are the paper's (appendix, SVGP training).
 
     Args:
-        kernel: `matern12`, `matern32`, `matern52` or `rbf`, scaled, with a constant mean.
+        kernel: the name of one of `apviz.kernels.KERNELS`, scaled, with a constant mean; trained in all it has.
         inducing_points: m, at first a random subset of the inputs, then trained; at most n are used.
         batch_size: rows of a minibatch.
         schedule: pairs of epochs and Adam's step size in them; the paper takes 350 in place of 150 on gas sensors.
@@ -54,7 +53,8 @@ class SVGPSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.kernel in KERNELS, "kernel", self.kernel, f"one of {', '.join(KERNELS)}")
+        offered = [name for name, kind in KERNELS.items() if kind.gpytorch]
+        require(self.kernel in offered, "kernel", self.kernel, f"one of {', '.join(offered)}")
         require_whole("inducing_points", self.inducing_points, 1)
         require_whole("batch_size", self.batch_size, 1)
         require(len(self.schedule) > 0, "schedule", self.schedule, "pairs of epochs and a step size")
@@ -130,14 +130,16 @@ class SVGP:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        kernel = self._model.covar_module
+        kernel, name = self._model.covar_module, self.settings.kernel
+        base = kernel.base_kernel
         return Hyperparameters(
-            self.settings.kernel,
-            tuple(kernel.base_kernel.lengthscale.detach().flatten().tolist()),
+            name,
+            tuple(base.lengthscale.detach().flatten().tolist()),
             kernel.outputscale.item(),
             self._likelihood.noise.item(),
             self._model.mean_module.constant.item(),
             f"{self.epochs_done} epochs of SVGP with {self._inducing} inducing points",
+            {parameter: getattr(base, parameter).item() for parameter in KERNELS[name].parameter_names()},
         )
 
     def run(self) -> Hyperparameters:
@@ -206,11 +208,9 @@ class _Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
         )
         super().__init__(strategy)
         dims = inducing_points.shape[1] if ard else None
-        base = (
-            gpytorch.kernels.RBFKernel(ard_num_dims=dims)
-            if kernel == "rbf"
-            else gpytorch.kernels.MaternKernel(SMOOTHNESS[kernel], ard_num_dims=dims)
-        )
+        found = KERNELS[kernel].gpytorch
+        assert found is not None  # the settings were checked
+        base = getattr(gpytorch.kernels, found[0])(**found[1], ard_num_dims=dims)
         self.mean_module = gpytorch.means.ConstantMean()
         self.covar_module = gpytorch.kernels.ScaleKernel(base)
 

@@ -51,7 +51,8 @@ class TrainingSettings:
     """Settings of a training.
 
     Args:
-        kernel: `matern12`, `matern32`, `matern52` or `rbf`.
+        kernel: the name of one of `apviz.kernels.KERNELS`. What it has beside lengthscale and outputscale, such as the
+            α of a rational quadratic, is not trained: it stays at its default, or at that of `initial`.
         solver: any solver of apviz; the default is the paper's, tolerance 1 after at least 11 epochs.
         steps: Adam steps.
         step_size: of Adam.
@@ -216,7 +217,8 @@ class Training:
         self._x, self._y, self._n, self._d = system.x, system.b[:, 0], system.n, system.d
         # as they were given: they may be far from zero
         self._inputs, self._targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
-        self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor)
+        like = system.kernel if initial is None or initial.kernel != s.kernel else initial.build_kernel()
+        self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor, like.parameters)
         raw = self._parametrisation.zeros() if initial is None else self._parametrisation.raw(initial)
         self._initial = raw.tolist()
         self._raw = torch.nn.Parameter(raw)
@@ -353,7 +355,7 @@ class Training:
             }
         )
         after = step.hyperparameters_after
-        self._record.attrs["hyperparameters"] = json.dumps(dataclasses.asdict(after))
+        self._record.attrs["hyperparameters"] = json.dumps(after.as_plain())
         if solution.stop_reason is StopReason.STAGNATED:
             self._record.attrs["stagnated_steps"] = self._record.attrs.get("stagnated_steps", 0) + 1
         settled = self.noise_settled_at
@@ -402,8 +404,13 @@ class Training:
         settings["solver"] = repr(self.settings.solver)
         return settings | {
             "data": fingerprint(self._x, self._y), "dtype": str(self._x.dtype), "operator": self._operator,
-            "initial": self._initial,
+            "initial": self._initial, **self._kernel_parameters(),
         }  # fmt: skip
+
+    def _kernel_parameters(self) -> dict[str, str]:
+        """Of the kernel's shape, as traces have them; nothing where there are none."""
+        parameters = self._parametrisation.kernel_parameters
+        return {"kernel_parameters": json.dumps(dict(parameters))} if parameters else {}
 
     def _attributes(self) -> dict[str, Any]:
         s = self.settings
@@ -413,6 +420,7 @@ class Training:
             "n": self._n,
             "d": self._d,
             "kernel": s.kernel,
+            **self._kernel_parameters(),
             "method": s.solver.method.plain(),
             "label": s.solver.label,
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),

@@ -48,7 +48,7 @@ def alternating_projection(
 ) -> Iterator[None]:
     """Solves for GPyTorch: inside, an `ExactGP` trains and predicts by apviz's solvers, with the code as it is.
 
-    For a model with a `GaussianLikelihood`, any mean, and a Matérn or RBF kernel, alone or in a `ScaleKernel`, ARD or
+    For a model with a `GaussianLikelihood`, any mean, and a kernel that apviz has, alone or in a `ScaleKernel`, ARD or
     not, in float32 or float64; anything else raises at once and names the part. The n × n matrix is never formed.
 
     - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
@@ -154,8 +154,7 @@ class _Models:
         targets, kernel = model.train_targets, prior.parameters.kernel()
         if targets.ndim != 1:
             raise ValueError(f"the training targets have shape {tuple(targets.shape)}; apviz takes (n,), one batch")
-        lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
-        h = Hyperparameters(kernel.name, lengthscale, kernel.outputscale, float(noise_of(model.likelihood).detach()))
+        h = Hyperparameters.of(kernel, float(noise_of(model.likelihood).detach()))
         x, y = prior.x, targets - prior.mean
         kept = self._posteriors.get(model)
         if kept and kept.hyperparameters == h and _same(kept.system.x, x) and _same(kept.system.b[:, 0], y):

@@ -25,7 +25,6 @@ from torch import Tensor
 from apviz.gp.posterior import Posterior
 from apviz.gpytorch.models import KernelParameters, Prior
 from apviz.gpytorch.solves import Solves
-from apviz.kernels import kernel_named
 
 # --- in training ------------------------------------------------------------------------------------------------------
 
@@ -92,9 +91,10 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
         _require_one_noise(noise)
         p, sigma = prior.parameters, noise.diag_values.reshape(())
+        p.require_fixed_shape()
         wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
         return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
-            prior.solves, prior.x1.detach(), p.name, wants_gradient, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
+            prior.solves, prior.x1.detach(), p, wants_gradient, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
         )
 
     def cholesky(self, upper: bool = False) -> Any:
@@ -130,14 +130,14 @@ class _InvQuadLogdet(torch.autograd.Function):
         ctx: Any,
         solves: Solves,
         x: Tensor,
-        name: str,
+        parameters: KernelParameters,
         wants_gradient: bool,
         lengthscale: Tensor,
         outputscale: Tensor,
         noise: Tensor,
         residual: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        kernel = kernel_named(name, lengthscale.detach(), float(outputscale.detach()))
+        kernel = parameters.kernel()
         ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants_gradient)
         ctx.save_for_backward(lengthscale, outputscale, noise, residual)
         return solved.inv_quad.to(residual), solved.log_determinant.to(residual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,8 @@ def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> 
     k = system.kernel
     scales = list(k.lengthscale) if isinstance(k.lengthscale, tuple) else [k.lengthscale]
     attrs |= {"kernel": k.name, "lengthscale": scales, "outputscale": k.outputscale}
+    if k.parameters:
+        attrs["kernel_parameters"] = json.dumps(k.parameters)
     return Matrix(attrs, system, trace, least)
 
 

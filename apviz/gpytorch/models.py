@@ -1,8 +1,8 @@
-"""The parts of a GPyTorch model that apviz takes: one Gaussian noise, a (scaled) Matérn or RBF kernel, any mean."""
+"""Parts of a GPyTorch model that apviz takes: one Gaussian noise, a (scaled) kernel that apviz has, any mean."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,28 +16,51 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, kernel_named
+from apviz.kernels import KERNELS, Kernel, kernel_named
 
-TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
+CLASSES = list(dict.fromkeys(kind.gpytorch[0] for kind in KERNELS.values() if kind.gpytorch))
+TAKEN = f"apviz takes {', '.join(CLASSES[:-1])} and {CLASSES[-1]}, alone or inside a ScaleKernel"
 # what a subclass of a kernel may have of its own: how it is made and described, not what it computes
 HARMLESS = (
     "__init__", "__module__", "__doc__", "__annotations__", "__repr__", "__str__", "__firstlineno__",
     "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__dict__",
     "__weakref__", "__slots__",
 )  # fmt: skip
-MATERN = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
 
 
 @dataclass(frozen=True, eq=False)
 class KernelParameters:
-    """A kernel's name and its values as GPyTorch differentiates them: lengthscale (1,) or (d,), outputscale ()."""
+    """A kernel's name and its values as GPyTorch differentiates them.
+
+    Args:
+        lengthscale: (1,) or (d,).
+        outputscale: ().
+        shape: () each, by name; apviz has no gradient in these.
+        where: what has these parameters, in the model.
+    """
 
     name: str
     lengthscale: Tensor
     outputscale: Tensor
+    shape: Mapping[str, Tensor]
+    where: str
 
     def kernel(self) -> Kernel:
-        return kernel_named(self.name, self.lengthscale.detach(), float(self.outputscale.detach()))
+        shape = {name: float(value.detach()) for name, value in self.shape.items()}
+        return kernel_named(self.name, self.lengthscale.detach(), float(self.outputscale.detach()), **shape)
+
+    def require_fixed_shape(self) -> None:
+        """Checks that no gradient in the shape is asked for.
+
+        Raises:
+            ValueError: naming the parameter, and how to fix it.
+        """
+        for name, value in self.shape.items():
+            if value.requires_grad and torch.is_grad_enabled():
+                raise ValueError(
+                    f"{name} of {self.where} is to be trained, and apviz has no gradient in it; fix it: "
+                    f"kernel.raw_{name}.requires_grad_(False)"
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +101,9 @@ def kernel_parameters(kernel: Any, where: str = "the kernel") -> KernelParameter
     if len(kernel.batch_shape):
         raise ValueError(f"{where} has batch shape {tuple(kernel.batch_shape)}; apviz takes a kernel without batches")
     lengthscale = base.lengthscale.reshape(-1)
-    return KernelParameters(name, lengthscale, lengthscale.new_ones(()) if outputscale is None else outputscale)
+    outputscale = lengthscale.new_ones(()) if outputscale is None else outputscale
+    shape = {parameter: getattr(base, parameter).reshape(()) for parameter in KERNELS[name].parameter_names()}
+    return KernelParameters(name, lengthscale, outputscale, shape, where_base)
 
 
 def _check_own(kernel: Any, where: str) -> None:
@@ -103,11 +128,14 @@ def _check_own(kernel: Any, where: str) -> None:
 
 
 def _name(kernel: Any) -> str | None:
-    forward: Callable[..., Any] = type(kernel).forward
-    if forward in (kernels.RBFKernel.forward, keops.RBFKernel.forward):
-        return "rbf"
-    if forward in (kernels.MaternKernel.forward, keops.MaternKernel.forward):
-        return MATERN[kernel.nu]
+    """That of apviz's kernel which computes the same; None where there is none."""
+    forward = type(kernel).forward
+    for name, kind in KERNELS.items():
+        theirs, settings = kind.gpytorch or ("", {})
+        classes = [getattr(room, theirs) for room in (kernels, keops) if hasattr(room, theirs)]
+        same = any(forward is each.forward for each in classes)
+        if same and all(getattr(kernel, setting) == value for setting, value in settings.items()):
+            return name
     return None
 
 
@@ -193,11 +221,7 @@ def hyperparameters(model: Any) -> Hyperparameters:
     if not (prior.mean == prior.mean[0]).all():
         raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
     kernel = prior.parameters.kernel()
-    lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
-    return Hyperparameters(
-        kernel.name, lengthscale, kernel.outputscale, noise.item(), prior.mean[0].item(),
-        f"GPyTorch {type(model).__name__}",
-    )  # fmt: skip
+    return Hyperparameters.of(kernel, noise.item(), prior.mean[0].item(), f"GPyTorch {type(model).__name__}")
 
 
 def _where(model: Any, module: Any) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import html
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from apviz.kernels import KERNELS
+
 if TYPE_CHECKING:
     from apviz.rkhs import EigenPath, Span
     from apviz.tracing.trace import Trace
-
-KERNELS: Final = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
 
 #: characters of a caption line and a title line that fit a phone, 390 px wide, between the margins of a page
 CAPTION_WIDTH: Final = 52
@@ -28,7 +29,8 @@ def settings_labels(traces: Sequence[Trace]) -> list[str]:
         _setting(traces, "n", _count, "n = "),
         _setting(traces, "d", _count, "d = "),
         _setting(traces, "block_size", _count, "b = "),
-        _setting(traces, "kernel", lambda name: KERNELS.get(name, str(name))),
+        _setting(traces, "kernel", lambda name: KERNELS[name].title if name in KERNELS else str(name)),
+        _setting(traces, "kernel_parameters", _values),
         _setting(traces, "noise", _number, "σ² = "),
         _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
     ]
@@ -112,6 +114,7 @@ def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) 
         ("dataset", "", str),
         ("n", "n = ", _count),
         ("noise", "σ² = ", _number),
+        ("kernel_parameters", "", _values),
         ("dtype", "", str),
         ("operator", "", str),
         ("tol", "tolerance ", _number),
@@ -141,6 +144,11 @@ def _count(value: int) -> str:
     return f"{value:,}"
 
 
+def _values(text: str) -> str:
+    """Numbers by name, which a trace has as JSON."""
+    return ", ".join(f"{name} = {value:.3g}" for name, value in json.loads(text).items())
+
+
 def _number(value: float) -> str:
     return f"{value:.3g}"
 
@@ -150,7 +158,7 @@ def system_label(span: Span) -> str:
     given = span.kernel.lengthscale
     lengths = given if isinstance(given, tuple) else (given,)
     scales = ", ".join(f"{each:.3g}" for each in lengths)
-    return f"n = {span.n} · {KERNELS[span.kernel.name]}, ℓ = {scales} · σ² = {span.noise:.3g}"
+    return f"n = {span.n} · {KERNELS[span.kernel.name].title}, ℓ = {scales} · σ² = {span.noise:.3g}"
 
 
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:

@@ -108,10 +108,10 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 #: not in every trace
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
-    "stagnated_steps": int, "trace_id": str,
+    "kernel_parameters": str, "stagnated_steps": int, "trace_id": str,
 }  # fmt: skip
 #: attributes that are JSON themselves
-_JSON: Final = ("training_settings", "choices", "hyperparameters")
+_JSON: Final = ("training_settings", "choices", "hyperparameters", "kernel_parameters")
 #: of an attribute that is read by people
 _MOST_CHARACTERS: Final = 2_000
 

@@ -302,6 +302,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         "setup_seconds": run.setup_seconds,
         "initial_energy": run.initial_energy,
     }
+    if kernel.parameters:
+        attrs["kernel_parameters"] = json.dumps(kernel.parameters)
     if system.seed is not None:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):

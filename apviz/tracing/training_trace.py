@@ -36,7 +36,7 @@ class TrainingTrace(Trace):
         provenance = f"step {step} of the training by {self.label}"
         return Hyperparameters(
             self.attrs["kernel"], tuple(row["lengthscale"].values.tolist()), float(row["outputscale"]),
-            float(row["noise"]), float(row["mean"]), provenance,
+            float(row["noise"]), float(row["mean"]), provenance, json.loads(self.attrs.get("kernel_parameters", "{}")),
         )  # fmt: skip
 
     @property

@@ -9,8 +9,7 @@ import ipywidgets
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.kernels import kernel_named
-from apviz.plots._labels import KERNELS
+from apviz.kernels import KERNELS, kernel_named
 from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
 from apviz.rkhs import (
     Span,
@@ -90,7 +89,9 @@ class Angles(TeachingWidget):
                 points, "p points a block owns, n = 2p in all: its span has p dimensions, and with overlap more."
             ),
             "kernel": Control(
-                ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
+                ipywidgets.Dropdown(
+                    description="kernel", options=[(kind.title, name) for name, kind in KERNELS.items()]
+                ),
                 "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
             ),
             "data": Control(

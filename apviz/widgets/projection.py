@@ -9,8 +9,8 @@ import ipywidgets
 import numpy as np
 import plotly.graph_objects as go
 
-from apviz.kernels import kernel_named
-from apviz.plots._labels import KERNELS, subscript
+from apviz.kernels import KERNELS, kernel_named
+from apviz.plots._labels import subscript
 from apviz.plots._style import theme_named
 from apviz.plots.rkhs import projection_functions, projection_step, two_norms
 from apviz.rkhs import RULES, Span, Trajectory, step_geometry, trajectory_on
@@ -110,7 +110,9 @@ class Projection(TeachingWidget):
             ),
             **data,
             "kernel": Control(
-                ipywidgets.Dropdown(description="kernel", options=[(KERNELS[name], name) for name in KERNELS]),
+                ipywidgets.Dropdown(
+                    description="kernel", options=[(kind.title, name) for name, kind in KERNELS.items()]
+                ),
                 "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
             ),
             "speed": Control(stepper.speed_slider(), "While it plays, an update every Δt = 1/speed seconds."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,9 +120,12 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     """System of a recorded run, from the root attributes of its trace.
 
     Raises:
-        ValueError: data that is not at hand any more.
+        ValueError: data that is not at hand any more, or a kernel whose shape no field here sets.
     """
     a: Mapping[str, object] = attrs
+    shape = json.loads(str(a.get("kernel_parameters", "{}")))
+    if shape and shape != KERNELS[str(a["kernel"])]().parameters:
+        raise ValueError(f"the kernel {a['kernel']} with {shape} can be solved again from Python only")
     name = str(a["dataset"])
     upload = data_of("run", name, find_upload)
     return SystemSpec(

@@ -26,7 +26,7 @@ from apviz.experiments.published import (
 )
 from apviz.experiments.sources import OVERLAP, Source
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.plots._labels import KERNELS
+from apviz.kernels import KERNELS
 from apviz.tracing import Trace
 
 METHODS: Final = (CG, AP, OVERLAP, SVGP)
@@ -76,7 +76,7 @@ class TrainingTable(Experiment):
         for name, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows.values()):
             traces = traces_of(rows, folder, dataset=name, kernel=kernel)
             if traces:
-                charts.append(_chart(f"{name}, {KERNELS[kernel]}", traces))
+                charts.append(_chart(f"{name}, {KERNELS[kernel].title}", traces))
         return charts
 
 
@@ -131,7 +131,7 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
     )
     if not find_spec("gpytorch"):
         note += " SVGP needs GPyTorch: pip install 'apviz[gpytorch]'."
-    return Table(f"Training, {KERNELS[kernel]}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())
+    return Table(f"Training, {KERNELS[kernel].title}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())
 
 
 def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
