@@ -12,7 +12,18 @@ from apviz.kernels.stationary import KERNELS, Kernel
 
 @KERNELS.register("matern12")
 class Matern12(Kernel):
-    """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖."""
+    """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖. Continuous functions, nowhere smooth.
+
+    Args:
+        lengthscale, outputscale: as of `Kernel`.
+
+    Examples:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+        >>> Matern12(lengthscale=2.0)(x)  # exp(−1)
+        tensor([[1.0000, 0.3679],
+                [0.3679, 1.0000]], dtype=torch.float64)
+    """
 
     title = "Matérn-1/2"
     gpytorch = ("MaternKernel", {"nu": 0.5})
@@ -29,7 +40,18 @@ class Matern12(Kernel):
 
 @KERNELS.register("matern32")
 class Matern32(Kernel):
-    """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖."""
+    """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖. Functions with one derivative.
+
+    Args:
+        lengthscale, outputscale: as of `Kernel`.
+
+    Examples:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+        >>> Matern32(lengthscale=2.0)(x)
+        tensor([[1.0000, 0.4834],
+                [0.4834, 1.0000]], dtype=torch.float64)
+    """
 
     title = "Matérn-3/2"
     gpytorch = ("MaternKernel", {"nu": 1.5})
@@ -45,7 +67,18 @@ class Matern32(Kernel):
 
 @KERNELS.register("matern52")
 class Matern52(Kernel):
-    """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖."""
+    """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖. Functions with two derivatives.
+
+    Args:
+        lengthscale, outputscale: as of `Kernel`.
+
+    Examples:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+        >>> Matern52(lengthscale=2.0)(x)
+        tensor([[1.0000, 0.5240],
+                [0.5240, 1.0000]], dtype=torch.float64)
+    """
 
     title = "Matérn-5/2"
     gpytorch = ("MaternKernel", {"nu": 2.5})
@@ -64,7 +97,18 @@ class Matern52(Kernel):
 
 @KERNELS.register("rbf")
 class RBF(Kernel):
-    """Squared exponential: exp(−‖(x−z)/ℓ‖²/2)."""
+    """Squared exponential: exp(−‖(x−z)/ℓ‖²/2). Functions with all derivatives.
+
+    Args:
+        lengthscale, outputscale: as of `Kernel`.
+
+    Examples:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+        >>> RBF(lengthscale=2.0)(x)  # exp(−½)
+        tensor([[1.0000, 0.6065],
+                [0.6065, 1.0000]], dtype=torch.float64)
+    """
 
     title = "RBF"
     gpytorch = ("RBFKernel", {})

@@ -29,7 +29,7 @@ Lengthscale = float | Sequence[float] | Tensor
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A stationary kernel. A dataclass, whose further fields are the parameters of its shape, at most one so far.
+    """A stationary kernel: a dataclass, whose fields beyond these two are the parameters of its shape, at most one.
 
     Args:
         lengthscale: one positive number, or d of them (ARD), in the units of the inputs.
@@ -59,7 +59,7 @@ class Kernel(ABC):
 
     @property
     def name(self) -> str:
-        """The kernel's in `KERNELS`; of a class that is not there, the class's own."""
+        """The name in `KERNELS`; of a class that is not there, the class's own."""
         return KERNELS.name_of(self)
 
     @property

@@ -81,8 +81,8 @@ inline float exponential(float x) {
   return p;
 }
 
-// One kernel: its name in apviz.kernels.KERNELS with "_" for "-", its correlation, and the slope of that, 0 where there
-// is none. Of u: squared distance of scaled inputs; r = √u, e = exp(−r); shape: the parameter of a kernel that has one.
+// The kernels, a line each: its name in apviz.kernels.KERNELS with "_" for "-", its correlation, and the slope of that, 0
+// where there is none. Given u, the squared distance of scaled inputs; r = √u; e = exp(−r); shape, the kernel's parameter.
 #define APVIZ_KERNELS(KERNEL)                                                           \
   KERNEL(matern12, e, r > T(0) ? e / (T(-2) * r) : T(0))                                \
   KERNEL(matern32, (T(1) + r) * e, T(-0.5) * e)                                         \

@@ -295,7 +295,7 @@ def test_a_pickle_holds_no_matrix_and_predicts_the_same():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"kernel": "periodic"}, "kernel must be one of matern12, matern32, matern52, rbf, got 'periodic'"),
+        ({"kernel": "periodic"}, "kernel must be one of matern12, .*, got 'periodic'"),
         ({"ard": 2}, "ard must be True or False, got 2"),
         ({"scale": None}, "scale must be True or False, got None"),
         ({"solver": "cg"}, r"solver must be a solver, such as apviz.Automatic\(\), or None, got 'cg'"),

@@ -13,15 +13,10 @@ from apviz.gp import lanczos as module
 from apviz.gp.lanczos import LanczosInverse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator
 from apviz.spectrum import LanczosBasis
-
-CORRELATIONS = {
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-    "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-    "rbf": lambda r: np.exp(-(r**2) / 2),
-}
+from tests.textbook import CORRELATIONS
 
 
 def points(n=80, m=20, d=2, seed=0):
@@ -57,7 +52,7 @@ def inverse(x, dtype=torch.float64, noise=0.1, **values):
 # --- variances --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", CORRELATIONS)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_of_full_rank_the_variance_is_exact(kernel):
     x, z = points()
     found = posterior(x, kernel).variance(z, "lanczos", len(x))

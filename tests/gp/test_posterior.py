@@ -18,13 +18,9 @@ from apviz.gp import posterior as module
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
+from tests.textbook import CORRELATIONS
 
-CORRELATIONS = {
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-    "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-    "rbf": lambda r: np.exp(-(r**2) / 2),
-}
 PRECISE = apviz.ConjugateGradient(tol=1e-10)
 OVERLAP = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=1.0, tol=1e-8)
 
@@ -59,16 +55,14 @@ class Exact(gpytorch.models.ExactGP):
         super().__init__(x, y, likelihood)
         d = x.shape[1]
         self.mean_module = gpytorch.means.ConstantMean()
-        smoothness = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
-        base = (
-            gpytorch.kernels.RBFKernel(ard_num_dims=d)
-            if h.kernel == "rbf"
-            else gpytorch.kernels.MaternKernel(smoothness[h.kernel], ard_num_dims=d)
-        )
+        name, chosen = KERNELS[h.kernel].gpytorch
+        base = getattr(gpytorch.kernels, name)(**chosen, ard_num_dims=d)
         self.covar_module = gpytorch.kernels.ScaleKernel(base)
         self.double()
         self.mean_module.initialize(constant=torch.tensor(h.mean, dtype=torch.float64))
         base.lengthscale = torch.tensor(h.lengthscale, dtype=torch.float64)
+        parameters = h.build_kernel().parameters
+        base.initialize(**{name: torch.tensor(value, dtype=torch.float64) for name, value in parameters.items()})
         self.covar_module.outputscale = torch.tensor(h.outputscale, dtype=torch.float64)
         likelihood.noise = torch.tensor(h.noise, dtype=torch.float64)
 
@@ -77,7 +71,7 @@ class Exact(gpytorch.models.ExactGP):
 
 
 @pytest.mark.parametrize("solver", [OVERLAP, apviz.ConjugateGradient(tol=1e-8)], ids=["overlap", "cg"])
-@pytest.mark.parametrize("kernel", CORRELATIONS)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_mean_and_variance_by_solves_are_gpytorchs_to_a_millionth(kernel, solver):
     p = problem(n=250, m=60, d=3)
     h = Hyperparameters(kernel, (0.3, 0.8, 0.5), 1.7, 0.05, -0.4)

@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 
 from apviz.gp.svgp import SVGP, SVGPSettings
+from apviz.kernels import KERNELS
 
 SHORT = SVGPSettings(inducing_points=40, batch_size=50, schedule=((25, 0.05), (5, 0.01)))
 
@@ -60,7 +61,7 @@ def test_the_defaults_are_the_papers():
     assert s.schedule == ((50, 0.01), (150, 0.001))
 
 
-@pytest.mark.parametrize("kernel", ["matern12", "matern32", "rbf"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel_trains_with_one_lengthscale_or_d(kernel):
     x, y = data(60, 3)
     for ard, count in ((True, 3), (False, 1)):

@@ -1,3 +1,4 @@
+import doctest
 import math
 
 import gpytorch
@@ -16,13 +17,11 @@ EVERY_KERNEL = pytest.mark.parametrize("kind", KERNELS.values(), ids=KERNELS.key
 
 
 def gpytorch_kernel(kernel, d):
-    smoothness = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
     ard = d if isinstance(kernel.lengthscale, tuple) else None
-    if kernel.name == "rbf":
-        base = gpytorch.kernels.RBFKernel(ard_num_dims=ard)
-    else:
-        base = gpytorch.kernels.MaternKernel(nu=smoothness[kernel.name], ard_num_dims=ard)
+    name, chosen = kernel.gpytorch
+    base = getattr(gpytorch.kernels, name)(**chosen, ard_num_dims=ard)
     theirs = gpytorch.kernels.ScaleKernel(base).double()
+    base.initialize(**{name: torch.tensor(value, dtype=torch.float64) for name, value in kernel.parameters.items()})
     theirs.base_kernel.lengthscale = torch.as_tensor(kernel.lengthscale, dtype=torch.float64)
     theirs.outputscale = torch.tensor(kernel.outputscale, dtype=torch.float64)
     return theirs
@@ -122,5 +121,28 @@ def test_a_wrong_number_of_lengthscales_is_named_with_the_number_of_inputs():
 
 def test_kernels_are_found_by_name_and_an_unknown_name_lists_them():
     assert kernel_named("matern32", 0.2, 1.5) == Matern32(lengthscale=0.2, outputscale=1.5)
-    with pytest.raises(ValueError, match="one of matern12, matern32, matern52, rbf, got 'periodic'"):
+    with pytest.raises(ValueError, match=f"one of {', '.join(KERNELS)}, got 'periodic'"):
         kernel_named("periodic", 0.2, 1.0)
+
+
+@EVERY_KERNEL
+def test_the_slope_is_the_derivative_of_the_correlation_in_the_squared_distance(kind):
+    kernel, u = kind(), torch.logspace(-3, 2, 200, dtype=torch.float64)
+    h = 1e-5 * u
+    above, below = (kernel.correlation_(at.clone(), torch.empty_like(u)) for at in (u + h, u - h))
+    torch.testing.assert_close(kernel.slope(u), (above - below) / (2 * h), rtol=1e-7, atol=1e-9)
+
+
+@EVERY_KERNEL
+def test_a_kernel_says_what_it_is_called_and_has_an_example_that_runs(kind):
+    assert KERNELS[kind().name] is kind and kind.title
+    found = doctest.DocTestFinder(recurse=False).find(kind, kind.__name__, globs={kind.__name__: kind})
+    assert found[0].examples
+    assert doctest.DocTestRunner().run(found[0]).failed == 0
+
+
+def test_a_class_that_derives_from_a_kernel_has_a_name_of_its_own():
+    class Halved(RBF):
+        pass
+
+    assert Halved().name == "Halved" and RBF().name == "rbf"

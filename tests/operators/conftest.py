@@ -15,6 +15,6 @@ def exact_kernel() -> Callable[..., np.ndarray]:
     def evaluate(kernel: Kernel, x, z=None) -> np.ndarray:
         x = np.asarray(x, dtype=np.float64) / np.asarray(kernel.lengthscale)
         z = x if z is None else np.asarray(z, dtype=np.float64) / np.asarray(kernel.lengthscale)
-        return kernel.outputscale * CORRELATIONS[kernel.name](cdist(x, z))
+        return kernel.outputscale * CORRELATIONS[kernel.name](cdist(x, z), **kernel.parameters)
 
     return evaluate

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from apviz import RBF, KernelSystem, Matern12, Matern32, Matern52
+from apviz import RBF, KernelSystem
+from apviz.kernels import KERNELS
 
 pytest.importorskip("pykeops", reason="pykeops is not installed: apviz[keops]")
 
 slow = pytest.mark.slow
-KINDS = [RBF, *(pytest.param(kind, marks=slow) for kind in (Matern12, Matern32, Matern52))]
+KINDS = [RBF, *(pytest.param(kind, marks=slow) for kind in KERNELS.values() if kind is not RBF)]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz import KernelSystem, Matern12, Matern32, Matern52
+from apviz import Kernel, KernelSystem, Matern12, Matern32, Matern52
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.operators.dense import DenseOperator
@@ -167,6 +167,41 @@ def test_the_diagonal_is_outputscale_plus_noise_as_in_a_block(make_problem, engi
     diagonal = problem.operator.diagonal()
     np.testing.assert_allclose(diagonal, np.diag(problem.exact_with_noise), rtol=1e-6)
     assert torch.equal(problem.operator.block(slice(0, 20)).diagonal(), diagonal)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("kind", KERNELS.values())
+def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, engine, kind):
+    rng = np.random.default_rng(0)
+    x, a, b = (torch.tensor(rng.standard_normal(shape)) for shape in ((70, 2), (70, 3), (70, 3)))
+
+    def product(first, second, outputscale):
+        """tr(Aᵀ k(X, X) B)."""
+        kernel = kind(lengthscale=(first, second), outputscale=outputscale)
+        return np.trace(a.numpy().T @ exact_kernel(kernel, x) @ b.numpy())
+
+    at, h = np.array([0.7, 1.3, 1.6]), 1e-5
+    expected = [(product(*(at + h * e)) - product(*(at - h * e))) / (2 * h) for e in np.eye(3)]
+    found = ENGINES[engine](x, kind(lengthscale=(0.7, 1.3), outputscale=1.6), NOISE).bilinear_derivatives(a, b)
+    np.testing.assert_allclose([*found.lengthscale, found.outputscale], expected, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(found.noise, (a * b).sum())
+
+
+class Cauchy(Kernel):
+    """1/(1 + r²), which no compiled engine has."""
+
+    distance_scale = 1.0
+
+    def correlation_(self, u, spare):
+        return u.add_(1.0).reciprocal_()
+
+    def slope(self, u):
+        return -(1.0 + u).square().reciprocal()
+
+
+def test_a_kernel_that_keops_does_not_have_is_refused_with_what_to_take():
+    with pytest.raises(ValueError, match="operator 'keops' has the kernels .*, not Cauchy; use operator='tiled'"):
+        make_operator("keops", torch.zeros(3, 1), Cauchy(), 0.1)
 
 
 @EVERY_ENGINE
