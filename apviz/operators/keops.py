@@ -17,6 +17,7 @@ FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
     "matern32": lambda u, r, shape: (1.0 + r) * (-r).exp(),
     "matern52": lambda u, r, shape: (1.0 + r + u / 3.0) * (-r).exp(),
     "rbf": lambda u, r, shape: (-u).exp(),
+    "rational-quadratic": lambda u, r, shape: (-shape * (1.0 + u).log()).exp(),
 }
 
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -81,13 +82,37 @@ inline float exponential(float x) {
   return p;
 }
 
+// log(1 + u) in the same way; u >= 0. With 1 + u = 2^exponent · (1 + f), |f| <= √2 − 1: the series of
+// log((1 + t) / (1 − t)) for t = f / (2 + f), to where its next term is about the rounding.
+template <typename T> inline T log_one_plus(T u) {
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Int;
+  constexpr int mantissa = sizeof(T) == 4 ? 23 : 52, terms = sizeof(T) == 4 ? 5 : 10;
+  const T half_root = T(0.70710678118654752), sum = T(1) + u;
+  Int bits, least;
+  std::memcpy(&bits, &sum, sizeof sum);
+  std::memcpy(&least, &half_root, sizeof least);
+  const int32_t exponent = static_cast<int32_t>((bits - least) >> mantissa);
+  bits -= static_cast<Int>(exponent) << mantissa;
+  T scaled;
+  std::memcpy(&scaled, &bits, sizeof bits);
+  const T f = exponent == 0 ? u : scaled - T(1);  // where the sum is below √2, u itself, which its rounding would lose
+  const T t = f / (T(2) + f), square = t * t;
+  T p = T(1) / T(2 * terms - 1);
+  for (int k = 2 * terms - 3; k > 0; k -= 2) p = p * square + T(1) / T(k);
+  return T(exponent) * T(0.69314718055994531) + T(2) * t * p;
+}
+
+// (1 + u)^power; u >= 0, power <= 0.
+template <typename T> inline T power(T u, T power) { return exponential(power * log_one_plus(u)); }
+
 // The kernels, a line each: its name in apviz.kernels.KERNELS with "_" for "-", its correlation, and the slope of that, 0
 // where there is none. Given u, the squared distance of scaled inputs; r = √u; e = exp(−r); shape, the kernel's parameter.
 #define APVIZ_KERNELS(KERNEL)                                                           \
   KERNEL(matern12, e, r > T(0) ? e / (T(-2) * r) : T(0))                                \
   KERNEL(matern32, (T(1) + r) * e, T(-0.5) * e)                                         \
   KERNEL(matern52, (T(1) + r + u * T(1.0 / 3.0)) * e, (T(1) + r) * e * T(-1.0 / 6.0))   \
-  KERNEL(rbf, exponential(-u), -exponential(-u))
+  KERNEL(rbf, exponential(-u), -exponential(-u))                                        \
+  KERNEL(rational_quadratic, power(u, -shape), -shape / (T(1) + u) * power(u, -shape))
 
 // What a formula has no use for is never computed.
 #define APVIZ_FUNCTION(function, formula)                                                          \

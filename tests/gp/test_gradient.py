@@ -20,6 +20,7 @@ CORRELATIONS = {
     apviz.Matern32: lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),
     apviz.Matern52: lambda r: (1 + math.sqrt(5) * r + 5 * r**2 / 3) * torch.exp(-math.sqrt(5) * r),
     apviz.RBF: lambda r: torch.exp(-(r**2) / 2),
+    apviz.RationalQuadratic: lambda r: 1 / (1 + r**2 / 2),
 }
 
 

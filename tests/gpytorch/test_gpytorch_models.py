@@ -11,7 +11,7 @@ from test_gpytorch_examples import ExactGP, exactly, example
 import apviz
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
-TAKEN = "apviz takes MaternKernel and RBFKernel, alone or inside a ScaleKernel"
+TAKEN = "apviz takes MaternKernel, RBFKernel and RQKernel, alone or inside a ScaleKernel"
 TWO = torch.Size([2])
 
 

@@ -4,12 +4,13 @@ import math
 import gpytorch
 import numpy as np
 import pytest
+import sklearn.gaussian_process
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from apviz import RBF, Matern12, Matern32, Matern52
+from apviz import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from apviz.kernels import KERNELS, kernel_named
 from tests.textbook import CORRELATIONS
 
@@ -146,3 +147,47 @@ def test_a_class_that_derives_from_a_kernel_has_a_name_of_its_own():
         pass
 
     assert Halved().name == "Halved" and RBF().name == "rbf"
+
+
+# --- rational quadratic ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 7.5])
+def test_a_rational_quadratic_is_scikit_learns_and_gpytorchs(alpha):
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(-2, 2, (30, 3)), rng.uniform(-2, 2, (20, 3))
+    kernel = RationalQuadratic(lengthscale=0.4, outputscale=1.7, alpha=alpha)
+    found = kernel(torch.tensor(x), torch.tensor(z))
+    learned = sklearn.gaussian_process.kernels.RationalQuadratic(length_scale=0.4, alpha=alpha)
+    np.testing.assert_allclose(found, 1.7 * learned(x, z), rtol=1e-12)
+    theirs = gpytorch_kernel(kernel, 3)(torch.tensor(x), torch.tensor(z)).to_dense().detach()
+    torch.testing.assert_close(found, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_rational_quadratic_of_large_alpha_is_nearly_an_rbf(dtype):
+    x = torch.linspace(0, 3, 50, dtype=dtype)[:, None]
+    # log((1 + u/α)^−α) = −u + u²/(2α) − …, so that the two differ by at most max u²exp(−u)/(2α) < 0.3/α
+    difference = RationalQuadratic(alpha=1e5)(x) - RBF()(x)
+    assert difference.abs().max() < 0.3e-5 + 4 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_an_alpha_that_is_not_finite_and_positive_is_refused(bad):
+    with pytest.raises(ValueError, match=f"alpha must be finite and positive, got {bad!r}"):
+        RationalQuadratic(alpha=bad)
+
+
+def test_kernels_of_another_alpha_are_other_kernels():
+    assert RationalQuadratic(alpha=2.0) == RationalQuadratic(alpha=2.0) != RationalQuadratic(alpha=1.0)
+    assert kernel_named("rational-quadratic", 0.2, 1.5, alpha=2.0) == RationalQuadratic(
+        lengthscale=0.2, outputscale=1.5, alpha=2.0
+    )
+    assert len({RationalQuadratic(alpha=alpha) for alpha in (1.0, 2.0, 2.0)}) == 2
+
+
+def test_a_parameter_that_a_kernel_does_not_have_is_refused_by_name():
+    with pytest.raises(ValueError, match="kernel matern52 has the parameters none, got alpha"):
+        kernel_named("matern52", 0.2, 1.0, alpha=2.0)
+    with pytest.raises(ValueError, match="kernel rational-quadratic has the parameters alpha, got beta"):
+        kernel_named("rational-quadratic", 0.2, 1.0, beta=2.0)

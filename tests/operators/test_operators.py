@@ -1,6 +1,7 @@
 """Every engine against K in float64. n straddles the tiles: 256 × 256 compiled, 768 × 512 in place."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz import Kernel, KernelSystem, Matern12, Matern32, Matern52
+from apviz import Kernel, KernelSystem, Matern12, Matern32, Matern52, RationalQuadratic
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
 from apviz.operators.dense import DenseOperator
@@ -170,7 +171,19 @@ def test_the_diagonal_is_outputscale_plus_noise_as_in_a_block(make_problem, engi
 
 
 @EVERY_ENGINE
-@pytest.mark.parametrize("kind", KERNELS.values())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [0.05, 2.5, 1e4])
+def test_a_parameter_of_the_shape_reaches_every_engine(make_problem, engine, alpha, dtype):
+    kind = partial(RationalQuadratic, alpha=alpha)
+    problem = make_problem(engine, kind, n=300, d=3, ard=True, dtype=dtype, duplicates=True)
+    everything, v = slice(0, 300), problem.random(300, 3)
+    np.testing.assert_allclose(problem.operator.block(everything), problem.exact_with_noise, atol=problem.allowed())
+    expected = problem.exact_with_noise @ v.double().numpy()
+    np.testing.assert_allclose(problem.operator.matmul(v), expected, rtol=0, atol=problem.allowed(v))
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("kind", [*KERNELS.values(), partial(RationalQuadratic, alpha=0.3)])
 def test_derivatives_are_the_differences_of_the_textbook_formula(exact_kernel, engine, kind):
     rng = np.random.default_rng(0)
     x, a, b = (torch.tensor(rng.standard_normal(shape)) for shape in ((70, 2), (70, 3), (70, 3)))
@@ -197,6 +210,24 @@ class Cauchy(Kernel):
 
     def slope(self, u):
         return -(1.0 + u).square().reciprocal()
+
+
+def test_a_kernel_that_the_compiled_engine_does_not_have_runs_in_torchs_tiles():
+    x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel, same = (
+        Cauchy(lengthscale=0.4, outputscale=1.3),
+        RationalQuadratic(lengthscale=0.4 / 2**0.5, outputscale=1.3, alpha=1.0),
+    )
+    operator, dense = TiledOperator(x, kernel, NOISE), DenseOperator(x, kernel, NOISE)
+    operator.prepare()
+    assert operator.engine.startswith("in-place torch tiles")
+    expected = DenseOperator(x, same, NOISE)
+    torch.testing.assert_close(operator.matmul(x), expected.matmul(x))
+    for each in (operator, dense):
+        torch.testing.assert_close(
+            each.bilinear_derivatives(x, x).lengthscale * 0.4,
+            expected.bilinear_derivatives(x, x).lengthscale * same.lengthscale,
+        )
 
 
 def test_a_kernel_that_keops_does_not_have_is_refused_with_what_to_take():

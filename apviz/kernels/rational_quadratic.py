@@ -1,0 +1,52 @@
+"""The rational quadratic: RBF kernels of many lengthscales at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from apviz.kernels.stationary import KERNELS, Kernel, Lengthscale, positive
+
+
+@KERNELS.register("rational-quadratic")
+@dataclass(frozen=True, init=False)
+class RationalQuadratic(Kernel):
+    """Rational quadratic: (1 + r²/(2α))^(−α), r = ‖(x−z)/ℓ‖ (Rasmussen & Williams, equation 4.19).
+
+    A mixture of RBF kernels whose ℓ⁻² are gamma distributed; the larger α, the closer to one RBF.
+
+    Args:
+        lengthscale, outputscale: as of `Kernel`.
+        alpha: the positive α, without unit. Trainings leave it as it is.
+
+    Raises:
+        ValueError: a lengthscale, outputscale or α that is not finite and positive.
+
+    Examples:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+        >>> RationalQuadratic(lengthscale=1.0, alpha=0.5)(x)  # 1/√(1 + r²)
+        tensor([[1.0000, 0.4472],
+                [0.4472, 1.0000]], dtype=torch.float64)
+    """
+
+    alpha: float
+
+    title = "rational quadratic"
+    gpytorch = ("RQKernel", {})
+
+    def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0, alpha: float = 1.0) -> None:
+        super().__init__(lengthscale=lengthscale, outputscale=outputscale)
+        object.__setattr__(self, "alpha", positive("alpha", alpha))
+
+    @property
+    def distance_scale(self) -> float:
+        return 1.0 / math.sqrt(2.0 * self.alpha)
+
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
+        return u.log1p_().mul_(-self.alpha).exp_()
+
+    def slope(self, u: Tensor) -> Tensor:
+        return (-(1.0 + self.alpha) * u.log1p()).exp() * -self.alpha
