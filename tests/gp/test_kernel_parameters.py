@@ -1,0 +1,161 @@
+"""A kernel with a parameter of its shape, on its way through traces, trainings, saved models and GPyTorch's models."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.analysis.sweeps import same_system
+from apviz.dashboard.settings.systems import spec_of
+from apviz.gp.svgp import SVGP, SVGPSettings
+
+KERNEL = apviz.RationalQuadratic(lengthscale=(0.4, 0.9), outputscale=1.3, alpha=0.3)
+GIVEN = apviz.Hyperparameters.of(KERNEL, noise=0.05, mean=0.2)
+
+
+def data(n=50):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (n, 2))
+    return x, np.sin(3 * x[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+def trained(steps=2, initial=GIVEN, **where):
+    x, y = data()
+    settings = apviz.TrainingSettings(kernel="rational-quadratic", solver=apviz.Cholesky(), steps=steps)
+    training = apviz.Training(x, y, settings, initial=initial, dtype=torch.float64, device="cpu", **where)
+    training.run()
+    return training
+
+
+def recorded(kernel):
+    recorder = apviz.Recorder()
+    x, y = data()
+    apviz.solve(apviz.KernelSystem(x, y, kernel, noise=0.05, device="cpu"), apviz.Cholesky(), [recorder])
+    return recorder.trace
+
+
+def test_hyperparameters_build_the_kernel_they_were_taken_from():
+    assert GIVEN.build_kernel() == KERNEL
+    assert apviz.Hyperparameters("rational-quadratic", (0.4, 0.9), 1.3, 0.05).build_kernel().alpha == 1.0
+
+
+def test_plain_values_are_as_before_of_kernels_without_parameters():
+    assert "kernel_parameters" not in apviz.Hyperparameters("rbf", (0.4,), 1.3, 0.05).as_plain()
+    assert GIVEN.as_plain()["kernel_parameters"] == {"alpha": 0.3}
+
+
+def test_a_trace_names_the_parameters_of_the_shape_and_another_alpha_is_another_system(tmp_path):
+    one, other, plain = (recorded(kernel) for kernel in (KERNEL, apviz.RationalQuadratic(alpha=0.3), apviz.RBF()))
+    one.save(tmp_path / "one.zarr")
+    reopened = apviz.open_trace(tmp_path / "one.zarr")
+    assert json.loads(reopened.attrs["kernel_parameters"]) == {"alpha": 0.3}
+    assert "kernel_parameters" not in plain.attrs
+    same = [recorded(apviz.RationalQuadratic(alpha=alpha)) for alpha in (0.3, 2.0)]
+    assert same_system(other, same[0]) and not same_system(other, same[1])
+
+
+def test_a_caption_states_the_kernel_and_its_parameters():
+    figure = apviz.plots.residuals([recorded(KERNEL)])
+    assert "rational quadratic · alpha = 0.3" in json.dumps(figure.to_dict(), ensure_ascii=False, default=str)
+
+
+def test_a_page_does_not_solve_again_what_it_cannot_set():
+    attrs = dict(recorded(KERNEL).attrs) | {"dataset": "china", "n": 50}
+    with pytest.raises(ValueError, match=r"the kernel rational-quadratic with \{'alpha': 0.3\} can be solved again"):
+        spec_of(attrs, lambda name: None)
+    default = dict(recorded(apviz.RationalQuadratic()).attrs) | {"dataset": "china", "n": 50}
+    assert spec_of(default, lambda name: None).kernel == "rational-quadratic"
+
+
+def test_a_training_moves_everything_but_alpha_and_its_trace_says_so():
+    training = trained()
+    h, trace = training.hyperparameters, training.trace
+    assert h.kernel_parameters == {"alpha": 0.3} and h.lengthscale != GIVEN.lengthscale
+    assert trace.hyperparameters == h
+    assert trace.hyperparameters_at(1).build_kernel().alpha == 0.3
+    assert trained(initial=None).hyperparameters.kernel_parameters == {"alpha": 1.0}
+
+
+def test_a_training_goes_on_with_its_alpha_and_not_with_another(tmp_path):
+    trained(1, path=tmp_path / "t.zarr")
+    assert trained(2, path=tmp_path / "t.zarr").hyperparameters == trained(2).hyperparameters
+    other = apviz.Hyperparameters.of(apviz.RationalQuadratic(lengthscale=(0.4, 0.9), outputscale=1.3), 0.05, 0.2)
+    with pytest.raises(ValueError, match=r"is of another training: kernel_parameters was .*0\.3.*, is .*1\.0"):
+        trained(2, other, path=tmp_path / "t.zarr")
+
+
+def test_a_saved_model_comes_back_with_its_alpha(tmp_path):
+    x, y = data()
+    gp = apviz.GaussianProcess(hyperparameters=GIVEN, device="cpu").fit(x, y)
+    gp.save(tmp_path / "gp.npz")
+    again = apviz.GaussianProcess.load(tmp_path / "gp.npz")
+    assert again.hyperparameters_.build_kernel() == KERNEL
+    np.testing.assert_array_equal(again.predict(x), gp.predict(x))
+
+
+def test_svgp_trains_alpha_too():
+    x, y = data()
+    settings = SVGPSettings(kernel="rational-quadratic", inducing_points=10, schedule=((3, 0.1),))
+    h = SVGP(x, y, settings, device="cpu").run()
+    assert set(h.kernel_parameters) == {"alpha"} and h.build_kernel().alpha != pytest.approx(math.log(2), rel=1e-3)
+
+
+# --- GPyTorch ---------------------------------------------------------------------------------------------------------
+
+
+class Exact(gpytorch.models.ExactGP):
+    def __init__(self):
+        x, y = (torch.tensor(values) for values in data())
+        super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RQKernel(ard_num_dims=2))
+        self.double()
+        self.covar_module.base_kernel.alpha = torch.tensor(0.3, dtype=torch.float64)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    def loss(self):
+        self.train()
+        return -gpytorch.mlls.ExactMarginalLogLikelihood(self.likelihood, self)(
+            self(*self.train_inputs), self.train_targets
+        )
+
+
+def test_gpytorchs_kernel_is_taken_with_a_fixed_alpha_and_has_gpytorchs_gradients():
+    model = Exact()
+    model.covar_module.base_kernel.raw_alpha.requires_grad_(False)
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    theirs = torch.autograd.grad(model.loss(), wanted)
+    with apviz.gpytorch.alternating_projection():
+        ours = torch.autograd.grad(model.loss(), wanted)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, rtol=1e-6, atol=1e-8)
+    assert apviz.gpytorch.hyperparameters(model).kernel_parameters == {"alpha": pytest.approx(0.3)}
+
+
+def test_where_alpha_is_to_be_trained_the_loss_says_how_to_fix_it_and_without_gradients_it_is_taken():
+    model = Exact()
+    with torch.no_grad():
+        theirs = model.loss()
+    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky()):
+        with pytest.raises(ValueError, match=r"alpha of covar_module.base_kernel .*raw_alpha.requires_grad_\(False\)"):
+            model.loss()
+        with torch.no_grad():
+            torch.testing.assert_close(model.loss(), theirs)
+
+
+def test_predictions_are_taken_whether_alpha_is_trained_or_not():
+    model, z = Exact().eval(), torch.tensor(data(20)[0])
+    with torch.no_grad():
+        theirs = model(z).mean
+    model.train()
+    with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky()):
+        ours = model.eval()(z).mean
+    torch.testing.assert_close(ours.detach(), theirs, rtol=1e-6, atol=1e-8)
