@@ -42,12 +42,15 @@ class Kernel(ABC):
     lengthscale: float | tuple[float, ...]
     outputscale: float
 
-    #: in captions, such as "Matérn-5/2"
+    #: in captions, such as "Matérn-5/2"; that of the class where it gives none
     title: ClassVar[str]
     #: GPyTorch's class of it, and the settings that make it this one; its parameters have the same names. None: none
     gpytorch: ClassVar[tuple[str, Mapping[str, Any]] | None] = None
     #: whether the slope is infinite at u = 0, where rounding of a distance then shows most
     has_kink: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.title = vars(cls).get("title", cls.__name__)
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         values = torch.as_tensor(lengthscale, dtype=torch.float64).flatten().tolist()

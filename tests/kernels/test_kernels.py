@@ -146,7 +146,7 @@ def test_a_class_that_derives_from_a_kernel_has_a_name_of_its_own():
     class Halved(RBF):
         pass
 
-    assert Halved().name == "Halved" and RBF().name == "rbf"
+    assert Halved().name == Halved.title == "Halved" and (RBF().name, RBF.title) == ("rbf", "RBF")
 
 
 # --- rational quadratic ---------------------------------------------------------------------------------------------
