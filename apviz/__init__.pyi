@@ -18,6 +18,7 @@ from .kernels import Kernel as Kernel
 from .kernels import Matern12 as Matern12
 from .kernels import Matern32 as Matern32
 from .kernels import Matern52 as Matern52
+from .kernels import RationalQuadratic as RationalQuadratic
 from .preconditioners import PivotedCholesky as PivotedCholesky
 from .preconditioners import RandomlyPivotedCholesky as RandomlyPivotedCholesky
 from .preconditioners import TwoLevelSchwarz as TwoLevelSchwarz

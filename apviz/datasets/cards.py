@@ -200,10 +200,8 @@ def _hyperparameters(path: Path, values: dict[str, Any], d: int) -> Hyperparamet
     lengthscale = tuple(map(float, values["lengthscale"]))
     if len(lengthscale) != d:
         raise CardError(f"{path}: lengthscale has {len(lengthscale)} values: expected one for each of d = {d} inputs")
-    numbers = {field: float(values[field]) for field in ("outputscale", "noise", "mean")}
-    found = Hyperparameters(
-        kernel=values["kernel"], lengthscale=lengthscale, provenance=values["provenance"], **numbers
-    )
+    outputscale, noise, mean = (float(values[field]) for field in ("outputscale", "noise", "mean"))
+    found = Hyperparameters(values["kernel"], lengthscale, outputscale, noise, mean, values["provenance"])
     try:
         found.build_kernel()
     except ValueError as error:

@@ -15,6 +15,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.uploaded_file import Upload, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS
 from apviz.solvers import Hook
 from apviz.system import KernelSystem
 

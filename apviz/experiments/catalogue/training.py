@@ -131,7 +131,9 @@ def _table(kernel: str, rows: Sequence[Row]) -> Table:
     )
     if not find_spec("gpytorch"):
         note += " SVGP needs GPyTorch: pip install 'apviz[gpytorch]'."
-    return Table(f"Training, {KERNELS[kernel].title}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip())
+    return Table(
+        f"Training, {KERNELS[kernel].title}", ["data", "method", *comparison_headings(COLUMNS)], body, note.strip()
+    )
 
 
 def _chart(heading: str, traces: Sequence[Trace]) -> Chart:
