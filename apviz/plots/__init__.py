@@ -1,5 +1,6 @@
 """Plots: functions from traces to plotly figures, one figure a file, in which nothing is computed."""
 
+from apviz.plots import rkhs as rkhs
 from apviz.plots._style import method_color
 from apviz.plots.batch_size_sweep import batch_size_sweep
 from apviz.plots.batch_sizes import batch_sizes

@@ -110,3 +110,9 @@ def test_no_path_of_a_machine_and_nothing_fetched_is_in_it(notebook):
         assert not re.search(r"/(home|root|tmp|Users|wor" + r"k)/|[A-Z]:\\", cell.source), cell.source
         if cell.cell_type == "code":
             assert not re.search(r"https?://|urlopen|requests\.|^\s*[!%]", cell.source, re.MULTILINE), cell.source
+
+
+def test_nothing_deeper_than_a_room_of_apviz_is_imported(notebook):
+    """A lesson shows the public face: `apviz`, or `apviz.<room>`."""
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    assert not re.findall(r"^\s*(?:from|import) apviz\.\w+\.\S+", code, re.MULTILINE)
