@@ -149,7 +149,7 @@ def train_and_test(
     )  # fmt: skip
     rank = lanczos_rank(source)
     mean = posterior.mean(data.test_x)
-    variance = posterior.variance(data.test_x, "lanczos", rank, noise=True)
+    variance = posterior.variance(data.test_x, "lanczos", rank, include_noise=True)
     assert posterior.solution is not None  # no weights were given
     return {
         "method": method,

@@ -70,7 +70,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import load_diabetes
         >>> x, y = load_diabetes(return_X_y=True)
-        >>> mean, std = apviz.GaussianProcess().fit(x[:300], y[:300]).predict(x[300:], return_std=True)
+        >>> gp = apviz.GaussianProcess().fit(x[:300], y[:300])
+        >>> mean, std = gp.predict(x[300:], return_std=True, include_noise=True)
     """
 
     def __init__(
@@ -143,13 +144,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(
-        self, x: Any, return_std: bool = False, *, noise: bool = True, hooks: Iterable[Hook] = ()
+        self, x: Any, return_std: bool = False, *, include_noise: bool | None = None, hooks: Iterable[Hook] = ()
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The mean at x: (m, d), to (m,), and with `return_std` the standard deviation, (m,), in the target's units.
 
         Args:
-            noise: the deviation of an observation y(x), with σ² in it, as scikit-learn's `GaussianProcessRegressor`
-                has it with a `WhiteKernel`; if not, that of the function f(x).
+            include_noise: the deviation of an observation y(x), with σ² in it; if not, that of the function f(x), as
+                everywhere else in apviz. None: with σ² in this release, which warns; without in the next.
             hooks: told about the solves for the deviations; the mean needs none.
 
         A solve for the deviations that does not converge warns; they are then too large, never too small.
@@ -159,8 +160,16 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
         if not return_std:
             return mean
+        if include_noise is None:
+            warnings.warn(
+                "the standard deviation has the noise σ in it, and will be that of the function in the next release; "
+                "say which with include_noise=True or False",
+                FutureWarning,
+                stacklevel=2,
+            )
+            include_noise = True
         require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-        variance = self.posterior_.variance(points, self.variance, self.rank, noise=noise, hooks=hooks)
+        variance = self.posterior_.variance(points, self.variance, self.rank, include_noise=include_noise, hooks=hooks)
         return mean, self.scaling_.std * np.sqrt(_float64(variance))
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
@@ -170,7 +179,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "posterior_")
         _, y = validate_data(self, _array(x), _array(y), dtype=np.float64, y_numeric=True, reset=False)
-        mean, std = self.predict(x, return_std=True, hooks=hooks)
+        mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
         # in units in which no square overflows
         unit = self.scaling_.std
         nats = metrics.negative_log_likelihood(mean / unit, (std / unit) ** 2, y.astype(np.float64) / unit)

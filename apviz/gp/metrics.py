@@ -26,7 +26,7 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
     """Mean over test points of −log N(y; mean, variance), in nats; all (m,).
 
     Args:
-        variance: of the observation y, so with σ²: `Posterior.variance(x_star, noise=True)`.
+        variance: of the observation y, so with σ²: `Posterior.variance(x_star, include_noise=True)`.
 
     Raises:
         ValueError: shapes that differ, no rows, or a variance that is not positive.
@@ -37,7 +37,7 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
         first = int(bad.nonzero()[0, 0])
         raise ValueError(
             f"{int(bad.sum())} of {len(variance)} variances are not positive, the first in row {first}: "
-            f"{float(variance[first]):g}; the variance of an observation includes σ² (noise=True)"
+            f"{float(variance[first]):g}; the variance of an observation includes σ² (include_noise=True)"
         )
     return float((0.5 * torch.log(2 * math.pi * variance) + ((y - mean) / variance.sqrt()).square() / 2).mean())
 

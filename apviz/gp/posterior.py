@@ -242,7 +242,7 @@ class Posterior:
         method: Method = "solves",
         rank: int = PAPER_LANCZOS_RANK,
         *,
-        noise: bool = False,
+        include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Tensor:
         """The variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,) on the system's device.
@@ -250,7 +250,7 @@ class Posterior:
         Args:
             method: `solves` or `lanczos`, as the class describes.
             rank: of Lanczos; at most n is used.
-            noise: of an observation y(x*), so with σ² added.
+            include_noise: of an observation y(x*), so with σ² added.
             hooks: told about the solves, one a batch; a hook may stop one, which then counts as not converged.
 
         Raises:
@@ -261,9 +261,9 @@ class Posterior:
         out: Tensor = self.system.x.new_empty(len(points))
         for rows, _, variance, _ in self._variances(points, method, rank, list(hooks)):
             out[rows] = variance
-        return out + self.system.noise if noise else out
+        return out + self.system.noise if include_noise else out
 
-    def covariance(self, x_star: Any, *, noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
+    def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """The covariance of f(x*), by the solves of `variance`, which is its diagonal: x_star (m, d), to (m, m).
 
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
@@ -278,10 +278,10 @@ class Posterior:
         explained = c.T @ w
         out: Tensor = self.system.kernel(z).to(explained) - 0.5 * (explained + explained.T)
         # the sums of `variance` are in float64, and between 0 and the prior's
-        out.diagonal().copy_(variance + self.system.noise if noise else variance)
+        out.diagonal().copy_(variance + self.system.noise if include_noise else variance)
         return out
 
-    def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, noise: bool = False) -> Tensor:
+    def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """The variance by Lanczos at several ranks, for the price of the largest: x_star (m, d), to (m, len(ranks))."""
         require(len(ranks) > 0, "ranks", ranks, "at least one rank")
         for rank in ranks:
@@ -290,7 +290,7 @@ class Posterior:
         out: Tensor = self.system.x.new_empty(len(points), len(ranks))
         for rows in _chunks(len(points), self._chunk()):
             out[rows] = self._from_explained(self._inverse.explained(self._chunk_of(points, rows), ranks))
-        return out + self.system.noise if noise else out
+        return out + self.system.noise if include_noise else out
 
     def predict(
         self,
@@ -298,7 +298,7 @@ class Posterior:
         method: Method = "solves",
         rank: int = PAPER_LANCZOS_RANK,
         *,
-        noise: bool = False,
+        include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Iterator[Prediction]:
         """Mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
@@ -307,7 +307,7 @@ class Posterior:
         before any work, to check it.
         """
         points = self._points(x_star)
-        added = self.system.noise if noise else 0.0
+        added = self.system.noise if include_noise else 0.0
         variances = self._variances(points, method, rank, list(hooks))
         return (
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances

@@ -177,8 +177,8 @@ class SVGP:
             total += bound.detach().double() * len(rows)
         return float(total) / len(self._x)
 
-    def predict(self, x_star: Any, *, noise: bool = False) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; with `noise` of an observation.
+    def predict(self, x_star: Any, *, include_noise: bool = False) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
 
         Raises:
             ValueError: test inputs of another width.
@@ -194,7 +194,7 @@ class SVGP:
                 found = self._model(self._centred(chunk, self._x.dtype))
                 means.append(found.mean)
                 variances.append(found.variance)
-        added = self._likelihood.noise.item() if noise else 0.0
+        added = self._likelihood.noise.item() if include_noise else 0.0
         return torch.cat(means), torch.cat(variances) + added
 
 

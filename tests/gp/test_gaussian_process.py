@@ -50,7 +50,7 @@ def oracle(x, y, x_star, h=GIVEN):
     signal = ConstantKernel(h.outputscale) * Matern(h.lengthscale, nu=2.5)
     model = GaussianProcessRegressor(signal + WhiteKernel(h.noise), alpha=0, optimizer=None)
     model.fit(2 * (x - low) / (high - low) - 1, (y - mean) / std - h.mean)
-    found, deviation = model.predict(2 * (x_star - low) / (high - low) - 1, return_std=True)
+    found, deviation = model.predict(2 * (x_star - low) / (high - low) - 1, return_std=True, include_noise=True)
     return mean + std * (found + h.mean), std * deviation, std * np.sqrt(deviation**2 - h.noise)
 
 
@@ -59,7 +59,7 @@ def test_predictions_at_given_hyperparameters_are_scikit_learns_in_the_targets_o
     mean, std, std_f = oracle(*data(), held_out())
     np.testing.assert_allclose(gp.predict(held_out()), mean, rtol=1e-9)
     for noise, expected in ((True, std), (False, std_f)):
-        found_mean, found_std = gp.predict(held_out(), return_std=True, noise=noise)
+        found_mean, found_std = gp.predict(held_out(), return_std=True, include_noise=noise)
         np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
         np.testing.assert_allclose(found_std, expected, rtol=1e-7)
     assert gp.trace_ is None and gp.hyperparameters_ == GIVEN and gp.solution_.converged
@@ -69,7 +69,7 @@ def test_predictions_after_training_are_scikit_learns_at_the_hyperparameters_fou
     gp = fitted(hyperparameters=None, steps=10)
     assert gp.trace_.finished and len(gp.hyperparameters_.lengthscale) == 2
     mean, std, _ = oracle(*data(), held_out(), gp.hyperparameters_)
-    found_mean, found_std = gp.predict(held_out(), return_std=True)
+    found_mean, found_std = gp.predict(held_out(), return_std=True, include_noise=True)
     np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
     np.testing.assert_allclose(found_std, std, rtol=1e-7)
 
@@ -77,15 +77,15 @@ def test_predictions_after_training_are_scikit_learns_at_the_hyperparameters_fou
 def test_the_default_solver_in_float32_predicts_as_well_as_an_exact_solve():
     gp, x, y = apviz.GaussianProcess(hyperparameters=GIVEN), *data()
     mean, std, _ = oracle(x, y, held_out())
-    found_mean, found_std = gp.fit(x, y).predict(held_out(), return_std=True)
+    found_mean, found_std = gp.fit(x, y).predict(held_out(), return_std=True, include_noise=True)
     assert np.abs(found_mean - mean).max() < 0.02 * y.std()
     np.testing.assert_allclose(found_std, std, rtol=1e-2)
 
 
 def test_lanczos_of_full_rank_gives_the_deviations_of_solves_and_a_small_rank_larger_ones():
-    _, exact = fitted().predict(held_out(), return_std=True)
-    _, full = fitted(variance="lanczos").predict(held_out(), return_std=True)
-    _, small = fitted(variance="lanczos", rank=5).predict(held_out(), return_std=True)
+    _, exact = fitted().predict(held_out(), return_std=True, include_noise=True)
+    _, full = fitted(variance="lanczos").predict(held_out(), return_std=True, include_noise=True)
+    _, small = fitted(variance="lanczos", rank=5).predict(held_out(), return_std=True, include_noise=True)
     np.testing.assert_allclose(full, exact, rtol=1e-6)
     assert (small >= exact * (1 - 1e-9)).all() and small.max() > 1.1 * exact.max()
 
@@ -93,9 +93,9 @@ def test_lanczos_of_full_rank_gives_the_deviations_of_solves_and_a_small_rank_la
 def test_other_units_of_inputs_and_targets_change_nothing_but_the_units_of_predictions():
     x, y = data()
     settings = {**EXACT, "steps": 5}
-    mean, std = apviz.GaussianProcess(**settings).fit(x, y).predict(held_out(), return_std=True)
+    mean, std = apviz.GaussianProcess(**settings).fit(x, y).predict(held_out(), return_std=True, include_noise=True)
     other = apviz.GaussianProcess(**settings).fit(x * 1.8 + 32, -y / 1000 + 7)
-    other_mean, other_std = other.predict(held_out() * 1.8 + 32, return_std=True)
+    other_mean, other_std = other.predict(held_out() * 1.8 + 32, return_std=True, include_noise=True)
     np.testing.assert_allclose(other_mean, -mean / 1000 + 7, rtol=1e-6)
     np.testing.assert_allclose(other_std, std / 1000, rtol=1e-6)
 
@@ -126,7 +126,7 @@ def test_a_constant_target_is_predicted():
 def test_score_is_r_squared_and_the_negative_log_likelihood_that_of_the_predicted_normal():
     x, y = data(140)
     gp = fitted()
-    mean, std = gp.predict(x[90:], return_std=True)
+    mean, std = gp.predict(x[90:], return_std=True, include_noise=True)
     assert gp.score(x[90:], y[90:]) == pytest.approx(1 - ((y[90:] - mean) ** 2).sum() / y[90:].var() / 50)
     expected = -scipy.stats.norm.logpdf(y[90:], mean, std).mean()
     assert gp.negative_log_likelihood(x[90:], y[90:]) == pytest.approx(expected)
@@ -208,7 +208,7 @@ def test_hooks_are_told_about_every_solve_of_fit_and_of_the_deviations():
     gp = apviz.GaussianProcess(steps=3, probes=7, **EXACT).fit(x, y, hooks=(hook for hook in [watch]))
     assert watch.columns == [8, 8, 8, 1]
     gp.predict(x[:5], hooks=[watch])
-    gp.predict(x[:5], return_std=True, hooks=[watch])
+    gp.predict(x[:5], return_std=True, include_noise=True, hooks=[watch])
     gp.negative_log_likelihood(x[:6], y[:6], hooks=[watch])
     assert watch.columns == [8, 8, 8, 1, 5, 6]
 
@@ -244,7 +244,7 @@ def test_a_mean_that_is_not_solved_for_is_warned_about_with_numbers_and_never_lo
         gp = fitted(solver=solver)
     assert not gp.solution_.converged and gp.solution_.residual > 1e-9
     with pytest.warns(UserWarning, match="the solve for the variances of rows 0 to 50 is not converged"):
-        gp.predict(held_out(), return_std=True)
+        gp.predict(held_out(), return_std=True, include_noise=True)
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,11 @@ def test_bad_data_is_refused_before_any_work():
 def test_the_unit_of_the_target_does_not_matter(unit):
     x, y = data()
     gp, other = fitted(), apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(x, y * unit)
-    for mine, same in zip(gp.predict(x, return_std=True), other.predict(x, return_std=True), strict=True):
+    for mine, same in zip(
+        gp.predict(x, return_std=True, include_noise=True),
+        other.predict(x, return_std=True, include_noise=True),
+        strict=True,
+    ):
         np.testing.assert_array_equal(mine * unit, same)
     nats = gp.negative_log_likelihood(x, y) + np.log(unit)
     assert other.negative_log_likelihood(x, y * unit) == pytest.approx(nats, rel=1e-12)
@@ -386,3 +390,11 @@ def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     huge = (2 * (x - x.min(0)) / (x.max(0) - x.min(0)) - 1) * 1.7e308
     gp = apviz.GaussianProcess(hyperparameters=GIVEN, **EXACT).fit(huge, y)
     np.testing.assert_allclose(gp.predict(huge), fitted().predict(x), rtol=1e-6)
+
+
+def test_a_deviation_that_does_not_say_whether_it_has_the_noise_has_it_and_warns():
+    gp = fitted()
+    _, with_noise = gp.predict(held_out(), return_std=True, include_noise=True)
+    with pytest.warns(FutureWarning, match="include_noise=True or False"):
+        _, unsaid = gp.predict(held_out(), return_std=True)
+    np.testing.assert_array_equal(unsaid, with_noise)

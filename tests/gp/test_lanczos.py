@@ -95,9 +95,9 @@ def test_rank_r_is_projection_onto_the_krylov_space_of_the_average_covariance():
 def test_all_ranks_at_once_are_what_each_gives_alone():
     x, z = points()
     ranks = [7, 1, 30, 7]
-    together = posterior(x).variance_by_rank(z, ranks, noise=True)
+    together = posterior(x).variance_by_rank(z, ranks, include_noise=True)
     for column, rank in zip(together.T, ranks, strict=True):
-        np.testing.assert_allclose(column, posterior(x).variance(z, "lanczos", rank, noise=True), atol=1e-12)
+        np.testing.assert_allclose(column, posterior(x).variance(z, "lanczos", rank, include_noise=True), atol=1e-12)
 
 
 def test_the_variance_does_not_depend_on_which_points_or_ranks_were_asked_before():

@@ -84,7 +84,7 @@ def test_mean_and_variance_by_solves_are_gpytorchs_to_a_millionth(kernel, solver
     assert found.solution.converged
     np.testing.assert_allclose(found.mean(z), expected.mean, atol=1e-6, rtol=0)
     np.testing.assert_allclose(found.variance(z), expected.variance, atol=1e-6, rtol=0)
-    np.testing.assert_allclose(found.variance(z, noise=True), observed.variance, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(found.variance(z, include_noise=True), observed.variance, atol=1e-6, rtol=0)
     assert all(solved.converged for solved in found.variance_solves)
 
 
@@ -219,7 +219,7 @@ def test_the_covariance_is_the_exact_one_with_the_variance_on_its_diagonal(dtype
     found = posterior(p, OVERLAP if dtype is torch.float64 else apviz.Cholesky(), dtype=dtype, batch_size=batch)
     covariance = found.covariance(p.z)
     assert torch.equal(covariance.diagonal(), found.variance(p.z))
-    assert torch.equal(found.covariance(p.z, noise=True).diagonal(), found.variance(p.z, noise=True))
+    assert torch.equal(found.covariance(p.z, include_noise=True).diagonal(), found.variance(p.z, include_noise=True))
     prior = p.h.outputscale * CORRELATIONS["matern32"](cdist(p.z, p.z) / 0.5)
     exact = prior - p.c.T @ np.linalg.solve(p.k, p.c)
     np.testing.assert_allclose(covariance, exact, atol=1e-8 if dtype is torch.float64 else 1e-5)
@@ -277,7 +277,7 @@ def test_chunks_give_what_the_whole_gives(method, operator):
     assert torch.allclose(whole.mean(p.z), chunked.mean(p.z), rtol=1e-12)
     expected = whole.variance(p.z, method, 30)
     assert torch.allclose(expected, chunked.variance(p.z, method, 30), atol=1e-9)
-    parts = list(chunked.predict(p.z, method, 30, noise=True))
+    parts = list(chunked.predict(p.z, method, 30, include_noise=True))
     assert len(parts) == 15 and parts[0].rows.start == 0 and parts[-1].rows.stop == 101
     assert torch.allclose(torch.cat([part.mean for part in parts]), whole.mean(p.z), rtol=1e-12)
     assert torch.allclose(torch.cat([part.variance for part in parts]), expected + p.h.noise, atol=1e-9)

@@ -32,7 +32,7 @@ def path(tmp_path):
 
 
 def predictions(gp):
-    return gp.predict(pd.DataFrame(GRID, columns=["east", "north"]), return_std=True)
+    return gp.predict(pd.DataFrame(GRID, columns=["east", "north"]), return_std=True, include_noise=True)
 
 
 @pytest.mark.parametrize(

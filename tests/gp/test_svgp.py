@@ -52,7 +52,7 @@ def test_predictions_are_near_those_of_the_exact_gp_with_the_same_hyperparameter
     np.testing.assert_allclose(mean, h.mean + c.T @ np.linalg.solve(k, y - h.mean), atol=0.15)
     exact = h.outputscale - (c * np.linalg.solve(k, c)).sum(0)
     np.testing.assert_allclose(variance.sqrt(), np.sqrt(exact), atol=0.1)
-    np.testing.assert_allclose(svgp.predict(z, noise=True)[1] - variance, h.noise, rtol=1e-6)
+    np.testing.assert_allclose(svgp.predict(z, include_noise=True)[1] - variance, h.noise, rtol=1e-6)
 
 
 def test_the_defaults_are_the_papers():

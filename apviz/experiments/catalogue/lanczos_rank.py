@@ -79,9 +79,11 @@ def _cell(name: str, seed: int, options: Options, path: Path) -> Row:
     )  # fmt: skip
     assert posterior.solution is not None  # no weights were given
     mean, ranks = posterior.mean(data.test_x), [rank for rank in RANKS if rank <= source.n]
-    by_rank = posterior.variance_by_rank(data.test_x, ranks, noise=True)
+    by_rank = posterior.variance_by_rank(data.test_x, ranks, include_noise=True)
     nll = [negative_log_likelihood(mean, variance, data.test_y) for variance in by_rank.T]
-    exact = negative_log_likelihood(mean, posterior.variance(data.test_x, noise=True, hooks=options.hooks), data.test_y)
+    exact = negative_log_likelihood(
+        mean, posterior.variance(data.test_x, include_noise=True, hooks=options.hooks), data.test_y
+    )
     _keep(recorder.trace, {"rank": ranks, "nll": nll, "nll_by_solves": exact}, path)
     solves = posterior.variance_solves
     return {

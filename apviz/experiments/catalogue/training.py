@@ -106,7 +106,7 @@ def _svgp(source: Source, kernel: str, seed: int, options: Options) -> Row:
     data = source.data
     model = svgp.SVGP(data.train_x, data.train_y, settings, device=options.device)
     model.run()
-    mean, variance = model.predict(data.test_x, noise=True)
+    mean, variance = model.predict(data.test_x, include_noise=True)
     steps = sum(epochs for epochs, _ in schedule) * math.ceil(source.n / batch)
     return {
         "method": SVGP, "kernel": kernel, "seed": seed, "dataset": source.name, "data": source.heading,
