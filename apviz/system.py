@@ -30,7 +30,8 @@ class KernelSystem:
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target.
         operator: `auto`, `dense`, `tiled` or `keops`, or an `Operator` of the same points.
-        dtype: torch.float32 or torch.float64; None: that of the data, float64 where x or b is, else float32.
+        dtype: torch.float32 or torch.float64; None: that of a given
+            operator, else of the data: float64 where x or b is, else float32.
         device: a torch device; `auto`: that of x where it is a GPU, else a GPU if there is one.
         dataset: the name of the data, for charts and traces.
         seed: the seed the right-hand sides were drawn with, for the trace.
@@ -68,7 +69,8 @@ class KernelSystem:
                 "without it K may be singular. GPyTorch's default floor is 1e-4"
             )
         x, b = _tensor(x, "x"), _tensor(b, "b")
-        dtype = dtype or dtype_of(x, b)
+        if dtype is None:
+            dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
         if max(noise, kernel.outputscale) > torch.finfo(dtype).max / 2:

@@ -26,7 +26,7 @@ def with_value(tensor, value, *places):
         ({"x": with_value(X, math.inf, (0, 0), (4, 1))}, "1 NaN or infinite values in column 0.*, and 1 other columns"),
         ({"b": with_value(B, -math.inf, 3)}, "b has 1 NaN or infinite values in column 0"),
         ({"b": with_value(torch.zeros(6, 3), math.nan, (2, 2), (3, 2))}, "b has 2 NaN or infinite values in column 2"),
-        ({"b": with_value(B, 1e39, 3)}, "b has 1 .* in column 0"),
+        ({"b": with_value(B, 1e39, 3), "dtype": torch.float32}, "b has 1 .* in column 0"),
         ({"x": with_value(X, 1e39, (3, 1))}, r"x has 1 .* in column 1|inputs span"),
         ({"b": B[:5]}, r"b must have shape \(n,\) or \(n, l\+1\) with n = 6 as x has, got \(5,\)"),
         ({"b": torch.zeros(6, 2, 2)}, r"b must have shape .* got \(6, 2, 2\)"),
@@ -50,8 +50,8 @@ def with_value(tensor, value, *places):
             {"operator": make_operator("dense", X.double(), RBF(lengthscale=0.3), 0.1)},
             "the operator is in torch.float64",
         ),
-        ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64, got torch.float16"),
-        ({"dtype": "float32"}, "dtype must be torch.float32 or torch.float64, got float32"),
+        ({"dtype": torch.float16}, "dtype must be torch.float32, torch.float64 or None, got torch.float16"),
+        ({"dtype": "float32"}, "dtype must be torch.float32, torch.float64 or None, got float32"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -70,7 +70,7 @@ def test_a_table_of_numbers_is_taken_as_its_array():
 def test_arrays_of_any_layout_are_taken_as_their_numbers():
     table = pd.DataFrame(X.double().numpy()).astype("Float64")
     for x in (X.numpy()[::-1][::-1], X.double().numpy().astype(">f8"), X.numpy().astype(np.longdouble), table):
-        torch.testing.assert_close(KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1).x, X)
+        torch.testing.assert_close(KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1, dtype=torch.float32).x, X)
     with pytest.raises(TypeError, match="x has masked values"):
         KernelSystem(np.ma.masked_greater(X.numpy(), 0.5), B, RBF(lengthscale=0.3), noise=0.1)
     with pytest.raises(ValueError, match="noise = 1e.39 .* beyond what torch.float32 holds"):
@@ -150,3 +150,18 @@ def test_the_repr_names_what_is_solved():
     system = KernelSystem(X, B, Matern52(lengthscale=0.3), noise=0.1, dataset="toy", operator="dense", device="cpu")
     for part in ("toy", "n=6", "d=2", "1 right-hand sides", "matern52", "noise=0.1", "dense", "float32", "cpu"):
         assert part in repr(system)
+
+
+@pytest.mark.parametrize(
+    ("x", "b", "expected"),
+    [
+        (X.float(), B.float(), torch.float32),
+        (X.double(), B.float(), torch.float64),
+        (X.float(), B.double(), torch.float64),
+        (X.double().numpy(), B.double().tolist(), torch.float64),
+        (X.numpy().round().astype(int) + np.arange(6)[:, None], [1, 2, 3, 4, 5, 6], torch.float32),
+    ],
+)
+def test_the_dtype_is_that_of_the_data_where_none_is_asked_for(x, b, expected):
+    system = KernelSystem(x, b, RBF(lengthscale=0.3), noise=0.1, device="cpu")
+    assert system.dtype == system.x.dtype == system.b.dtype == expected

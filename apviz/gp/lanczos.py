@@ -56,7 +56,7 @@ class LanczosInverse:
         require_memory(
             BASIS_COPIES * rank * len(x) * x.element_size(),
             x.device,
-            f"a Lanczos basis of rank {rank:,} for n = {len(x):,} needs, with its copies,",
+            f"a Lanczos basis of rank {rank:,} for n = {len(x):,} and its copies need",
             "use a smaller rank, or method='solves'",
         )
         if self._basis is None:
@@ -203,6 +203,6 @@ def _check_memory(numbers: int, like: Tensor) -> None:
     require_memory(
         numbers * like.element_size(),
         like.device,
-        "the Lanczos basis of log det K needs, with its copies,",
+        "the Lanczos basis of log det K and its copies need",
         "take fewer probes, more noise, or an optimiser that goes by gradients alone, such as Adam",
     )

@@ -50,7 +50,7 @@ def oracle(x, y, x_star, h=GIVEN):
     signal = ConstantKernel(h.outputscale) * Matern(h.lengthscale, nu=2.5)
     model = GaussianProcessRegressor(signal + WhiteKernel(h.noise), alpha=0, optimizer=None)
     model.fit(2 * (x - low) / (high - low) - 1, (y - mean) / std - h.mean)
-    found, deviation = model.predict(2 * (x_star - low) / (high - low) - 1, return_std=True, include_noise=True)
+    found, deviation = model.predict(2 * (x_star - low) / (high - low) - 1, return_std=True)
     return mean + std * (found + h.mean), std * deviation, std * np.sqrt(deviation**2 - h.noise)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import apviz
-from apviz.gp import lanczos as module
+from apviz import memory
 from apviz.gp.lanczos import LanczosInverse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
@@ -190,9 +190,9 @@ def test_the_inverse_of_full_rank_is_the_inverse_and_counts_its_products():
 
 
 def test_a_basis_that_would_not_fit_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(module, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     found = inverse(points()[0])
-    message = "a Lanczos basis of rank 50 for n = 80 needs 0.0 GiB with its copies, 0.0 GiB are free; use a smaller"
+    message = "a Lanczos basis of rank 50 for n = 80 and its copies need 0.0 GiB, 0.0 GiB are free; use a smaller"
     with pytest.raises(MemoryError, match=re.escape(message)):
         found.extend(50)
     assert found.operator.entries == 0

@@ -10,6 +10,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
+from apviz import memory
 from apviz.gp import lanczos as module
 from apviz.gp.lanczos import lanczos_log_determinant
 from apviz.gp.probes import rademacher
@@ -82,6 +83,6 @@ def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch
     monkeypatch.setattr(module, "MAX_STEPS", 30)
     with pytest.warns(UserWarning, match="log det K has not settled after 30 steps of Lanczos"):
         lanczos_log_determinant(k, z)
-    monkeypatch.setattr(module, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     with pytest.raises(MemoryError, match="Lanczos basis of log det K needs"):
         lanczos_log_determinant(k, z)

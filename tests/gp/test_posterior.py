@@ -457,7 +457,9 @@ def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_n
 
 
 def test_the_covariance_of_inputs_in_float64_is_in_the_systems_dtype():
-    posterior = Posterior(torch.rand(30, 1).double() + 1e5, torch.zeros(30), Hyperparameters("rbf", (0.3,), 1.0, 0.1))
+    posterior = Posterior(
+        torch.rand(30, 1).double() + 1e5, torch.zeros(30), Hyperparameters("rbf", (0.3,), 1.0, 0.1), dtype=torch.float32
+    )
     z = torch.linspace(0, 1, 7).double()[:, None] + 1e5
     covariance = posterior.covariance(z)
     assert covariance.dtype == torch.float32

@@ -70,7 +70,7 @@ def test_every_kernel_trains_with_one_lengthscale_or_d(kernel):
         h = svgp.run()
         assert (h.kernel, len(h.lengthscale)) == (kernel, count)
         assert h.noise > 1e-4
-        assert svgp.predict(x)[0].dtype == torch.float32
+        assert svgp.predict(x)[0].dtype == torch.float64
 
 
 def test_a_seed_gives_one_training_whatever_the_global_seed():

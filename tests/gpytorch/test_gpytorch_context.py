@@ -137,5 +137,5 @@ def test_without_gpytorch_the_error_says_how_to_install_it(module, monkeypatch):
 
 
 def test_an_attribute_that_apviz_does_not_have_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'apviz' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         apviz.nothing  # noqa: B018

@@ -91,7 +91,7 @@ def problem(
     x = rng.uniform(size=(n, d)) if x is None else x
     b = rng.standard_normal(n if rhs is None else (n, rhs)) if b is None else b
     distance = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) / lengthscale
-    K = outputscale * CORRELATIONS[kernel.lower()](distance) + noise * np.eye(len(x))
+    K = outputscale * CORRELATIONS[getattr(apviz, kernel)().name](distance) + noise * np.eye(len(x))
     system = apviz.KernelSystem(
         x,
         b,

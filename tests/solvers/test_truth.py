@@ -136,7 +136,9 @@ def test_weights_too_small_for_float32_are_not_called_converged():
 
 def test_weights_too_large_for_float32_are_not_called_converged():
     x, b = points()
-    system = apviz.KernelSystem(x, b * 1e37, apviz.Matern32(lengthscale=0.3, outputscale=1e-6), noise=1e-6)
+    system = apviz.KernelSystem(
+        x, b * 1e37, apviz.Matern32(lengthscale=0.3, outputscale=1e-6), noise=1e-6, dtype=torch.float32
+    )
     solution = apviz.solve(system, apviz.ConjugateGradient())
     assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float32" in solution.stop_message
 
@@ -144,7 +146,9 @@ def test_weights_too_large_for_float32_are_not_called_converged():
 def test_a_column_that_float32_cannot_hold_is_refused_and_named():
     x, b = points()
     with pytest.raises(ValueError, match="column 1 of b is .*e-60, below what torch.float32 holds"):
-        apviz.KernelSystem(x, b @ np.diag([1.0, 1e-60]), apviz.Matern32(lengthscale=0.3), noise=0.1)
+        apviz.KernelSystem(
+            x, b @ np.diag([1.0, 1e-60]), apviz.Matern32(lengthscale=0.3), noise=0.1, dtype=torch.float32
+        )
 
 
 def test_a_column_of_zeros_has_weights_of_zeros_wherever_the_solve_starts():
@@ -190,13 +194,13 @@ def test_the_prior_mean_far_from_zero_loses_no_digit_of_an_error():
     found = []
     for mean in (0.0, 1e8):
         recorder = apviz.Recorder()
-        system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.2), noise=1e-3)
+        system = apviz.KernelSystem(x, y, apviz.RBF(lengthscale=0.2), noise=1e-3, dtype=torch.float32)
         apviz.solve(system, apviz.Cholesky(), [apviz.PredictionHook(z, t + mean, mean=mean), recorder])
         found.append(float(recorder.trace["epoch"]["test_rmse"][-1]))
     assert found[1] == pytest.approx(found[0], abs=1e-6)
     h = apviz.Hyperparameters("rbf", (0.2,), 1.0, 1e-3, mean=1e8)
     with pytest.warns(UserWarning, match="the prior mean 1e.08 leaves means in torch.float32 known to 12 only"):
-        Posterior(x, y + 1e8, h)
+        Posterior(x, y + 1e8, h, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-30, 1e25])
@@ -224,9 +228,14 @@ def test_an_operator_of_other_points_is_refused():
             operator=make_operator("dense", torch.as_tensor(x[::-1].copy()), kernel, 0.1, torch.float32),
         )
     with pytest.raises(ValueError, match="the operator is of other points than x"):
-        apviz.KernelSystem(far, b, kernel, noise=0.1, operator=make_operator("dense", far.float(), kernel, 0.1))
-    system = apviz.KernelSystem(far, b, kernel, noise=0.1)
-    assert apviz.KernelSystem(system.x, b, kernel, noise=0.1, operator=system.operator).operator is system.operator
+        apviz.KernelSystem(
+            far, b, kernel, noise=0.1, operator=make_operator("dense", far.float(), kernel, 0.1), dtype=torch.float32
+        )
+    system = apviz.KernelSystem(far, b, kernel, noise=0.1, dtype=torch.float32)
+    assert (
+        apviz.KernelSystem(system.x, b, kernel, noise=0.1, operator=system.operator, dtype=torch.float32).operator
+        is system.operator
+    )
 
 
 def test_inputs_in_half_precision_are_called_coarse_and_whole_numbers_are_not():
@@ -251,7 +260,7 @@ def test_rows_that_float32_makes_equal_are_counted():
     x = torch.cat([torch.linspace(0, 1, 100), torch.linspace(0, 1, 100) + 1e7]).double()[:, None]
     x[:100] = torch.linspace(0, 1, 100).double()[:, None]
     with pytest.warns(UserWarning, match="rows are no longer distinct from others.*dtype=torch.float64"):
-        apviz.KernelSystem(x, torch.ones(200), apviz.RBF(lengthscale=0.5), noise=0.1)
+        apviz.KernelSystem(x, torch.ones(200), apviz.RBF(lengthscale=0.5), noise=0.1, dtype=torch.float32)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_trace_is_read_again_only_when_it_has_changed(folder, monkeypatch):
     runs.entries()
     assert len(read) == 4
     assert runs.entries() == runs.entries() and len(read) == 4
-    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(method="another"))
+    rewrite(folder / "cg.zarr", lambda attributes: attributes.update(label="another"))
     assert entry(runs, "cg").method == "another" and read[4:] == ["cg"]
 
 
@@ -80,7 +80,10 @@ def test_the_newest_run_is_the_first(folder):
         (lambda path: (path / "zarr.json").unlink(), "it has no zarr.json"),
         (lambda path: (path / "zarr.json").write_text("[1]"), "not that of an apviz trace"),
         (lambda path: rewrite(path, lambda a: a.clear()), "it has no schema_version"),
-        (lambda path: rewrite(path, lambda a: a.update(schema_version=99)), "has schema 99, this apviz reads up to 1"),
+        (
+            lambda path: rewrite(path, lambda a: a.update(schema_version=99)),
+            "has schema 99, this apviz reads up to",
+        ),
         (lambda path: rewrite(path, lambda a: a.update(work=[])), "not that of an apviz trace"),
     ],
 )

@@ -70,4 +70,4 @@ class BatchSize(SweepPage):
 
 
 def _has_block_size(trace: Trace) -> bool:
-    return "block_size" in trace.attrs
+    return trace.block_size is not None
