@@ -47,7 +47,7 @@ def with_value(tensor, value, *places):
         ),
         ({"operator": make_operator("dense", X, RBF(lengthscale=0.4), 0.1)}, "another kernel or noise"),
         (
-            {"operator": make_operator("dense", X.double(), RBF(lengthscale=0.3), 0.1)},
+            {"operator": make_operator("dense", X.double(), RBF(lengthscale=0.3), 0.1), "dtype": torch.float32},
             "the operator is in torch.float64",
         ),
         ({"dtype": torch.float16}, "dtype must be torch.float32, torch.float64 or None, got torch.float16"),
