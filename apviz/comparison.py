@@ -16,8 +16,16 @@ from apviz.datasets import Dataset
 from apviz.gp.training import Training, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
-from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Hook, Solver, attempt
-from apviz.solvers.automatic import overlapping
+from apviz.solvers import (
+    AlternatingProjection,
+    Automatic,
+    Cholesky,
+    ConjugateGradient,
+    Hook,
+    Solver,
+    attempt,
+    overlapping,
+)
 from apviz.system import KernelSystem
 from apviz.tracing import PredictionHook, Recorder, Trace
 from apviz.tracing.claim import Claim

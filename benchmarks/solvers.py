@@ -30,8 +30,7 @@ import apviz
 from apviz import comparison
 from apviz.factors import numbers_held
 from apviz.partitions import partitioner_named
-from apviz.solvers import attempt
-from apviz.solvers.automatic import overlapping
+from apviz.solvers import attempt, overlapping
 from apviz.solvers.choices import resolve
 from benchmarks.machine import RESULTS, describe
 

@@ -20,8 +20,7 @@ from apviz.experiments.published import CG
 from apviz.gp.posterior import PAPER_LANCZOS_RANK
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky
-from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
-from apviz.solvers.automatic import overlapping
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, overlapping
 
 # --- data sets --------------------------------------------------------------------------------------------------------
 

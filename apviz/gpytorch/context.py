@@ -26,8 +26,7 @@ from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
-from apviz.solvers import Automatic, Hook, Solver
-from apviz.solvers.automatic import overlapping
+from apviz.solvers import Automatic, Hook, Solver, overlapping
 
 # of alternating projection, what takes least time on most data (benchmarks/results/solvers)
 

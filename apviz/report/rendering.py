@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +13,7 @@ import jinja2
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+import apviz
 from apviz.files import file_made_whole
 from apviz.plots._style import ThemeName
 
@@ -35,7 +35,7 @@ def write_page(path: Path, template: str, **values: Any) -> Path:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    shared = {"version": metadata.version("apviz"), "plotly": get_plotlyjs()}
+    shared = {"version": apviz.__version__, "plotly": get_plotlyjs()}
     page = environment.get_template(template).render(shared | values)
     with file_made_whole(path) as file:
         file.write(page.encode())

@@ -24,8 +24,7 @@ from apviz.experiments.sources import (
     pairs,
 )
 from apviz.preconditioners import PivotedCholesky
-from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver
-from apviz.solvers.automatic import overlapping
+from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, overlapping
 
 PAIRS = (("3droad", "airquality"), ("houseelectric", "sgemm"))
 #: in the order of the table: the paper's three, and ours
