@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
-from apviz.solvers import AlternatingProjection, Hook, Solution, Solver, StopReason, attempt
+from apviz.solvers import AlternatingProjection, Automatic, Hook, Solution, Solver, StopReason, attempt
 from apviz.solvers.serialization import from_plain, to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
@@ -53,7 +53,7 @@ class TrainingSettings:
     Args:
         kernel: the name of one of `apviz.kernels.KERNELS`. What it has beside lengthscale and outputscale, such as the
             α of a rational quadratic, is not trained: it stays at its default, or at that of `initial`.
-        solver: any solver of apviz; the default is the paper's, tolerance 1 after at least 11 epochs.
+        solver: any solver of apviz; the paper's, tolerance 1 after at least 11 epochs, is `apviz.gp.PAPER_SOLVER`.
         steps: Adam steps.
         step_size: of Adam.
         probes: l, the probe vectors of the trace estimate.
@@ -68,7 +68,7 @@ class TrainingSettings:
     """
 
     kernel: str = "matern52"
-    solver: Solver = PAPER_SOLVER
+    solver: Solver = field(default_factory=Automatic)
     steps: int = 50
     step_size: float = 0.1
     probes: int = 15

@@ -32,7 +32,7 @@ SOLVERS = {
 class TrainingPlan(param.Parameterized):
     """Settings of a training; data, kernel, seed and precision are those of the session's system."""
 
-    solver = param.Selector(default="ap", objects=list(SOLVERS), label="Solver of every step")
+    solver = param.Selector(default="auto", objects=list(SOLVERS), label="Solver of every step")
     block_size = param.Integer(200, bounds=(1, None), label="Block size b")
     rank = param.Integer(100, bounds=(1, None), label="Rank of pivoted Cholesky")
     steps = param.Integer(50, bounds=(1, 1000), label="Adam steps")

@@ -103,7 +103,7 @@ def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_
 
 def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path):
     opened = page(tmp_path)
-    opened.plan.param.update(block_size=50, probes=2, steps=60)
+    opened.plan.param.update(solver="ap", block_size=50, probes=2, steps=60)
     opened.start()
     assert opened.choice.training == opened.job.name and not opened.picker.nothing.visible
     tick(opened, lambda: opened.selected.steps >= 2)
@@ -142,7 +142,7 @@ def test_a_training_of_another_process_is_read_again_when_it_changes(page, tmp_p
 
 def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
     opened = page(tmp_path)
-    opened.plan.param.update(block_size=50, probes=2)
+    opened.plan.param.update(solver="ap", block_size=50, probes=2)
     opened.start()
     opened.stop()
     tick(opened, lambda: not opened.job.is_active)

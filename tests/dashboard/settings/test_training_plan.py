@@ -17,7 +17,7 @@ from tests.dashboard.small_trainings import SETTINGS, SPEC
 
 
 def test_the_papers_solvers_have_the_papers_settings():
-    plan = TrainingPlan(block_size=1000, rank=500)
+    plan = TrainingPlan(solver="ap", block_size=1000, rank=500)
     assert plan.choose_solver() == PAPER_SOLVER
     plan.solver = "cg"
     assert plan.choose_solver() == apviz.ConjugateGradient(
