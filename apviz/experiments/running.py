@@ -11,6 +11,7 @@ import torch
 
 from apviz.comparison import claim_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
+from apviz.files import file_made_whole
 from apviz.gp.checkpoint import find_checkpoint
 from apviz.tracing import open_trace
 from apviz.tracing.claim import Claim
@@ -49,9 +50,8 @@ def _compute(cell: Cell, kept: Path, options: Options) -> None:
             return
         _set_aside(trace)
         row = cell.run(trace) | {"machine": machine(options.device)}
-        written = kept.with_name(f".{kept.name}.new")
-        written.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
-        written.replace(kept)
+        with file_made_whole(kept) as file:
+            file.write((json.dumps(row, indent=1) + "\n").encode())
 
 
 def _set_aside(trace: Path) -> None:
