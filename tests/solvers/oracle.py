@@ -10,7 +10,11 @@ import scipy.linalg
 import torch
 
 import apviz
+from apviz.kernels import KERNELS
 from tests.textbook import CORRELATIONS
+
+#: every kernel of apviz, by the name of its class
+KERNEL_CLASSES = tuple(kind.__name__ for kind in KERNELS.values())
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apviz
-from tests.solvers.oracle import Watch, problem
+from tests.solvers.oracle import KERNEL_CLASSES, Watch, problem
 
 few = settings(max_examples=30, deadline=None)
 systems = st.fixed_dictionaries(
@@ -20,7 +20,7 @@ systems = st.fixed_dictionaries(
         "d": st.integers(1, 3),
         "rhs": st.sampled_from((None, 1, 3)),
         "seed": st.integers(0, 2**16),
-        "kernel": st.sampled_from(("Matern12", "Matern32", "Matern52", "RBF")),
+        "kernel": st.sampled_from(KERNEL_CLASSES),
         "noise": st.sampled_from((0.1, 0.5)),
     }
 )
