@@ -25,6 +25,14 @@ class Hyperparameters:
         mean: of the prior, in the target's units.
         provenance: where they are from, in words.
         kernel_parameters: of the kernel's shape, by name; those that are not given are at their defaults.
+
+    Examples:
+        >>> import apviz
+        >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=0.01)
+        >>> h.build_kernel() == apviz.Matern52(lengthscale=0.2)
+        True
+        >>> apviz.Hyperparameters.of(apviz.Matern52(lengthscale=0.2), noise=0.01) == h
+        True
     """
 
     kernel: str

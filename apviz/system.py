@@ -43,6 +43,15 @@ class KernelSystem:
             an operator of another system, right-hand sides too small for the dtype.
 
     Inputs that the dtype, or the dtype they are given in, holds to more than a hundredth of a lengthscale only warn.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.RBF(lengthscale=0.5), noise=0.01, device="cpu")
+        >>> system.operator.diagonal()[0].item()  # k(x, x) + σ²
+        1.01
+        >>> apviz.solve(system, apviz.Automatic()).weights.shape
+        torch.Size([200])
     """
 
     def __init__(

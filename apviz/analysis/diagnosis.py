@@ -69,7 +69,13 @@ USUAL_TOL = 0.01
 
 
 class Limit(Enum):
-    """What limited a run or a training, and how a person would say it."""
+    """What limited a run or a training, and how a person would say it.
+
+    Examples:
+        >>> from apviz.analysis import Limit
+        >>> Limit.CONDITIONING.value
+        'ill-conditioning: κ is large for this method'
+    """
 
     NOTHING = "nothing: it converged quickly"
     INTERRUPTED = "it was interrupted"
@@ -98,6 +104,16 @@ class Diagnosis:
         evidence: the numbers of the trace that say so, in a sentence.
         change: the one setting to change, as keyword and value; empty where there is none.
         advice: the change in words.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=0.9), hooks=[recorder])
+        >>> found = apviz.diagnose(recorder.trace)
+        >>> found.limit.name, found.change
+        ('LOOSE', {'tol': 0.01})
     """
 
     limit: Limit
@@ -113,6 +129,16 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
             those of data without a name that may be other data, and the trace itself may be among them. Without any
             it needs nothing but the trace.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> found = apviz.diagnose(recorder.trace)
+        >>> found.limit.value, found.advice
+        ('nothing: it converged quickly', 'Leave it as it is.')
     """
     compared = [other for other in others if other is not trace and same_system(other, trace)]
     return _with_facts(_found(trace, compared), trace, compared)

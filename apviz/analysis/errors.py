@@ -20,6 +20,16 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
     ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
     edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random, the CG bound for
     plain CG, NaN where theory gives none.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=50), hooks=[recorder])
+        >>> error = apviz.analysis.k_norm_error(recorder.trace)
+        >>> error.attrs["bound_name"], bool((error["lower"] <= error["bound"]).all())
+        ('Theorem 1', True)
     """
     epoch, spectrum = trace["epoch"], trace["spectrum"]
     energy = epoch["energy"].values
@@ -69,6 +79,15 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
 
     Args:
         end: in place of the last value, such as that of a run that converged; None also where it is not kept to.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder, prediction = apviz.Recorder(), apviz.PredictionHook(x[:, None], torch.sin(6 * x))
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-9), hooks=[prediction, recorder])
+        >>> apviz.analysis.sufficient_epoch(recorder.trace) < solution.epochs  # the last iterations predict nothing new
+        True
     """
     rmse = trace["epoch"]["test_rmse"].values
     known = np.flatnonzero(np.isfinite(rmse))
@@ -82,12 +101,26 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
 
 
 def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
-    """exp(−t/κ′): the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1)."""
+    """exp(−t/κ′): the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1).
+
+    Examples:
+        >>> import numpy as np
+        >>> from apviz.analysis import theorem_1
+        >>> theorem_1(np.array([0.0, 100.0]), kappa_prime=100.0)  # 1 and 1/e
+        array([1.        , 0.36787944])
+    """
     return np.exp(-epochs / kappa_prime)
 
 
 def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray:
-    """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4)."""
+    """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4).
+
+    Examples:
+        >>> import numpy as np
+        >>> from apviz.analysis import conjugate_gradient_bound
+        >>> conjugate_gradient_bound(np.array([0, 1]), kappa=9.0)  # (√κ−1)/(√κ+1) = ½
+        array([4., 1.])
+    """
     root = math.sqrt(kappa)
     return 4 * ((root - 1) / (root + 1)) ** (2.0 * iterations)
 
@@ -97,6 +130,12 @@ def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
 
     From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
     ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.
+
+    Examples:
+        >>> import numpy as np
+        >>> from apviz.analysis import conjugate_gradient_iterations
+        >>> conjugate_gradient_iterations(np.array([100.0, 10_000.0]), tol=0.01).round()
+        array([ 38., 495.])
     """
     root = np.sqrt(kappa)
     iterations: np.ndarray = 0.5 * root * np.log(2 * root / tol)

@@ -30,6 +30,16 @@ def functions(trace: Trace) -> xr.Dataset:
 
     Raises:
         ValueError: more than one input, or no weights recorded.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder(rows=True, snapshots=[0, 1, 2], weights=True)
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=50), hooks=[recorder])
+        >>> s = apviz.analysis.functions(recorder.trace)["value"]
+        >>> s.sizes["update"], float(abs(s.sel(update=0)).max())  # it begins at zero
+        (3, 0.0)
     """
     if trace.attrs["d"] != 1:
         raise ValueError(
@@ -64,6 +74,15 @@ def principal_plane(trace: Trace) -> xr.Dataset:
 
     Raises:
         ValueError: no rows recorded, or one input.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.stack(torch.meshgrid(torch.arange(9.0), torch.arange(5.0), indexing="ij"), -1).reshape(-1, 2)
+        >>> recorder = apviz.Recorder(rows=True)
+        >>> system = apviz.KernelSystem(x, x.sum(1), apviz.RBF(lengthscale=[1.0, 2.0]), noise=0.1, device="cpu")
+        >>> solution = apviz.solve(system, apviz.Cholesky(), hooks=[recorder])
+        >>> apviz.analysis.principal_plane(recorder.trace)["share"].values.round(2)  # of variances 20/3 and 2/4
+        array([0.93, 0.07])
     """
     if "rows" not in trace:
         raise ValueError(f"this trace of {trace.label} has no rows; record them: apviz.Recorder(rows=True)")

@@ -62,6 +62,16 @@ def same_system(one: Trace, other: Trace) -> bool:
 
     Of runs without a fingerprint of their data, which former versions recorded, those without a name count as the same
     where the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for solver in (apviz.Cholesky(), apviz.ConjugateGradient()):
+        ...     solution = apviz.solve(system, solver, hooks=[recorder])
+        >>> apviz.analysis.same_system(*recorder.traces)
+        True
     """
     if "data" in one.attrs and "data" in other.attrs:
         return system_key(one.attrs) == system_key(other.attrs)
@@ -84,7 +94,18 @@ def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
-    """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out."""
+    """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for b in (100, 50):
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=b), hooks=[recorder])
+        >>> [[trace.block_size for trace in runs] for runs in apviz.analysis.series(recorder.traces, over="block_size")]
+        [[50, 100]]
+    """
     found: dict[Any, list[Trace]] = {}
     for trace in traces:
         if swept(trace.attrs, over) is not None:
@@ -135,7 +156,19 @@ def factor_bytes(trace: Trace) -> float:
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """A row a run, in the order given; `epochs`, `work` and `seconds` are to the tolerance only where it converged."""
+    """A row a run, in the order given; `epochs`, `work` and `seconds` are to the tolerance only where it converged.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for b in (50, 100):
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=b), hooks=[recorder])
+        >>> table = apviz.analysis.sweep_table(recorder.traces)
+        >>> table["block_size"].tolist(), table["converged"].tolist()
+        ([50, 100], [True, True])
+    """
     return pd.DataFrame(
         [
             {
@@ -180,7 +213,18 @@ def settings(trace: Trace) -> dict[str, Any]:
 
 
 def settings_table(traces: Sequence[Trace], *, only_differences: bool = False) -> dict[str, list[str]]:
-    """The settings of each run as text, by setting; a dash where a run does not have it."""
+    """The settings of each run as text, by setting; a dash where a run does not have it.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> for b in (50, 100):
+        ...     solution = apviz.solve(system, apviz.AlternatingProjection(block_size=b), hooks=[recorder])
+        >>> apviz.analysis.settings_table(recorder.traces, only_differences=True)["block size"]
+        ['50', '100']
+    """
     every = [settings(trace) for trace in traces]
     names = dict.fromkeys(name for each in every for name in each)
     rows = {name: [_text(each.get(name)) for each in every] for name in names}

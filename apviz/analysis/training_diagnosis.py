@@ -34,7 +34,16 @@ SOME_FLOOR = 1e-4
 
 
 def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
-    """What limited a training, by the rules of this module; None before its first step."""
+    """What limited a training, by the rules of this module; None before its first step.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 50)
+        >>> training = apviz.Training(x, torch.sin(6 * x), apviz.TrainingSettings(steps=2), device="cpu")
+        >>> h = training.run()
+        >>> apviz.analysis.diagnose_training(training.trace).limit.value
+        'too few steps: σ² still moves'
+    """
     if not trace["step"].sizes["step"]:
         return None
     for rule in (_failed, _interrupted, _rounded, _unconverged, _loose, _on_floor, _unsettled):

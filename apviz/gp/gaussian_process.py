@@ -67,11 +67,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_: d.
         feature_names_in_: (d,) the columns' names, where the training inputs were a frame with names.
 
-    Example:
-        >>> from sklearn.datasets import load_diabetes
-        >>> x, y = load_diabetes(return_X_y=True)
-        >>> gp = apviz.GaussianProcess().fit(x[:300], y[:300])
-        >>> mean, std = gp.predict(x[300:], return_std=True, include_noise=True)
+    Examples:
+        >>> import numpy as np, apviz
+        >>> x = np.linspace(0, 1, 50)[:, None]
+        >>> gp = apviz.GaussianProcess(steps=20, device="cpu").fit(x, np.sin(6 * x[:, 0]))
+        >>> mean, std = gp.predict([[0.505]], return_std=True, include_noise=True)
+        >>> bool(abs(mean[0] - np.sin(6 * 0.505)) < std[0] < 0.5)
+        True
     """
 
     def __init__(

@@ -88,6 +88,18 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
 
     Raises:
         ValueError: shapes that do not match, or no probes.
+
+    Examples:
+        >>> import torch, apviz
+        >>> from apviz.gp import marginal_likelihood_gradient
+        >>> from apviz.operators import CountingOperator
+        >>> x = torch.linspace(0, 1, 50, dtype=torch.float64)
+        >>> z = apviz.rademacher(50, 8, seed=0, like=x).z
+        >>> b = torch.cat([x[:, None].sin(), z], dim=1)
+        >>> system = apviz.KernelSystem(x, b, apviz.RBF(lengthscale=0.2), noise=1.0, device="cpu")
+        >>> weights = apviz.solve(system, apviz.Cholesky()).weights
+        >>> marginal_likelihood_gradient(CountingOperator(system.operator), weights, z).noise > 0  # σ² = 1 is too large
+        True
     """
     n, columns = weights.shape
     if columns < 2 or dual.shape != (n, columns - 1):

@@ -30,6 +30,16 @@ class LanczosInverse:
 
     T has no eigenvalue below λmin(K) ≥ σ², so no pivot of its factor LDLᵀ lies below σ². Products in float32 can put
     one there; such a pivot is raised to σ², which makes the variance larger, never smaller.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> from apviz.operators import CountingOperator
+        >>> inverse = apviz.LanczosInverse(CountingOperator(system.operator))
+        >>> explained = inverse.explained(torch.tensor([[0.5]]), ranks=[1, 5, 20])[0]
+        >>> inverse.rank, bool((explained.diff() > 0).all()), bool(explained[-1] < system.kernel.outputscale)
+        (20, True, True)
     """
 
     def __init__(self, operator: CountingOperator) -> None:
@@ -132,6 +142,15 @@ def lanczos_log_determinant(operator: Operator, z: Tensor, with_gradient: bool =
 
     Raises:
         MemoryError: the basis would not fit the free memory.
+
+    Examples:
+        >>> import torch, apviz
+        >>> from apviz.gp import lanczos_log_determinant
+        >>> x = torch.linspace(0, 1, 20, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, x, apviz.Matern12(lengthscale=0.2), noise=0.1, device="cpu")
+        >>> identity = torch.eye(20, dtype=torch.float64)
+        >>> found = lanczos_log_determinant(system.operator, 20**0.5 * identity).value
+        >>> torch.testing.assert_close(found, torch.logdet(system.operator.matmul(identity)))
     """
     n, count = z.shape
     norms = torch.linalg.vector_norm(z, dim=0)

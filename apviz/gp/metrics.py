@@ -15,6 +15,11 @@ def rmse(mean: Any, y: Any) -> float:
 
     Raises:
         ValueError: shapes that differ, or no rows.
+
+    Examples:
+        >>> from apviz.gp import rmse
+        >>> rmse([0.0, 0.0], [1.0, 7.0])  # √((1 + 49)/2)
+        5.0
     """
     mean, y = _vectors(mean=mean, y=y)
     # BLAS scales: no square underflows or overflows
@@ -30,6 +35,11 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
 
     Raises:
         ValueError: shapes that differ, no rows, or a variance that is not positive.
+
+    Examples:
+        >>> from apviz.gp import negative_log_likelihood
+        >>> round(negative_log_likelihood([0.0], [1.0], [0.0]), 4)  # ½ log 2π
+        0.9189
     """
     mean, variance, y = _vectors(mean=mean, variance=variance, y=y)
     bad = ~(variance > 0)

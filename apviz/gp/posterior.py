@@ -83,6 +83,14 @@ class Prediction:
         rows: of the test inputs.
         mean, variance: (c,), on the system's device in its dtype.
         solve: how the solve of this variance ended; None by Lanczos.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 100, dtype=torch.float64)
+        >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=1e-4)
+        >>> posterior = apviz.Posterior(x, torch.sin(6 * x), h, batch_size=50, device="cpu")
+        >>> [(chunk.rows.start, len(chunk.mean), chunk.solve.converged) for chunk in posterior.predict(x[:, None])]
+        [(0, 50, True), (50, 50, True)]
     """
 
     rows: slice
@@ -137,6 +145,17 @@ class Posterior:
 
     Raises:
         TypeError, ValueError: as `KernelSystem` and `solve` do; targets or weights of another shape, or not finite.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=1e-4)
+        >>> posterior = apviz.Posterior(x, torch.sin(6 * x), h, device="cpu")
+        >>> bool((posterior.mean(x) - torch.sin(6 * x)).abs().max() < 0.01)
+        True
+        >>> far = torch.tensor([[100.0]])
+        >>> posterior.mean(far).item(), posterior.variance(far).item()  # the prior's
+        (0.0, 1.0)
     """
 
     def __init__(

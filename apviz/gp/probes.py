@@ -26,7 +26,14 @@ class Probes:
 
 
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
-    """Draws entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training)."""
+    """Draws entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training).
+
+    Examples:
+        >>> import torch, apviz
+        >>> probes = apviz.rademacher(100, 3, seed=0, like=torch.zeros(1))
+        >>> probes.z.shape, probes.z.unique()
+        (torch.Size([100, 3]), tensor([-1.,  1.]))
+    """
     z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(seed)) - 1.0
     z = z.to(like)
     return Probes(z, z, "Rademacher")

@@ -43,7 +43,20 @@ TRACED = "trace_"
 
 
 class TrainingError(RuntimeError):
-    """Raised where a step could not be done; what was done before it is kept."""
+    """Raised where a step could not be done; what was done before it is kept.
+
+    Examples:
+        >>> import torch, apviz
+        >>> class NoMemory(apviz.Hook):
+        ...     def on_start(self, run):
+        ...         raise MemoryError("no memory is left")
+        >>> training = apviz.Training(torch.linspace(0, 1, 50), torch.zeros(50), device="cpu")
+        >>> try:
+        ...     training.run([NoMemory()])
+        ... except apviz.TrainingError as error:
+        ...     print(error)
+        training step 1: no memory is left. The 0 steps before it are kept in this Training's trace and hyperparameters
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +78,16 @@ class TrainingSettings:
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> import apviz
+        >>> settings = apviz.TrainingSettings(solver=apviz.Automatic(), steps=20, probes=4)
+        >>> settings.kernel, settings.steps
+        ('matern52', 20)
+        >>> apviz.TrainingSettings(steps=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: steps must be a whole number, at least 1, got 0
     """
 
     kernel: str = "matern52"
@@ -130,7 +153,19 @@ class Step:
 
 
 class TrainingHook(Hook):
-    """A hook that is also told about the steps of a training."""
+    """A hook that is also told about the steps of a training.
+
+    Examples:
+        >>> import torch, apviz
+        >>> class Steps(apviz.TrainingHook):
+        ...     def on_step(self, step, settings):
+        ...         print(f"step {step.number} of {settings.steps}")
+        >>> x = torch.linspace(0, 1, 50)
+        >>> training = apviz.Training(x, torch.sin(6 * x), apviz.TrainingSettings(steps=2), device="cpu")
+        >>> h = training.run([Steps()])
+        step 1 of 2
+        step 2 of 2
+    """
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
         """Called after every Adam step, when it is on disk."""
@@ -145,6 +180,15 @@ class TrainingProgress(TrainingHook):
 
     Raises:
         ValueError: `every` below 1.
+
+    Examples:
+        >>> import io, rich.console, torch, apviz
+        >>> shown, x = io.StringIO(), torch.linspace(0, 1, 50)
+        >>> progress = apviz.TrainingProgress(rich.console.Console(file=shown, width=200), every=1)
+        >>> training = apviz.Training(x, torch.sin(6 * x), apviz.TrainingSettings(steps=2), device="cpu")
+        >>> h = training.run([progress])
+        >>> [": step " in line for line in shown.getvalue().splitlines()]
+        [True, True]
     """
 
     def __init__(self, console: Console | None = None, every: int = 10) -> None:
@@ -189,6 +233,16 @@ class Training:
     Raises:
         FileExistsError: what is at `path` is not the trace of a training with a checkpoint beside it.
         ValueError: bad data, or a checkpoint of another training; the message names what differs.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 50)
+        >>> settings = apviz.TrainingSettings(solver=apviz.Cholesky(), steps=20)
+        >>> training = apviz.Training(x, torch.sin(6 * x), settings, device="cpu")
+        >>> training.run().noise < 0.2  # from 0.693 on its way to the floor, for these targets have no noise
+        True
+        >>> training.steps_done
+        20
     """
 
     def __init__(

@@ -18,9 +18,9 @@ class Matern12(Kernel):
         lengthscale, outputscale: as of `Kernel`.
 
     Examples:
-        >>> import torch
+        >>> import torch, apviz
         >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-        >>> Matern12(lengthscale=2.0)(x)  # exp(−1)
+        >>> apviz.Matern12(lengthscale=2.0)(x)  # exp(−1)
         tensor([[1.0000, 0.3679],
                 [0.3679, 1.0000]], dtype=torch.float64)
     """
@@ -46,9 +46,9 @@ class Matern32(Kernel):
         lengthscale, outputscale: as of `Kernel`.
 
     Examples:
-        >>> import torch
+        >>> import torch, apviz
         >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-        >>> Matern32(lengthscale=2.0)(x)
+        >>> apviz.Matern32(lengthscale=2.0)(x)
         tensor([[1.0000, 0.4834],
                 [0.4834, 1.0000]], dtype=torch.float64)
     """
@@ -73,9 +73,9 @@ class Matern52(Kernel):
         lengthscale, outputscale: as of `Kernel`.
 
     Examples:
-        >>> import torch
+        >>> import torch, apviz
         >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-        >>> Matern52(lengthscale=2.0)(x)
+        >>> apviz.Matern52(lengthscale=2.0)(x)
         tensor([[1.0000, 0.5240],
                 [0.5240, 1.0000]], dtype=torch.float64)
     """
@@ -103,9 +103,9 @@ class RBF(Kernel):
         lengthscale, outputscale: as of `Kernel`.
 
     Examples:
-        >>> import torch
+        >>> import torch, apviz
         >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-        >>> RBF(lengthscale=2.0)(x)  # exp(−½)
+        >>> apviz.RBF(lengthscale=2.0)(x)  # exp(−½)
         tensor([[1.0000, 0.6065],
                 [0.6065, 1.0000]], dtype=torch.float64)
     """

@@ -25,9 +25,9 @@ class RationalQuadratic(Kernel):
         ValueError: a lengthscale, outputscale or α that is not finite and positive.
 
     Examples:
-        >>> import torch
+        >>> import torch, apviz
         >>> x = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-        >>> RationalQuadratic(lengthscale=1.0, alpha=0.5)(x)  # 1/√(1 + r²)
+        >>> apviz.RationalQuadratic(lengthscale=1.0, alpha=0.5)(x)  # 1/√(1 + r²)
         tensor([[1.0000, 0.4472],
                 [0.4472, 1.0000]], dtype=torch.float64)
     """

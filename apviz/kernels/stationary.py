@@ -37,6 +37,18 @@ class Kernel(ABC):
 
     Raises:
         ValueError: a lengthscale or outputscale that is not finite and positive.
+
+    Examples:
+        >>> import torch, apviz
+        >>> class RationalDecay(apviz.Kernel):  # 1/(1 + u), u = ‖(x−z)/ℓ‖²
+        ...     distance_scale = 1.0
+        ...     def correlation_(self, u, spare):
+        ...         return u.add_(1.0).reciprocal_()
+        ...     def slope(self, u):
+        ...         return -((1.0 + u) ** -2)
+        >>> RationalDecay(lengthscale=2.0)(torch.tensor([[0.0], [2.0]]))
+        tensor([[1.0000, 0.5000],
+                [0.5000, 1.0000]])
     """
 
     lengthscale: float | tuple[float, ...]

@@ -44,6 +44,15 @@ class TwoLevelSchwarz(Preconditioner):
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> preconditioner = apviz.TwoLevelSchwarz(block_size=50, overlap=0.5, coarse_rank=10)
+        >>> preconditioned = apviz.ConjugateGradient(preconditioner=preconditioner, tol=1e-6)
+        >>> apviz.solve(system, preconditioned).epochs < apviz.solve(system, apviz.ConjugateGradient(tol=1e-6)).epochs
+        True
     """
 
     block_size: int | Auto = "auto"

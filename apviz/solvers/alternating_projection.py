@@ -55,6 +55,15 @@ class AlternatingProjection(Solver):
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> apviz.solve(system, apviz.AlternatingProjection(block_size=50)).converged
+        True
+        >>> apviz.solve(system, apviz.AlternatingProjection(block_size=200)).epochs  # one block: a Cholesky solve
+        1
     """
 
     block_size: int | Auto = 1000

@@ -41,6 +41,16 @@ class Automatic(Solver):
         tol: stop when the mean relative residual, recomputed, is below this.
         max_epochs: cap, in epochs or iterations.
         seed: of the coarse space.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solver, reasons = apviz.Automatic(tol=1e-4).resolve(system.operator)
+        >>> solver
+        Cholesky(tol=0.0001)
+        >>> reasons["method"]
+        'Cholesky: n = 200 is at most 2,000'
     """
 
     tol: float = 1e-2
@@ -88,6 +98,7 @@ def overlapping(**settings: Any) -> AlternatingProjection:
         settings: of `AlternatingProjection`, in place of these.
 
     Examples:
+        >>> from apviz.solvers.automatic import overlapping
         >>> overlapping(tol=1e-3, overlap=0.5).partition
         'principal-axis-tree'
     """

@@ -38,6 +38,16 @@ class ConjugateGradient(Solver):
 
     Raises:
         ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-6))
+        >>> solution.converged, solution.residual < 1e-6
+        (True, True)
+        >>> solution.work >= solution.epochs  # one product with K an iteration, and the checks
+        True
     """
 
     preconditioner: Preconditioner | None = None

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 
 class StopReason(Enum):
-    """Every way a solve can end; the value is what a person can do about it."""
+    """Every way a solve can end; the value is what a person can do about it.
+
+    Examples:
+        >>> import apviz
+        >>> print(*apviz.StopReason)
+        converged max_epochs stagnated diverged stopped
+        >>> apviz.StopReason.STAGNATED.advice
+        'rounding, or jitter, keeps the residual above the tolerance; use float64 or a larger tol'
+    """
 
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
     MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
@@ -44,6 +52,16 @@ class NotConverged(UserWarning):
     """A solve ended before its residual was below the tolerance; `solution` is what it ended with.
 
     `apviz.solve` warns with it, and raises it where asked to.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> try:
+        ...     apviz.solve(system, apviz.ConjugateGradient(tol=1e-6, max_epochs=2), throw=True)
+        ... except apviz.NotConverged as error:
+        ...     print(error.solution.stop_reason, error.solution.epochs)
+        max_epochs 2
     """
 
     def __init__(self, message: str, solution: Solution) -> None:
@@ -67,6 +85,15 @@ class Solution:
         setup_work, setup_seconds: the part of both that came before the first update. What was prepared for several
             solves is counted in the first.
         energy: h(W) = ½tr(WᵀKW) − tr(BᵀW), from the recorded decreases.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-6))
+        >>> r = system.b - system.operator.matmul(solution.weights[:, None])
+        >>> solution.converged, bool(r.norm() < 1e-6 * system.b.norm())
+        (True, True)
     """
 
     weights: Tensor
@@ -133,7 +160,21 @@ class Epoch:
 
 
 class Hook:
-    """An object told about a solve. It observes, may call `run.request_stop(why)`, and never changes the numbers."""
+    """An object told about a solve. It observes, may call `run.request_stop(why)`, and never changes the numbers.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> class CountUpdates(apviz.Hook):
+        ...     count = 0
+        ...     def on_update(self, update):
+        ...         self.count += 1
+        >>> counting = CountUpdates()
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=50), hooks=[counting])
+        >>> counting.count == 4 * solution.epochs  # as many updates an epoch as there are blocks
+        True
+    """
 
     def on_start(self, run: Run) -> None:
         """Before the first update; set-up is done."""
@@ -238,6 +279,16 @@ class Prepared(ABC):
         choices: what `auto` chose, by setting, with the reason.
         partition, factors: of alternating projection, else None.
         preconditioner: r ↦ P⁻¹r for r: (n, p) in the user's order, of conjugate gradients, else None.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solver = apviz.AlternatingProjection(block_size=50)
+        >>> prepared = solver.prepare(system.operator)
+        >>> first, second = (apviz.solve(system, solver, prepared=prepared) for _ in range(2))
+        >>> first.setup_work > 0, second.setup_work  # the factors of the blocks are made once
+        (True, 0.0)
     """
 
     solver: Solver

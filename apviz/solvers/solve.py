@@ -381,7 +381,7 @@ def solve(
     Examples:
         >>> import apviz
         >>> x = [[0.0], [0.5], [1.0]]
-        >>> system = apviz.KernelSystem(x, [0.0, 1.0, 0.0], apviz.RBF(lengthscale=0.5), noise=0.1)
+        >>> system = apviz.KernelSystem(x, [0.0, 1.0, 0.0], apviz.RBF(lengthscale=0.5), noise=0.1, device="cpu")
         >>> apviz.solve(system, apviz.Automatic(tol=1e-6)).converged
         True
     """

@@ -24,6 +24,17 @@ class ProgressHook(Hook):
     Args:
         console: where to draw in a terminal; None: standard error.
         transient: the line goes when the solve ends, for solves that are steps of something longer.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> import io, rich.console
+        >>> shown = io.StringIO()
+        >>> progress = apviz.ProgressHook(rich.console.Console(file=shown, width=120))
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[progress])
+        >>> "converged: residual" in shown.getvalue()
+        True
     """
 
     def __init__(self, console: Console | None = None, *, transient: bool = False) -> None:
@@ -94,6 +105,15 @@ class StopHook(Hook):
     Args:
         max_seconds, max_work: limits, set-up included.
         when: called after every epoch; a sentence stops the solve, None goes on.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> stop = apviz.StopHook(when=lambda epoch: "far enough" if epoch.residual < 0.5 else None)
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-9), hooks=[stop])
+        >>> solution.stop_message, solution.residual < 0.5
+        ('stopped: far enough', True)
     """
 
     def __init__(
@@ -148,6 +168,17 @@ class PredictionHook(Hook):
 
     Raises:
         ValueError: shapes that do not match.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> between, recorder = (x[:-1, None] + x[1:, None]) / 2, apviz.Recorder()
+        >>> prediction = apviz.PredictionHook(between, torch.sin(6 * between[:, 0]))
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[prediction, recorder])
+        >>> rmse = recorder.trace["epoch"]["test_rmse"]
+        >>> bool(rmse[-1] < 0.1 * rmse[0])  # epoch 0 predicts the prior mean
+        True
     """
 
     def __init__(self, test_x: Tensor, test_y: Tensor, *, mean: float = 0.0, every: int = 1) -> None:

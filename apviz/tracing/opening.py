@@ -39,6 +39,17 @@ def open_trace(path: str | Path) -> Trace:
     Raises:
         FileNotFoundError: nothing is there.
         ValueError: not a trace, one that has lost files, or one of a schema newer than this version of apviz reads.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     solution = apviz.solve(system, apviz.Cholesky(), hooks=[apviz.Recorder(f"{folder}/direct.zarr")])
+        ...     trace = apviz.open_trace(f"{folder}/direct.zarr")
+        >>> trace.converged, trace.attrs["n"]
+        (True, 200)
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"no trace at {path}")

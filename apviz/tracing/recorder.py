@@ -55,6 +55,16 @@ class Recorder(Hook):
     Raises:
         FileExistsError: when a solve starts and its path exists, or somebody else has begun to write there.
         ValueError: when a solve with more than 4,000 rows starts and `eigenvalues` are asked for.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.AlternatingProjection(block_size=50), hooks=[recorder])
+        >>> trace = recorder.trace
+        >>> bool(abs(trace["update"]["energy_decrease"].sum() + solution.energy) < 1e-9)  # h(0) = 0
+        True
     """
 
     def __init__(

@@ -39,6 +39,18 @@ class Trace:
     """What was recorded about one solve; the groups and variables are listed in `apviz.tracing.schema`.
 
     `trace["update"]["energy_decrease"]` is an xarray variable; `trace.tree` is the `DataTree` itself.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> trace = recorder.trace
+        >>> trace.method.family, trace.outcome
+        ('conjugate-gradient', 'converged')
+        >>> float(trace["epoch"]["residual"][-1]) == solution.residual
+        True
     """
 
     def __init__(self, tree: xr.DataTree) -> None:
