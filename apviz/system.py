@@ -17,7 +17,7 @@ from apviz.operators import Operator, make_operator
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
-COARSE = 0.01
+COARSE_LENGTHSCALES = 0.01
 
 
 class KernelSystem:
@@ -229,7 +229,7 @@ def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
     by_dtype = torch.finfo(inputs.dtype).eps * inputs.abs().amax(0).double() / operator.kernel.distance_scale
     for column in range(given.shape[1]):
         first, second = float(by_given[column]), float(by_dtype[column])
-        if max(first, second) < COARSE:
+        if max(first, second) < COARSE_LENGTHSCALES:
             continue
         if first >= second:
             why = f"they were given in {dtype}, and are up to {float(given[:, column].abs().max()):.3g}"

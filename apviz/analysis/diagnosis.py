@@ -44,26 +44,26 @@ if TYPE_CHECKING:
 # of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
 DRIFT_SHARE = 0.5
 # W = 0 has residual 1: a tolerance above the first is met by little, and a residual above the second is much of it
-LOOSE, SOLVED = 0.5, 0.1
+LOOSE_TOL, SOLVED_RESIDUAL = 0.5, 0.1
 # a test error that never was so much below the mean's predicts nothing
-PREDICTS = 0.02
+RMSE_GAIN_SHARE = 0.02
 # solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
 # so much of the work still to come
-LOOSER, WORK_AFTER = 3.0, 0.5
+LOOSER_TOL_FACTOR, WORK_AFTER_SHARE = 3.0, 0.5
 # work that nobody waits for
-QUICK = 20.0
+QUICK_WORK = 20.0
 # share of the residual that an epoch keeps where blocks undo each other's work
-KEPT = 0.8
+KEPT_PER_EPOCH = 0.8
 # and that reads as all of it
-ALL_KEPT = 0.995
+ALL_KEPT_PER_EPOCH = 0.995
 # σ² ÷ outputscale under which the noise alone makes K ill-conditioned
-LITTLE_NOISE = 1e-3
+LITTLE_NOISE_RATIO = 1e-3
 # κ under which plain CG is done within 100 iterations to a tolerance of 0.01
 LARGE_KAPPA = 500.0
 # a method that took so much of the work of another on the same system is worth a word
-FAR_LESS = 0.25
+FAR_LESS_WORK_SHARE = 0.25
 # lengthscales that are written out
-SHOWN_SCALES = 4
+SHOWN_LENGTHSCALES = 4
 # what to try in place of a tolerance that is too loose: the paper's
 USUAL_TOL = 0.01
 
@@ -158,7 +158,7 @@ def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosi
     facts = [found.evidence]
     as_far = [other for other in others if other.converged and _tol(other) <= _tol(trace)]
     quickest = min(as_far, key=_work, default=None)
-    if quickest is not None and _work(quickest) <= FAR_LESS * _work(trace):
+    if quickest is not None and _work(quickest) <= FAR_LESS_WORK_SHARE * _work(trace):
         facts.append(f"{quickest.label} converged on the same system after {_work(quickest):.3g} work.")
     if "rows" in trace:
         distinct, rows = _distinct(trace)
@@ -204,7 +204,7 @@ def _precision(trace: Trace) -> Diagnosis | None:
     if dtype == "float32":
         return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
     looser = _short(10 * _tol(trace))
-    if looser >= LOOSE:
+    if looser >= LOOSE_TOL:
         higher = _more_noise(trace)
         return Diagnosis(
             Limit.PRECISION, evidence, f"It is float64 already: try σ² = {higher:g}.", {"noise": higher}
@@ -215,7 +215,7 @@ def _precision(trace: Trace) -> Diagnosis | None:
 
 def _loose(trace: Trace) -> Diagnosis | None:
     tol, end = _tol(trace), _residual(trace)
-    if not trace.converged or tol <= LOOSE or end <= SOLVED:
+    if not trace.converged or tol <= LOOSE_TOL or end <= SOLVED_RESIDUAL:
         return None
     evidence = (
         f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after {_work(trace):.3g} "
@@ -229,12 +229,16 @@ def _loose(trace: Trace) -> Diagnosis | None:
 def _model(trace: Trace) -> Diagnosis | None:
     rmse = trace["epoch"]["test_rmse"].values
     # from W = 0, whose energy is 0, the first epoch predicts the mean
-    if trace.attrs.get("initial_energy") != 0 or int(trace["epoch"]["epoch"][0]) or not _residual(trace) <= SOLVED:
+    if (
+        trace.attrs.get("initial_energy") != 0
+        or int(trace["epoch"]["epoch"][0])
+        or not _residual(trace) <= SOLVED_RESIDUAL
+    ):
         return None
-    if not np.isfinite(rmse[0]) or np.isfinite(rmse).sum() < 2 or np.nanmin(rmse) < (1 - PREDICTS) * rmse[0]:
+    if not np.isfinite(rmse[0]) or np.isfinite(rmse).sum() < 2 or np.nanmin(rmse) < (1 - RMSE_GAIN_SHARE) * rmse[0]:
         return None
-    scales = ", ".join(f"{value:.3g}" for value in trace.attrs["lengthscale"][:SHOWN_SCALES])
-    more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_SCALES else ""
+    scales = ", ".join(f"{value:.3g}" for value in trace.attrs["lengthscale"][:SHOWN_LENGTHSCALES])
+    more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_LENGTHSCALES else ""
     evidence = (
         f"Predicting the mean has test RMSE {rmse[0]:.4g}; this run's lowest is {np.nanmin(rmse):.4g}, at its end "
         f"{rmse[np.isfinite(rmse)][-1]:.4g}, though the residual fell to {_residual(trace):.2g}: no solver and no "
@@ -260,7 +264,7 @@ def _tolerance(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     after = 1 - work[first] / work[-1]
     # a solve stops at the first residual below its tolerance, and residuals may rise
     looser = _rounded(float(residual[: first + 1].min()))
-    if first == 0 or looser < LOOSER * _tol(trace) or after < WORK_AFTER:
+    if first == 0 or looser < LOOSER_TOL_FACTOR * _tol(trace) or after < WORK_AFTER_SHARE:
         return None
     whose = "the last" if end == _last_rmse(trace) else "the best of the runs that converged on this system"
     evidence = (
@@ -272,19 +276,19 @@ def _tolerance(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 def _nothing(trace: Trace) -> Diagnosis | None:
     forced, epochs = _forced(trace), int(trace["epoch"]["epoch"][-1])
-    if not trace.converged or (_work(trace) > QUICK and epochs > forced):
+    if not trace.converged or (_work(trace) > QUICK_WORK and epochs > forced):
         return None
     evidence = f"Residual {_residual(trace):.2g} after {_work(trace):.3g} work, set-up included"
     if 1 < epochs <= forced:
         evidence += f"; its settings force it to take {forced} epochs, or iterations"
-    if _tol(trace) > LOOSE:
+    if _tol(trace) > LOOSE_TOL:
         evidence += f"; its tolerance of {_tol(trace):g} asked for next to nothing"
     return Diagnosis(Limit.NOTHING, f"{evidence}.", "Leave it as it is.")
 
 
 def _noise(trace: Trace) -> Diagnosis | None:
     noise, scale = trace.attrs["noise"], trace.attrs["outputscale"]
-    if noise >= LITTLE_NOISE * scale or _is_overlapped(trace) or _kappa(trace) < LARGE_KAPPA:
+    if noise >= LITTLE_NOISE_RATIO * scale or _is_overlapped(trace) or _kappa(trace) < LARGE_KAPPA:
         return None
     known = f", and λmin is close to it: {trace.condition()}" if math.isfinite(_kappa(trace)) else ""
     evidence = f"σ² = {noise:.2g} is {noise / scale:.1g} of the outputscale{known}."
@@ -297,10 +301,10 @@ def _blocks(trace: Trace) -> Diagnosis | None:
     if not trace.method.has_blocks or _is_overlapped(trace):
         return None
     kept = _kept(trace)
-    if not kept > KEPT:
+    if not kept > KEPT_PER_EPOCH:
         return None
     keeps = "does not lower the residual" if kept >= 1 else "takes less than 0.5% off the residual"
-    if kept < ALL_KEPT:
+    if kept < ALL_KEPT_PER_EPOCH:
         keeps = f"keeps {kept:.0%} of the residual"
     evidence = (
         f"{trace.method.partition} blocks without overlap: an epoch {keeps}, though every update makes it zero on "
@@ -406,7 +410,7 @@ def _kept(trace: Trace) -> float:
 
 
 def _more_noise(trace: Trace) -> float:
-    return _short(10 * trace.attrs["noise"] or LITTLE_NOISE * trace.attrs["outputscale"])
+    return _short(10 * trace.attrs["noise"] or LITTLE_NOISE_RATIO * trace.attrs["outputscale"])
 
 
 def _short(value: float) -> float:

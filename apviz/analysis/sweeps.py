@@ -25,7 +25,7 @@ _HYPERPARAMETERS: Final = ("kernel", "kernel_parameters", "lengthscale", "output
 _POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
 
 #: relative, between numbers of two traces that are the same but for rounding
-SAME: Final = 1e-6
+SAME_RELATIVE: Final = 1e-6
 
 #: of a bound, over the range of κ
 BOUND_POINTS: Final = 40
@@ -80,7 +80,7 @@ def same_system(one: Trace, other: Trace) -> bool:
     norms, others = one.attrs.get("rhs_norms"), other.attrs.get("rhs_norms")
     if norms is None or others is None:
         return bool(one.attrs.get("dataset"))
-    if len(norms) != len(others) or not np.allclose(norms, others, rtol=SAME, atol=0.0):
+    if len(norms) != len(others) or not np.allclose(norms, others, rtol=SAME_RELATIVE, atol=0.0):
         return False
     return bool(one.attrs.get("dataset")) or _same_largest_eigenvalue(one, other)
 
@@ -90,7 +90,7 @@ def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
     if "spectrum" not in one or "spectrum" not in other:
         return False
     first, second = one["spectrum"]["lambda_max"], other["spectrum"]["lambda_max"]
-    return first.attrs.get("how") == second.attrs.get("how") and math.isclose(first, second, rel_tol=SAME)
+    return first.attrs.get("how") == second.attrs.get("how") and math.isclose(first, second, rel_tol=SAME_RELATIVE)
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:

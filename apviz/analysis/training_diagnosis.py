@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from apviz.analysis.diagnosis import LOOSE, Diagnosis, Limit
+from apviz.analysis.diagnosis import LOOSE_TOL, Diagnosis, Limit
 from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
 from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
 
 # σ² so near to its floor lies on it
-ON_FLOOR = 1.1
+ON_FLOOR_FACTOR = 1.1
 # a floor so much higher makes the solves that much easier, one so much lower lets σ² fall
 FLOOR_FACTOR = 10.0
 # the floor to try where there was none
-SOME_FLOOR = 1e-4
+USUAL_NOISE_FLOOR = 1e-4
 
 
 def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
@@ -113,7 +113,7 @@ def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
 
 def _loose(trace: TrainingTrace) -> Diagnosis | None:
     residual = trace["step"]["residual"].values
-    little = residual > LOOSE
+    little = residual > LOOSE_TOL
     if little.mean() < 0.5:
         return None
     evidence = (
@@ -127,7 +127,7 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
 def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
     noise, floor = trace.hyperparameters.noise, float(_settings(trace)["noise_floor"])
     recent = trace.noise_path[-SETTLED_STEPS - 1 :]
-    if noise > ON_FLOOR * floor or noise > recent[0]:
+    if noise > ON_FLOOR_FACTOR * floor or noise > recent[0]:
         return None
     lower = float(f"{floor / FLOOR_FACTOR:.3g}")
     evidence = f"σ² = {noise:.3g} lies on its floor of {floor:g}: the likelihood asks for less."
@@ -147,7 +147,7 @@ def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
 
 
 def _higher_floor(trace: TrainingTrace) -> float:
-    return float(f"{max(FLOOR_FACTOR * float(_settings(trace)['noise_floor']), SOME_FLOOR):.3g}")
+    return float(f"{max(FLOOR_FACTOR * float(_settings(trace)['noise_floor']), USUAL_NOISE_FLOOR):.3g}")
 
 
 def _settings(trace: TrainingTrace) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from apviz.solvers.stopping import Checks, ExactResidual, Limits
 from apviz.system import KernelSystem
 
 # rows, from which on a solve in float64 takes seconds longer than one in float32
-LARGE = 10_000
+LARGE_ROWS = 10_000
 
 log = logging.getLogger("apviz")
 
@@ -387,7 +387,7 @@ def solve(
     """
     tol = float(getattr(solver, "tol", 0.0))
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.kernel.outputscale
-    if system.dtype == torch.float64 and system.n >= LARGE and easy:
+    if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
     solution = attempt(system, solver, hooks, initial_weights, prepared=prepared)
     if not solution.converged:

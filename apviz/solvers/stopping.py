@@ -13,9 +13,9 @@ from apviz.operators.tiled import TiledOperator
 from apviz.solvers.interface import StopReason
 
 # roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
-ROUNDINGS = 8.0
+ROUNDINGS_PER_ENTRY = 8.0
 # of the tolerance, that rounding in float64 may be without being looked at
-UNSEEN = 1e-3
+NEGLIGIBLE_TOL_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ExactResidual:
         self._operator = operator.of(exact)
         # an input is rounded by its size, its differences and so the entries of K by twice that
         largest = float(exact.inputs.abs().max())
-        self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS + 2.0 * largest)
+        self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
         self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
 
     def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,9 @@ class ExactResidual:
         columns, w = w.shape[1], w.double()
         norms = torch.linalg.vector_norm(w, dim=0)
         rounding = self._roundings * self._trace * norms
-        is_small = bool((rounding <= UNSEEN * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all())
+        is_small = bool(
+            (rounding <= NEGLIGIBLE_TOL_SHARE * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all()
+        )
         products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
         r = products[:, :columns].neg_().add_(b)
         found: Tensor = torch.linalg.vector_norm(r, dim=0)
