@@ -40,7 +40,7 @@ METHODS = ("ap", "overlap", "cg", "pcg", "rpcg", "schwarz", "auto", "cholesky")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One solver on the system: its trace and where it is, or what went wrong before there was one."""
+    """What one solver did on the system: its trace and where it is, or what went wrong before there was one."""
 
     solver: Solver
     trace: Trace | None
@@ -58,7 +58,7 @@ def choose_hyperparameters(
     fit: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> Hyperparameters:
-    """The hyperparameters of the data set's card, those given in their place; `provenance` says which is which.
+    """Takes the hyperparameters of the data set's card, those given in their place; `provenance` says which is which.
 
     Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
     lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some; `hooks` are told
@@ -108,7 +108,7 @@ def build_system(
     device: str = "auto",
     operator: str = "auto",
 ) -> KernelSystem:
-    """The system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
+    """Builds the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
     generator = torch.Generator().manual_seed(seed)
@@ -140,7 +140,7 @@ def choose_solvers(
     max_epochs: int = 100,
     seed: int = 0,
 ) -> list[Solver]:
-    """The solvers for the methods named; the cap is one of epochs and of iterations.
+    """Makes the solvers of the methods named; the cap is one of epochs and of iterations.
 
     `ap` is alternating projection with the rules, sizes, partitions and overlap given; `overlap` the same with
     everything chosen by apviz; `pcg` and `rpcg` CG with pivoted and randomly pivoted Cholesky of each rank;
@@ -195,7 +195,7 @@ def by_gauss_southwell(solver: Solver) -> bool:
 
 
 def choose_block_sizes(n: int, count: int = 6) -> list[int]:
-    """Block sizes to sweep: n/2, n/4, and so on, two digits of each, from the smallest."""
+    """Lists block sizes to sweep: n/2, n/4, and so on, two digits of each, from the smallest."""
     return sorted({max(1, int(float(f"{n / 2**power:.1e}"))) for power in range(1, count + 1)})
 
 
@@ -253,7 +253,7 @@ def compare(
 
 
 def claim_free_path(folder: Path, name: str) -> Claim:
-    """A path in `folder` where nothing is, named after a run, that nobody else can take until the claim is released."""
+    """Claims a path in `folder` where nothing is, named after a run, that nobody else can take until it is released."""
     slug = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
     for path in (folder / f"{slug}.zarr", *(folder / f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
         if os.path.lexists(path):

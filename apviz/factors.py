@@ -21,11 +21,11 @@ BATCH_BYTES = 2**20
 
 
 class NotPositiveDefinite(ValueError):
-    """A block of K, or K itself, has no Cholesky factor even with jitter."""
+    """Raised where a block of K, or K itself, has no Cholesky factor even with jitter."""
 
 
 class BlockFactors:
-    """K[I, I] = C D Cᵀ for the solved rows I of every block, C unit lower triangular, D diagonal.
+    """Factors K[I, I] = C D Cᵀ for the solved rows I of every block, C unit lower triangular, D diagonal.
 
     Two blocks of one size share a square: C of one lies below its diagonal, Cᵀ of the other above. That takes
     n·b·(1 + overlap)²/2 numbers in all, half of what a square for every block would.
@@ -106,19 +106,19 @@ class BlockFactors:
         return len(self._unit)
 
     def solve(self, block: int, r: Tensor) -> Tensor:
-        """U = K[I, I]⁻¹ r, for r: (|I|, l+1)."""
+        """Solves K[I, I] U = r for r: (|I|, l+1), to the same shape."""
         unit = self._unit[block]  # not torch.cholesky_solve, which copies the factor at every call
         half = torch.linalg.solve_triangular(unit, r, upper=False, unitriangular=True).div_(self._pivots[block])
         u: Tensor = torch.linalg.solve_triangular(unit.mT, half, upper=True, unitriangular=True)
         return u
 
     def matrices(self) -> Iterator[Tensor]:
-        """K[I, I] of every block, evaluated again, for what looks on: not counted as work, without jitter."""
+        """Evaluates K[I, I] of every block again, for what looks on: not counted as work, without jitter."""
         return (self._operator.uncounted.block(block) for block in self.rows)
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
-    """The lower factor of `matrix` plus the first jitter, relative to `scale`, that works, and that jitter.
+    """Factors `matrix`: (b, b) plus the first jitter, relative to `scale`, that works; returns both.
 
     Raises:
         NotPositiveDefinite: names the matrix and the jitter tried.
@@ -137,7 +137,7 @@ def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tenso
 
 
 def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
-    """Before rows are put into blocks, which may take long: whether the factors for the inputs x: (n, d) will fit.
+    """Checks, before rows are put into blocks, that the factors for the inputs x: (n, d) will fit the memory.
 
     Raises:
         MemoryError: they would not fit the free memory.
@@ -147,7 +147,7 @@ def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
 
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
-    """Memory of the factors for the inputs x: (n, d)."""
+    """Counts the bytes of the factors for the inputs x: (n, d)."""
     return numbers_held(_solved_sizes(len(x), block_size, overlap)) * x.element_size()
 
 

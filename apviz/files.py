@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 @contextmanager
 def file_made_whole(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside a path, which takes its place at the end; after an error what was there is as it was.
+    """Opens a new file beside a path, which takes its place at the end; after an error what was there is as it was.
 
     Raises:
         OSError: the disk is full, gone or read-only.
@@ -29,7 +29,7 @@ def file_made_whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def folder_made_whole(path: Path) -> Iterator[Path]:
-    """A new folder beside a path, which takes its place at the end; after an error nothing is left of it.
+    """Makes a new folder beside a path, which takes its place at the end; after an error nothing is left of it.
 
     Raises:
         OSError: also where something has come to the path meanwhile.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A constant mean, a scaled stationary kernel and Gaussian noise.
+    """Hyperparameters of a constant mean, a scaled stationary kernel and Gaussian noise.
 
     Args:
         kernel: the kernel's name, such as `matern52`.
@@ -45,19 +45,19 @@ class Hyperparameters:
 
     @classmethod
     def of(cls, kernel: Kernel, noise: float, mean: float = 0.0, provenance: str = "") -> Hyperparameters:
-        """Those of a kernel, with a noise and a mean."""
+        """Makes those of a kernel, with a noise σ² and a prior mean."""
         lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
         return cls(kernel.name, lengthscale, kernel.outputscale, noise, mean, provenance, kernel.parameters)
 
     def as_plain(self) -> dict[str, Any]:
-        """Plain values by name, as a file keeps them; without `kernel_parameters` where there are none."""
+        """Returns plain values by name, as a file keeps them; without `kernel_parameters` where there are none."""
         values = asdict(self)
         if not self.kernel_parameters:
             del values["kernel_parameters"]
         return values
 
     def build_kernel(self) -> Kernel:
-        """The kernel with these lengthscales, outputscale and parameters.
+        """Builds the kernel with these lengthscales, outputscale and parameters.
 
         Raises:
             ValueError: an unknown name of a kernel or of a parameter, or a value that is not finite and positive.

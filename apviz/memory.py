@@ -17,7 +17,7 @@ SHARE: Final = 0.9
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes free on the GPU, or for the processor."""
+    """Counts the bytes that are free on the GPU, or for the processor."""
     if device.type == "cuda":
         import torch
 
@@ -42,5 +42,5 @@ def require_memory(needed: float, device: torch.device, what: str, instead: str)
 
 
 def numbers_held(sizes: Iterable[int]) -> int:
-    """Numbers in the Cholesky factors of blocks of these many solved rows: a square for every two of one size."""
+    """Counts the numbers in the factors of blocks of these many solved rows: a square for every two of one size."""
     return sum(math.ceil(several / 2) * size**2 for size, several in Counter(sizes).items())

@@ -1,4 +1,4 @@
-"""Which method solved: identity as data. A label is for reading; whatever compares, groups or colours goes by this."""
+"""The method that solved, as data: whatever compares, groups or colours goes by this; a label is for reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHOLESKY: Final = "cholesky"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A solver as far as it tells methods apart; None where a family has no such setting.
+    """A method: what tells one solver from another; None where a family has no such setting.
 
     Args:
         family: `alternating-projection`, `conjugate-gradient`, `cholesky`, or the name of another solver.
@@ -44,7 +44,7 @@ class Method:
 
     @property
     def label(self) -> str:
-        """In a few words, for tables and legends; settings that are None or 0 are left out."""
+        """The method in a few words, for tables and legends; settings that are None or 0 are left out."""
         blocks = [
             _share(self.overlap), _setting("b", self.block_size), _setting("q", self.history),
             _setting("r", self.coarse_rank if self.rank is None else self.rank), self.coarse,
@@ -79,17 +79,17 @@ class Method:
         return self.family == CONJUGATE_GRADIENT and self.preconditioner is None
 
     def without(self, *settings: str) -> Method:
-        """The same whatever these settings are: what the runs of a sweep over them share."""
+        """Returns the method without these settings: what the runs of a sweep over them share."""
         nothing: dict[str, Any] = dict.fromkeys(settings)
         return dataclasses.replace(self, **nothing)
 
     def plain(self) -> dict[str, Any]:
-        """As a trace holds it: the settings it has."""
+        """Returns the settings that are not None, as a trace holds them."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Method:
-        """Of a trace; settings of a later version are left out.
+        """Makes the method of what a trace holds; settings of a later version are left out.
 
         Raises:
             ValueError: no family.

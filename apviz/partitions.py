@@ -27,7 +27,7 @@ CANDIDATES = 10
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """m blocks of n rows.
+    """A partition of n rows into m blocks: which a block owns, and on which it solves.
 
     Args:
         order: (n,) the user's row behind each stored row.
@@ -62,10 +62,11 @@ class Partition:
         return len(self.starts) - 1
 
     def owned(self, block: int) -> slice:
+        """Returns the stored rows that a block owns."""
         return slice(self.starts[block], self.starts[block + 1])
 
     def solved(self, block: int) -> Rows:
-        """The stored rows block `block` solves on; the owned ones come first."""
+        """Returns the stored rows that a block solves on; those it owns come first."""
         owned = self.owned(block)
         if not self.margins:
             return owned
@@ -73,6 +74,7 @@ class Partition:
         return torch.cat([rows, self.margins[block]])
 
     def owned_sizes(self) -> list[int]:
+        """Counts the rows that each block owns."""
         return list(self._sizes)
 
     @cached_property
@@ -80,15 +82,17 @@ class Partition:
         return tuple(b - a for a, b in zip(self.starts, self.starts[1:], strict=False))
 
     def solved_sizes(self) -> list[int]:
+        """Counts the rows that each block solves on."""
         return [count(self.solved(j)) for j in range(len(self))]
 
     @property
     def is_identity(self) -> bool:
+        """Whether the stored order is the user's."""
         return bool((self.order == torch.arange(len(self.order), device=self.order.device)).all())
 
 
 class Partitioner(Protocol):
-    """Anything that makes a `Partition` of the scaled inputs; pass one as `partition=` to bring your own."""
+    """A callable that makes a `Partition` of the scaled inputs: (n, d); pass one as `partition=` to bring your own."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition: ...
 
@@ -166,7 +170,7 @@ def _tree(inputs: Tensor, block_size: int, coordinate: Callable[[Tensor], Tensor
 
 
 def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
-    """The partitioner called `name`, drawing from the seed where it draws, or the object itself, which has its own.
+    """Returns the partitioner called `name`, drawing with `seed` where it draws; an object is returned as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

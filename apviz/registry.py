@@ -1,4 +1,4 @@
-"""The classes of one kind by the name under which a setting, a command line or a trace calls them."""
+"""A registry: the classes of one kind by the name under which a setting, a command line or a trace calls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
-    """Name → class, in the order of registration. Whatever lists, saves or reads back the kind goes by this.
+    """A mapping from names to classes, in the order of registration, by which the kind is listed, saved and read back.
 
     Args:
         what: the setting that takes one of them, for messages.
@@ -28,7 +28,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._kinds: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """A class decorator that puts the class here.
+        """Decorates a class so that it is here under this name.
 
         Raises:
             ValueError: another class has the name.
@@ -43,7 +43,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return put
 
     def make(self, name: object, **settings: Any) -> T:
-        """One of them, with those of the settings that it takes.
+        """Makes an object of the class called `name`, with those of the settings that it takes.
 
         Raises:
             ValueError: an unknown name; the message lists the known ones.
@@ -56,7 +56,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return kind(**{key: value for key, value in settings.items() if key in taken})
 
     def name_of(self, value: object) -> str:
-        """The name of an object's class; of a class that is not here, its own."""
+        """Returns the name of an object's class; of a class that is not here, the class's own."""
         return next((name for name, kind in self.items() if type(value) is kind), type(value).__name__)
 
     def __getitem__(self, name: str) -> type[T]:

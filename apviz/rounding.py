@@ -15,8 +15,9 @@ LEAST_SHARE = 0.5
 
 
 def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
-    """values · 2^−e and e, the largest of each column brought to between ½ and 1: exact, so what is computed from
-    these is, but for 2^e, what would be computed from the values if squares could neither overflow nor underflow.
+    """Scales each column by 2^−e, so that its largest value lies between ½ and 1; returns e too.
+
+    This rounds nothing, and no square of what is returned overflows, or underflows where it counts.
 
     Args:
         values: (n,) or (n, d), finite.
@@ -26,7 +27,7 @@ def unit(values: Array) -> tuple[Array, NDArray[np.intp]]:
 
 
 def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
-    """A sentence on how many of the different rows of raw are not in rounded; none where all are.
+    """Says how many of the different rows of `raw` are not in `rounded`; nothing where all are.
 
     Args:
         raw, rounded: (n, d), the rows as they were given and as they are solved with.
@@ -40,12 +41,12 @@ def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
 
 
 def copies(rows: Array) -> int:
-    """How many rows of (n, d) are exact copies of one before."""
+    """Counts the rows of (n, d) that are exact copies of one before."""
     return len(rows) - _different(rows)
 
 
 def lost(names: tuple[str, ...], raw: Array, rounded: NDArray[Any]) -> list[str]:
-    """A sentence on each column of which less than half of the different values are left; (n, d) both."""
+    """Says of each column of (n, d) where less than half of the different values are left."""
     found = []
     for name, column, after in zip(names, raw.T, rounded.T, strict=True):
         before, left = _different(column), _different(after)

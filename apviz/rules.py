@@ -16,7 +16,7 @@ Selector = Callable[[int, Tensor], int]
 
 
 class Rule(Protocol):
-    """Which block next."""
+    """A rule that says which block is next."""
 
     @property
     def name(self) -> str: ...
@@ -25,7 +25,7 @@ class Rule(Protocol):
     needs_norms: bool
 
     def begin(self, sizes: list[int]) -> Selector:
-        """The selector for blocks that own so many rows each."""
+        """Returns the selector of one solve, for blocks that own so many rows each."""
         ...
 
 
@@ -119,7 +119,7 @@ class Shuffled:
 
 
 def rule_named(name: str | Rule, seed: int = 0) -> Rule:
-    """The rule called `name`, drawing from the seed where it draws, or the object itself, which has its own.
+    """Returns the rule called `name`, drawing with `seed` where it draws; an object is returned as it is.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""Settings are checked where they enter: the message names the setting, its value and what would be accepted."""
+"""Checks of settings where they enter: the message names the setting, its value and what would be accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Auto = Literal["auto"]
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
-    """Checks a setting where it enters.
+    """Refuses a setting whose condition does not hold.
 
     Raises:
         ValueError: naming the setting, its value and what would be accepted.
@@ -25,13 +25,13 @@ def require(condition: bool, setting: str, value: object, accepted: str) -> None
 
 
 def require_whole(setting: str, value: object, low: int, high: float = math.inf) -> None:
-    """A whole number from `low` to `high`; NumPy's count, True and 2.0 do not."""
+    """Refuses all but whole numbers from `low` to `high`; NumPy's are whole numbers, True and 2.0 are not."""
     whole = isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high
     require(whole, setting, value, f"a whole number, at least {low}" + (f", at most {high}" if high < math.inf else ""))
 
 
 def require_whole_or_auto(setting: str, value: object, low: int) -> None:
-    """A whole number from `low`, or `auto`."""
+    """Refuses all but whole numbers from `low`, and `auto`."""
     if not isinstance(value, str):
         require_whole(setting, value, low)
     else:
@@ -39,7 +39,7 @@ def require_whole_or_auto(setting: str, value: object, low: int) -> None:
 
 
 def require_overlap(value: object) -> None:
-    """A fraction of a block's rows, or `auto`."""
+    """Refuses all but finite fractions of a block's rows from 0, and `auto`."""
     accepted = "a finite fraction of a block's rows, at least 0, or 'auto'"
     if not isinstance(value, str):
         require_number("overlap", value, 0, accepted)
@@ -48,18 +48,19 @@ def require_overlap(value: object) -> None:
 
 
 def require_number(setting: str, value: object, low: float, accepted: str, *, strictly: bool = False) -> None:
-    """A finite number not below `low`, or above it."""
+    """Refuses all but finite numbers from `low`, or with `strictly` above it."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     fits = number and (value > low if strictly else value >= low)  # type: ignore[operator]
     require(bool(fits), setting, value, accepted)
 
 
 def require_tolerance(value: object) -> None:
+    """Refuses all but positive finite numbers."""
     require_number("tol", value, 0.0, "a positive relative residual, such as 0.01", strictly=True)
 
 
 def chosen(setting: str, value: float | Auto) -> float:
-    """A setting that must have a number by now.
+    """Returns a setting that must be a number by now.
 
     Raises:
         ValueError: it still says `auto`.
@@ -70,11 +71,12 @@ def chosen(setting: str, value: float | Auto) -> float:
 
 
 def percent(overlap: float | Auto) -> str:
+    """Formats an overlap: 0.5 as `50%`, `auto` as it is."""
     return overlap if isinstance(overlap, str) else f"{overlap:.0%}"
 
 
 def renamed(**names: str) -> Callable[[type[C]], type[C]]:
-    """A class decorator: settings by their former names still work, for one release, with a `FutureWarning`.
+    """Decorates a class of settings so that their former names still work, for one release, with a `FutureWarning`.
 
     Args:
         names: former name → name.

@@ -21,7 +21,7 @@ COARSE_LENGTHSCALES = 0.01
 
 
 class KernelSystem:
-    """K W = B with K = k(X, X) + σ²I (paper, section 2).
+    """A system K W = B with K = k(X, X) + σ²I (paper, section 2).
 
     Args:
         x: (n, d) inputs, a tensor or anything `numpy.asarray` takes. They are centred and scaled in float64 as they
@@ -117,7 +117,7 @@ class KernelSystem:
         self._check_operator(given)
 
     def fingerprint(self) -> str:
-        """Of the data, to the precision of float32: the same for the same inputs and right-hand sides in any dtype."""
+        """Hashes the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
         found = hashlib.sha256()
         for values in (self.x, self.b):
             found.update(values.float().cpu().numpy().tobytes())
@@ -143,10 +143,12 @@ class KernelSystem:
 
     @property
     def n(self) -> int:
+        """The number of rows."""
         return len(self.x)
 
     @property
     def d(self) -> int:
+        """The number of inputs."""
         return int(self.x.shape[1])
 
     def __repr__(self) -> str:
@@ -249,7 +251,7 @@ def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
 
 
 def check_finite(values: Tensor, name: str) -> None:
-    """Names the first column with NaN or infinite values, and how many there are."""
+    """Refuses values: (n, p) with NaN or infinite ones; the message names the first column, and how many it has."""
     bad = ~torch.isfinite(values)
     if bad.any():
         per_column = bad.sum(0)

@@ -20,7 +20,7 @@ DENSE_MAX_N = 4_000
 
 
 def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> Operator:
-    """The operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
+    """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.

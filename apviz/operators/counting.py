@@ -12,13 +12,13 @@ from apviz.operators.interface import KernelDerivatives, Operator, Rows, count
 
 @dataclass
 class Entries:
-    """How many so far."""
+    """A count of kernel entries."""
 
     number: int = 0
 
 
 class CountingOperator(Operator):
-    """An operator that counts the kernel entries asked of another; work = entries ÷ n².
+    """Counts the kernel entries asked of another operator; work = entries ÷ n².
 
     Args:
         operator: what evaluates them.
@@ -34,10 +34,12 @@ class CountingOperator(Operator):
 
     @property
     def entries(self) -> int:
+        """The kernel entries so far."""
         return self._entries.number
 
     @property
     def work(self) -> float:
+        """The kernel entries so far ÷ n²."""
         return self.entries / self.n**2
 
     @property
@@ -46,7 +48,7 @@ class CountingOperator(Operator):
         return self._operator
 
     def of(self, operator: Operator) -> CountingOperator:
-        """Another operator, whose entries are added to the same count."""
+        """Wraps another operator, whose entries are added to the same count."""
         return CountingOperator(operator, self._entries)
 
     def reordered(self, order: Tensor) -> CountingOperator:

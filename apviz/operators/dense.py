@@ -11,7 +11,7 @@ from apviz.operators.interface import Operator, Rows, count
 
 
 class DenseOperator(Operator):
-    """K stored once, n² numbers. Reading a stored entry counts as evaluating it."""
+    """Stores K once, n² numbers; reading a stored entry counts as evaluating it."""
 
     name = "dense"
 

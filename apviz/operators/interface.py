@@ -27,12 +27,12 @@ Rows = slice | Tensor
 
 
 def count(rows: Rows) -> int:
-    """How many rows `rows` names; a slice must have both ends."""
+    """Counts the rows that `rows` names; a slice must have both ends."""
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
 def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
-    """a[rows] += factor · u in place, without the copies that indexed assignment makes."""
+    """Adds factor · u to a[rows] in place, without the copies that indexed assignment makes."""
     if isinstance(rows, slice):
         a[rows].add_(u, alpha=factor)
     else:
@@ -40,7 +40,7 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
 
 
 class KernelDerivatives(NamedTuple):
-    """tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ, in float64; lengthscale: (1,) or (d,), as the kernel has them."""
+    """Derivatives tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ, in float64; lengthscale: (1,) or (d,)."""
 
     lengthscale: Tensor
     outputscale: Tensor
@@ -48,7 +48,7 @@ class KernelDerivatives(NamedTuple):
 
 
 class Operator(ABC):
-    """K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
+    """An operator K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
 
     Args:
         x: (n, d) inputs, in any floating dtype.
@@ -77,20 +77,21 @@ class Operator(ABC):
             )
 
     def scaled(self, z: Tensor) -> Tensor:
-        """Inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
+        """Scales inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
         return self.kernel.scale(z.to(self.x.device), self._centre, self.x.dtype)
 
     @property
     def n(self) -> int:
+        """The number of rows."""
         return len(self.x)
 
     @property
     def engine(self) -> str:
-        """What computes the entries, in words, for the trace."""
+        """The engine that computes the entries, in words, for the trace."""
         return self.name
 
     def prepare(self, columns: int = 1) -> None:
-        """Does any compiling now rather than at the first solve, for products with so many columns."""
+        """Compiles now rather than at the first solve, for products with so many columns."""
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
         """Fixes the engine for a solve expected to evaluate so many entries; called before a solve starts."""
@@ -105,50 +106,50 @@ class Operator(ABC):
         return self.kernel.correlation_(u, torch.empty_like(u))
 
     def matmul(self, v: Tensor) -> Tensor:
-        """K v for v: (n, p), to (n, p). Evaluates n² entries."""
+        """Computes K v for v: (n, p), to (n, p). Evaluates n² entries."""
         return self.columns_matmul(slice(0, self.n), v)
 
     def columns_matmul(self, rows: Rows, u: Tensor) -> Tensor:
-        """K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
+        """Computes K[:, I] u for u: (|I|, p), to (n, p). Evaluates n|I| entries."""
         self._check(u, count(rows), "u")
         out = torch.zeros(self.n, u.shape[1], dtype=u.dtype, device=u.device)
         self.subtract_columns_(out, rows, -u)
         return out
 
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
-        """r −= K[:, I] u in place, for r: (n, p), u: (|I|, p). Evaluates n|I| entries, allocates no n × p array."""
+        """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
         add_rows_(r, rows, u, -self.noise)
 
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
-        """K[I, :] v for v: (n, p), to (|I|, p); a row may be asked for more than once. Evaluates n|I| entries."""
+        """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
         self._check(v, self.n, "v")
         out = v[rows] * self.noise
         self._accumulate(out, self.inputs[rows], self.inputs, v * self.kernel.outputscale)
         return out
 
     def block(self, rows: Rows) -> Tensor:
-        """K[I, I], (|I|, |I|), the caller's own to change. Evaluates |I|² entries."""
+        """Evaluates K[I, I], (|I|, |I|), the caller's own to change: |I|² entries."""
         inputs = self.inputs[rows]
         k = self._fill(inputs, inputs).mul_(self.kernel.outputscale)
         k.diagonal().fill_(self.kernel.outputscale + self.noise)
         return k
 
     def columns(self, rows: Rows) -> Tensor:
-        """k(X, X[I]), without noise, (n, |I|). Evaluates n|I| entries."""
+        """Evaluates k(X, X[I]), without noise, (n, |I|): n|I| entries."""
         return self._fill(self.inputs, self.inputs[rows]).mul_(self.kernel.outputscale)
 
     def cross_columns(self, z: Tensor) -> Tensor:
-        """k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m). Evaluates mn entries."""
+        """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
         return self._fill(self.inputs, self.scaled(z)).mul_(self.kernel.outputscale)
 
     def diagonal(self) -> Tensor:
-        """The diagonal of K, (n,): constant, for every kernel here is stationary."""
+        """Returns the diagonal of K, (n,): constant, for every kernel here is stationary."""
         return torch.full((self.n,), self.kernel.outputscale + self.noise, dtype=self.x.dtype, device=self.x.device)
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
-        """k(z, X) v, without noise, for z: (m, d) in any floating dtype, v: (n, p), to (m, p). Evaluates mn entries."""
+        """Computes k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
         if z.ndim != 2 or z.shape[1] != self.x.shape[1]:
             raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
         self._check(v, self.n, "v")
@@ -157,7 +158,7 @@ class Operator(ABC):
         return out
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
-        """tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the lengthscales, the outputscale and σ². Evaluates n² entries.
+        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the lengthscales, the outputscale and σ². Evaluates n² entries.
 
         With u = Σₖ (x̃ₖ − z̃ₖ)² of scaled inputs x̃ = c x/ℓ, ∂u/∂ℓₖ = −(2/ℓₖ)(x̃ₖ − z̃ₖ)².
         """
@@ -168,7 +169,7 @@ class Operator(ABC):
         return self._derivatives(self._derivative_sums(a, b), torch.sum(a * b, dtype=torch.float64))
 
     def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
-        """tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` has it for M = ABᵀ. Evaluates n² entries."""
+        """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
         sums = self._tiled_derivative_sums(lambda rows, columns: m[rows, columns])
@@ -199,7 +200,7 @@ class Operator(ABC):
         return sums
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
-        """‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
+        """Computes ‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.
 
         `spare`, of r's shape, may be overwritten: n × p arrays made anew in every update would fragment the heap.
         """
@@ -215,11 +216,11 @@ class Operator(ABC):
         return norms
 
     def subtract_combination_(self, r: Tensor, images: Tensor, steps: Tensor) -> None:
-        """r −= Σᵢ steps[i] · images[i] in place, for r: (n, p), images: (q, n, p), steps: (q, p). No entries."""
+        """Subtracts Σᵢ steps[i] · images[i], images: (q, n, p), steps: (q, p), from r: (n, p) in place. No entries."""
         r.sub_(torch.einsum("qnp,qp->np", images, steps))
 
     def gathered_products(self, updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
-        """Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
+        """Computes Uᵢᵀ a on the rows of Uᵢ, per right-hand side, accumulated in float64. No entries.
 
         Args:
             updates: (q, length, p), those of Uᵢ, zero where there are fewer.
@@ -243,5 +244,5 @@ class Operator(ABC):
             raise ValueError(f"r must be ({self.n}, {u.shape[1]}) in {x.dtype}, got {tuple(r.shape)} in {r.dtype}")
 
     def reordered(self, order: Tensor) -> Operator:
-        """The operator of the points x[order], on the same engine."""
+        """Makes the operator of the points x[order], on the same engine."""
         return type(self)(self.given[order], self.kernel, self.noise, self.x.dtype)

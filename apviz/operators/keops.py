@@ -22,7 +22,7 @@ FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
 
 
 class KeOpsOperator(Operator):
-    """K through `pykeops.torch.LazyTensor`. Needs a C++ compiler; compiles each formula at its first use."""
+    """Evaluates K by `pykeops.torch.LazyTensor`; needs a C++ compiler, which compiles each formula at its first use."""
 
     name = "keops"
 

@@ -47,7 +47,7 @@ ROW_GROUP = 128
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
+    """Finds the command of the C++ compiler: $CXX, else the first of c++, g++, clang++ on the path.
 
     Raises:
         OSError: there is none.
@@ -79,7 +79,7 @@ def is_built() -> bool:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled engine, built if need be (about a second); None, with one warning, where it cannot be."""
+    """Loads the compiled engine, built if need be (about a second); None, with one warning, where it cannot be."""
     path = _library_path()
     try:
         if not path.exists():
@@ -118,7 +118,11 @@ def _sha256(path: Path) -> str:
 
 
 def build(path: Path) -> None:
-    """Compiles to `path`; raises OSError with what went wrong."""
+    """Compiles the engine to `path`.
+
+    Raises:
+        OSError: with what went wrong.
+    """
     cxx = compiler()
     started = time.perf_counter()
     log.info("compiling the CPU engine with %s (once on this machine)", cxx[0])
@@ -188,7 +192,7 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
 
 
 def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
-    """out += correlation(x, z) u; out: (n, p), x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
+    """Adds correlation(x, z) u to out: (n, p); x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
     function = _function("columns_matmul", x.dtype)
     (n, d), width = x.shape, u.shape[1]
     zt = _transposed(z)
@@ -206,7 +210,7 @@ def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor
 
 
 def fill(kernel: Kernel, x: Tensor, z: Tensor) -> Tensor:
-    """correlation(x, z); x: (n, d), z: (m, d) scaled inputs, to (n, m)."""
+    """Evaluates correlation(x, z); x: (n, d), z: (m, d) scaled inputs, to (n, m)."""
     function = _function("fill", x.dtype)
     (n, d), used = x.shape, len(z)
     zt, out = _transposed(z), torch.empty(n, used, dtype=x.dtype)
@@ -219,7 +223,7 @@ def fill(kernel: Kernel, x: Tensor, z: Tensor) -> Tensor:
 
 
 def nearest(x: Tensor, z: Tensor) -> Tensor:
-    """The squared distance of each of x: (n, d) to the nearest of z: (m, d), to (n,)."""
+    """Finds the squared distance of each of x: (n, d) to the nearest of z: (m, d), to (n,)."""
     function = _function("nearest", x.dtype)
     (n, d), x, zt = x.shape, x.contiguous(), _transposed(z)
     m, out = zt.shape[1], x.new_empty(n)
@@ -229,7 +233,7 @@ def nearest(x: Tensor, z: Tensor) -> Tensor:
 
 
 def derivative_sums(kernel: Kernel, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """ΣM·correlation, then ΣM·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled inputs, a, b: (n, p), to (1 + d,).
+    """Sums M·correlation, then M·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled, a, b: (n, p), to (1 + d,).
 
     Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
     """
@@ -247,7 +251,7 @@ def derivative_sums(kernel: Kernel, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:
-    """Sums of squares of the rows from one start to the next; r: (n, p) contiguous, to (m, p)."""
+    """Sums the squares of the rows from one start to the next; r: (n, p) contiguous, to (m, p)."""
     m, p = len(starts) - 1, r.shape[1]
     out, offsets = torch.empty(m, p, dtype=r.dtype), _offsets(tuple(starts))
     i64 = ctypes.c_int64
@@ -262,7 +266,7 @@ def _offsets(starts: tuple[int, ...]) -> Tensor:
 
 
 def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
-    """r −= Σᵢ steps[i] · images[i]; r: (n, p), images: (q, n, p), steps: (q, p), contiguous."""
+    """Subtracts Σᵢ steps[i] · images[i] from r: (n, p) in place; images: (q, n, p), steps: (q, p), contiguous."""
     n, p = r.shape
     i64 = ctypes.c_int64
     function = _function("subtract_combination", r.dtype)
@@ -270,7 +274,7 @@ def subtract_combination_(r: Tensor, images: Tensor, steps: Tensor) -> None:
 
 
 def gathered_products(updates: Tensor, rows: Tensor, a: Tensor) -> Tensor:
-    """Σₖ updates[i, k] · a[rows[i, k]]; updates: (q, length, p), rows: (q, length), a: (n, p), to (q, p) in float64."""
+    """Sums updates[i, k] · a[rows[i, k]] over k; (q, length, p), (q, length), (n, p), to (q, p) in float64."""
     q, length, p = updates.shape
     out = torch.empty(q, p, dtype=torch.float64)
     i64 = ctypes.c_int64

@@ -1,4 +1,4 @@
-"""What a preconditioner of conjugate gradients is."""
+"""The interface of a preconditioner of conjugate gradients."""
 
 from __future__ import annotations
 

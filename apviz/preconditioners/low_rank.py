@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class TwoLevel:
-    """r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I: every coarse space here has this form.
+    """Applies r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I: every coarse space here has this form.
 
     What is inside the span is taken out before M and again after it, so rounding cannot make the sum indefinite,
     however large λmax/σ² is; Woodbury's difference can.
@@ -30,7 +30,7 @@ class TwoLevel:
 
 
 def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """V F⁻ᵀ and T F⁻ᵀ, whose product is I, and the factor VᵀT = FFᵀ in float64; v, t: (n, r), VᵀT symmetric."""
+    """Computes V F⁻ᵀ and T F⁻ᵀ, whose product is I, and F of VᵀT = FFᵀ in float64; v, t: (n, r), VᵀT symmetric."""
     e = v.double().T @ t.double()
     factor = torch.linalg.cholesky((e + e.T) / 2)
     basis = torch.linalg.solve_triangular(factor, torch.eye(len(e)).to(e), upper=False).T.to(v)
@@ -38,14 +38,14 @@ def biorthonormal(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def eigenvectors(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """U (n, r) and Λ (r,) float64 of LLᵀ = UΛUᵀ for the factor L: (n, r)."""
+    """Computes U (n, r) and Λ (r,) float64 of LLᵀ = UΛUᵀ for the factor L: (n, r)."""
     q, triangle = torch.linalg.qr(factor)
     spectrum, vectors = torch.linalg.eigh(triangle.double() @ triangle.double().T)
     return q @ vectors.to(q), spectrum.clamp_min(0)
 
 
 def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
-    """r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
+    """Builds r ↦ (M⁻¹ + LLᵀ)⁻¹ r for the factor L: (n, r).
 
     With LLᵀ = UΛUᵀ, V = MU and T = U, Woodbury's M − V(Λ⁻¹ + VᵀU)⁻¹Vᵀ is the sum that `TwoLevel` forms, with
     G = (I + FᵀΛF)⁻¹ for VᵀU = FFᵀ.
@@ -57,14 +57,14 @@ def low_rank(fine: Callable[[Tensor], Tensor], factor: Tensor) -> TwoLevel:
 
 
 def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[[Tensor], Tensor]) -> TwoLevel:
-    """r ↦ (Q + (I − QK) M (I − KQ)) r with Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
+    """Builds r ↦ (Q + (I − QK) M (I − KQ)) r, Q = V(VᵀKV)⁻¹Vᵀ, V the span of the factor: (n, r); one product KV."""
     v = torch.linalg.qr(factor).Q
     v, t, _ = biorthonormal(v, matmul(v))
     return TwoLevel(fine, v, t, torch.eye(v.shape[1]))
 
 
 class LowRankPlusNoise:
-    """r ↦ (LLᵀ + σ²I)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + σ²I)."""
+    """Applies r ↦ (LLᵀ + σ²I)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + σ²I)."""
 
     def __init__(self, factor: Tensor, noise: float) -> None:
         self.factor, self.noise = factor, noise
@@ -74,7 +74,7 @@ class LowRankPlusNoise:
         return self._apply(r)
 
     def sample(self, columns: int, generator: torch.Generator) -> Tensor:
-        """(n, columns) independent draws; the generator is of the CPU, so that any device draws the same."""
+        """Draws independent columns, (n, columns); the generator is of the CPU, so that any device draws the same."""
         n, rank = self.factor.shape
         inside, outside = (torch.randn(rows, columns, generator=generator).to(self.factor) for rows in (rank, n))
         return (self.factor @ inside).add_(outside, alpha=self.noise**0.5)

@@ -16,7 +16,7 @@ from apviz.settings import require_whole
 @PRECONDITIONERS.register("pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class PivotedCholesky(Preconditioner):
-    """P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X) with the largest pivot first.
+    """Preconditions by P = LLᵀ + σ²I, L the first `rank` columns of a Cholesky factor of k(X, X), largest pivot first.
 
     Harbrecht, Peters & Schneider (2012); Gardner et al. (2018), section 4.1. Set-up evaluates rank/n work.
 
@@ -45,7 +45,7 @@ class PivotedCholesky(Preconditioner):
 
 
 def pivoted_cholesky(operator: Operator, rank: int) -> Tensor:
-    """L (n, r), r ≤ rank: stops early where nothing above rounding is left of the diagonal."""
+    """Computes L (n, r), r ≤ rank; stops early where nothing above rounding is left of the diagonal."""
     n, device = operator.n, operator.x.device
     rank = min(rank, n)
     left = torch.full((n,), operator.kernel.outputscale, dtype=operator.x.dtype, device=device)

@@ -20,7 +20,7 @@ IDLE_ROUNDS = 20
 @PRECONDITIONERS.register("randomly-pivoted-cholesky")
 @dataclass(frozen=True, kw_only=True)
 class RandomlyPivotedCholesky(Preconditioner):
-    """P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
+    """Preconditions by P = LLᵀ + σ²I, L the columns of a Cholesky factor of k(X, X) at random pivots.
 
     Chen, Epperly, Tropp & Webber (2025); as a preconditioner Díaz, Epperly, Frangella, Tropp & Webber (2023).
     Set-up evaluates about rank/n work.
@@ -54,7 +54,7 @@ class RandomlyPivotedCholesky(Preconditioner):
 
 
 def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:
-    """L (n, r), r ≤ rank: stops early where nothing above rounding is left of the diagonal.
+    """Computes L (n, r), r ≤ rank; stops early where nothing above rounding is left of the diagonal.
 
     Pivots are proposed in blocks and accepted by rejection, which draws from the same law as one at a time and
     works in matrix products (Epperly, Tropp & Webber, 2024, "Embrace rejection", algorithm 2.1).

@@ -22,7 +22,7 @@ Coarse = Literal["low-rank", "galerkin"]
 @PRECONDITIONERS.register("two-level-schwarz")
 @dataclass(frozen=True, kw_only=True)
 class TwoLevelSchwarz(Preconditioner):
-    """Independent projections onto all blocks at once (M), and r vectors V for what no block can see.
+    """Preconditions by independent projections onto all blocks at once (M), and r vectors V for what no block can see.
 
     M = Σⱼ D Aⱼ⁻¹ D over the solved rows of block j, each row weighted by D = 1/√(number of blocks that hold it)
     before and after. An application evaluates no kernel entries. Set-up: the factors, Σ|solved|²/n², and r/n for
@@ -84,7 +84,7 @@ class TwoLevelSchwarz(Preconditioner):
 
 
 class OneLevel:
-    """r ↦ M r = Σⱼ D Aⱼ⁻¹ D r with A = K − LLᵀ, the blocks independent of each other; rows are the user's."""
+    """Applies r ↦ M r = Σⱼ D Aⱼ⁻¹ D r with A = K − LLᵀ, the blocks independent of each other; rows are the user's."""
 
     def __init__(self, operator: CountingOperator, partition: Partition, low_rank: Tensor | None = None) -> None:
         self.rows = [partition.order[partition.solved(block)] for block in range(len(partition))]

@@ -128,7 +128,7 @@ class AlternatingProjection(Solver):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Blocks(Prepared):
-    """The partition, the factors of its blocks, and V, KV with VᵀKV = I of a coarse space, in the stored order."""
+    """Set-up: the partition, the factors of its blocks, and V, KV with VᵀKV = I of a coarse space, as stored."""
 
     solver: AlternatingProjection
     partition: Partition

@@ -30,7 +30,7 @@ LOW_RANK_TRACE = 400.0
 @SOLVERS.register("automatic")
 @dataclass(frozen=True, kw_only=True)
 class Automatic(Solver):
-    """The solver that suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
+    """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
     Cholesky up to 2,000 rows, which takes less time than any blocks there. CG with randomly pivoted Cholesky where the
     trace of what r pivots leave of k(X, X) is under about 400 σ², so that a few iterations remain. Else alternating
@@ -89,7 +89,7 @@ class Automatic(Solver):
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:
-    """Alternating projection as apviz recommends it: overlapping blocks of neighbours, and steps along past updates.
+    """Makes the alternating projection that apviz recommends: overlapping blocks of neighbours, and a history.
 
     Block size, overlap and history are chosen from n, d, the right-hand sides and the free memory
     (`apviz.solvers.choices`). `Automatic` takes it where neither Cholesky nor low rank is the shorter way.
@@ -107,7 +107,7 @@ def overlapping(**settings: Any) -> AlternatingProjection:
 
 
 def left_by_low_rank(operator: Operator, rank: int, seed: int) -> float:
-    """About the mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, from up to 2,000 random rows.
+    """Estimates the mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, from up to 2,000 random rows.
 
     Of those the mean is over the rows that are no pivots: of all rows of the system few are. Rows like no other, which
     2,000 do not hold, are missed; at worst 2.1 times too little was seen (keggundirected, n = 50,886). In float64, for

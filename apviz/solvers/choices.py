@@ -1,4 +1,4 @@
-"""What `auto` means for a setting: chosen from n, d, the right-hand sides and the free memory, with the reason."""
+"""Choices for settings that say `auto`, from n, d, the right-hand sides and the free memory, with the reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_HISTORY = 32
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
-    """The dataclass `settings` with a value for every field that says `auto`, and the reasons. Given values stay.
+    """Chooses a value for every field of a dataclass that says `auto`; returns it with them, and the reasons.
 
     Args:
         operator: of the system.
@@ -52,7 +52,7 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
 
 
 def block_size(operator: Operator, overlap: float) -> tuple[int, str]:
-    """Rows a block owns, and why: `solved_rows` with their margin, less if the factors would not fit the memory."""
+    """Chooses the rows that a block owns, and says why: `solved_rows` with their margin, or what fits the memory."""
     (n, d), item = operator.inputs.shape, operator.inputs.element_size()
     wished, free = solved_rows(n, d) / (1 + overlap), free_memory(operator.inputs.device)
     fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
@@ -64,7 +64,7 @@ def block_size(operator: Operator, overlap: float) -> tuple[int, str]:
 
 
 def solved_rows(n: int, d: int) -> float:
-    """Rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
+    """Returns the rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
 
     Factoring then costs about a third and two thirds of a CG iteration, (2/3)n·solved² flops to n²·90. The optimum is
     flat, within a fifth between 6 and 11 on most systems, but with many inputs the hardest take twice the time at 6.7.
@@ -73,4 +73,5 @@ def solved_rows(n: int, d: int) -> float:
 
 
 def coarse_rank(n: int) -> int:
+    """Returns the vectors of a coarse space: 1.5 √n, at most 500 and at most n/2."""
     return max(1, min(500, n // 2, round(1.5 * math.sqrt(n))))

@@ -23,7 +23,7 @@ from apviz.solvers.stopping import Limits
 @SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
-    """K = LLᵀ, W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays. One update, set-up and all.
+    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays, one update.
 
     Args:
         tol: what the recomputed residual is held against; a factorisation that misses it has stagnated.
@@ -64,7 +64,7 @@ class Cholesky(Solver):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Factored(Prepared):
-    """The lower factor of K, (n, n)."""
+    """Set-up: the lower factor of K, (n, n)."""
 
     solver: Cholesky
     factor: Tensor

@@ -92,7 +92,7 @@ class ConjugateGradient(Solver):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Preconditioned(Prepared):
-    """The preconditioner, or none."""
+    """Set-up: the preconditioner, or none."""
 
     solver: ConjugateGradient
 

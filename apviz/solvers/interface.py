@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class StopReason(Enum):
-    """Every way a solve can end; the value is what a person can do about it.
+    """Reasons for which a solve ends; the value of each is what a person can do about it.
 
     Examples:
         >>> import apviz
@@ -45,11 +45,12 @@ class StopReason(Enum):
 
     @property
     def advice(self) -> str:
+        """The sentence on what to do, without the name of the reason."""
         return self.value.partition(": ")[2]
 
 
 class NotConverged(UserWarning):
-    """A solve ended before its residual was below the tolerance; `solution` is what it ended with.
+    """Warns that a solve ended before its residual was below the tolerance; `solution` is what it ended with.
 
     `apviz.solve` warns with it, and raises it where asked to.
 
@@ -71,7 +72,7 @@ class NotConverged(UserWarning):
 
 @dataclass(frozen=True)
 class Solution:
-    """What every solver returns.
+    """The weights that a solve ended with, and how it ended.
 
     Args:
         weights: W, of the shape B was given in.
@@ -110,12 +111,13 @@ class Solution:
 
     @property
     def converged(self) -> bool:
+        """Whether the residual, recomputed from B − KW, is below the tolerance."""
         return self.stop_reason is StopReason.CONVERGED
 
 
 @dataclass(frozen=True)
 class Update:
-    """One projection, or one iteration of a Krylov method. Tensors stay on the device: reading one stalls a GPU.
+    """A projection, or an iteration of a Krylov method; its tensors stay on the device: reading one stalls a GPU.
 
     Args:
         number: from 1.
@@ -136,7 +138,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The state after an epoch; number 0 is the state before the first update. Everything is on the host.
+    """The state after an epoch, all of it on the host; number 0 is the state before the first update.
 
     Args:
         residual_per_rhs: (l+1,) float64, recomputed from B − KW where `drift` is not NaN.
@@ -160,7 +162,7 @@ class Epoch:
 
 
 class Hook:
-    """An object told about a solve. It observes, may call `run.request_stop(why)`, and never changes the numbers.
+    """Observes a solve: it may call `run.request_stop(why)`, and never changes the numbers.
 
     Examples:
         >>> import torch, apviz
@@ -177,28 +179,28 @@ class Hook:
     """
 
     def on_start(self, run: Run) -> None:
-        """Before the first update; set-up is done."""
+        """Called before the first update, when the set-up is done."""
 
     def on_update(self, update: Update) -> None:
-        """After every update."""
+        """Called after every update."""
 
     def measure(self, run: Run) -> Mapping[str, float]:
-        """Numbers to attach to an epoch before any hook is told about it; its time is not the solve's."""
+        """Returns numbers to attach to an epoch, before any hook is told about it; its time is not the solve's."""
         return {}
 
     def on_epoch(self, epoch: Epoch) -> None:
-        """After every epoch, and once before the first as epoch 0."""
+        """Called after every epoch, and once before the first as epoch 0."""
 
     def on_stop(self, solution: Solution) -> None:
-        """The solve ended by itself."""
+        """Called when the solve has ended by itself."""
 
     def on_abandon(self, error: BaseException) -> None:
-        """The solve ended by an exception or Ctrl-C, which is raised after this."""
+        """Called when the solve has ended by an exception or Ctrl-C, which is raised after this."""
 
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """Settings of a solver. What it builds from K is its `Prepared`; the state of a solve lives in its `Run`."""
+    """Settings of a solver; what it builds from K is its `Prepared`, and the state of a solve lives in its `Run`."""
 
     name: ClassVar[str]
 
@@ -209,11 +211,11 @@ class Solver(ABC):
 
     @property
     def method(self) -> Method:
-        """Which method it is, as data."""
+        """The method as data."""
         return Method(family=SOLVERS.name_of(self))
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
-        """The solver with a value for every setting that says `auto`, and why each was chosen.
+        """Chooses a value for every setting that says `auto`; returns the solver with them, and why each was chosen.
 
         Args:
             columns: right-hand sides that are to be expected.
@@ -242,7 +244,7 @@ class Solver(ABC):
 
     @abstractmethod
     def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        """What `prepare` returns, but for who asked and what it cost; a solver of one's own has this."""
+        """Builds what `prepare` returns, but for who asked and what it cost; a solver of your own has this."""
 
 
 SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
@@ -250,13 +252,13 @@ SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
 
 @dataclass
 class Cost:
-    """What was evaluated for a set-up, and how long it took; the first solve that uses it takes it over."""
+    """Cost of a set-up, in kernel entries and seconds; the first solve that uses it takes it over."""
 
     entries: int
     seconds: float
 
     def taken(self) -> Cost:
-        """The cost, which is nothing from then on."""
+        """Returns the cost, which is nothing from then on."""
         cost = Cost(self.entries, self.seconds)
         self.entries, self.seconds = 0, 0.0
         return cost
@@ -268,7 +270,7 @@ _LIMITS = ("tol", "max_epochs", "min_epochs", "check_every")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared(ABC):
-    """What a solver built from an operator, for solves with any B.
+    """A set-up: what a solver built from an operator, for solves with any B.
 
     Args:
         solver: what solves; none of its settings says `auto` any more.
@@ -303,10 +305,10 @@ class Prepared(ABC):
 
     @abstractmethod
     def run(self, run: Run) -> StopReason:
-        """Solves; leaves the weights in the run."""
+        """Solves, leaves the weights in the run, and returns why it ended."""
 
     def ending_as(self, solver: Solver) -> Prepared:
-        """The same, to the tolerance and the caps of `solver`.
+        """Returns the same set-up with the tolerance and the caps of `solver`.
 
         Raises:
             ValueError: `solver` differs in more than that from what prepared this.
@@ -327,11 +329,11 @@ class Prepared(ABC):
         )
 
     def in_order(self, a: Tensor) -> Tensor:
-        """The rows of a: (n, p) from the user's order to that of the solve; a copy."""
+        """Copies a: (n, p) with its rows from the user's order to that of the solve."""
         return a.clone() if self.partition is None else a[self.partition.order]
 
     def in_users_order(self, a: Tensor) -> Tensor:
-        """The rows of a: (n, p) from the order of the solve to the user's."""
+        """Returns a: (n, p) with its rows from the order of the solve to the user's."""
         if self.partition is None or self.partition.is_identity:
             return a
         restored = a.new_empty(a.shape)

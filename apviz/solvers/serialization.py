@@ -1,4 +1,4 @@
-"""A solver's settings as plain values that JSON knows, and back: only registered classes are ever made."""
+"""Serialization: a solver's settings as plain values that JSON knows, and back; only registered classes are made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RENAMED_CLASSES: Final = {("partition", "Shuffled"): "ShuffledRows"}
 
 
 def to_plain(solver: Solver | None, *, strict: bool = True) -> Any:
-    """The settings as a dictionary of plain values with the class under `type`; None stays None.
+    """Writes the settings as a dictionary of plain values with the class under `type`; None stays None.
 
     Args:
         strict: else what is not registered is written as its repr, to be read by people and never back.
@@ -39,7 +39,7 @@ def to_plain(solver: Solver | None, *, strict: bool = True) -> Any:
 
 
 def from_plain(plain: Any) -> Solver | None:
-    """The solver of a dictionary from `to_plain`, its settings checked as if a user had given them.
+    """Reads the solver of a dictionary from `to_plain`, its settings checked as if a user had given them.
 
     Raises:
         ValueError, TypeError: a class that is not registered, or a setting it does not take.

@@ -1,4 +1,4 @@
-"""One solve: what a solver reports to, and what hooks may look at while it runs."""
+"""The run of a solve: `solve` itself, and the `Run` that a solver reports to and hooks look at."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class Recursion(Protocol):
     r: Tensor
 
     def weights(self) -> Tensor:
-        """(n, l+1) W so far."""
+        """Returns W so far, (n, l+1)."""
         ...
 
     def block_norms(self) -> Tensor | None:
-        """(m, l+1) ‖R_I‖² per block and right-hand side, or None where there are no blocks."""
+        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
         ...
 
     def adopt(self, fresh: Tensor, claimed: bool) -> None:
-        """Is told B − KW, and whether r had claimed convergence; may go on from there."""
+        """Takes B − KW, (n, l+1), and whether r had claimed convergence; may go on from there."""
         ...
 
 
 class Run:
-    """One solve in progress: what a solver reports to, and what hooks may look at.
+    """A solve in progress: what a solver reports to, and what hooks may look at.
 
     Solvers work on right-hand sides whose largest entries lie between 1 and 2: each is divided by its own power of
     two, which is exact, so that no norm can underflow or overflow and B times a power of two is solved alike. What
@@ -105,45 +105,49 @@ class Run:
 
     @property
     def partition(self) -> Partition | None:
+        """The partition of a method with blocks, else None."""
         return self.prepared.partition
 
     @property
     def factors(self) -> BlockFactors | None:
+        """The factors of the blocks of a method that has some, else None."""
         return self.prepared.factors
 
     @property
     def preconditioner(self) -> Apply | None:
+        """The map r ↦ P⁻¹r of conjugate gradients that have one, else None."""
         return self.prepared.preconditioner
 
     @property
     def b(self) -> Tensor:
-        """(n, l+1) the right-hand sides in the units of the solve; a copy."""
+        """The right-hand sides in the units of the solve, (n, l+1); a copy."""
         b: Tensor = (self.system.b.double() / self._units).to(self.system.b)
         return b
 
     @property
     def rhs_norms(self) -> Tensor:
-        """(l+1,) float64 ‖b_i‖ on the host, with 1 in place of 0; a copy."""
+        """The norms ‖b_i‖, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
         norms: Tensor = self._norms * self._units.cpu()
         return norms
 
     @property
     def weights(self) -> Tensor:
-        """(n, l+1) the weights so far, in the user's order and units; a copy."""
+        """The weights so far, (n, l+1), in the user's order and units; a copy."""
         return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()))
 
     @property
     def residual_vectors(self) -> Tensor:
-        """(n, l+1) R as the recursion has it, in the user's order and units; a copy."""
+        """The residual R as the recursion has it, (n, l+1), in the user's order and units; a copy."""
         return self._in_users_units(self.prepared.in_users_order(self._recursion.r))
 
     @property
     def initial_energy(self) -> float:
+        """The energy h(W) before the first update."""
         return self._energy_in_users_units(self._first_energy)
 
     @property
     def energy(self) -> float:
-        """h(W) after the last epoch; NaN where |B| is so small or large that float64 does not hold its square."""
+        """The energy h(W) after the last epoch; NaN where float64 does not hold the square of |B|."""
         return self._energy_in_users_units(self._last_energy)
 
     @property
@@ -153,9 +157,11 @@ class Run:
 
     @property
     def residual(self) -> float:
+        """The mean over right-hand sides of ‖r_i‖/‖b_i‖ after the last epoch."""
         return float(self.residual_per_rhs.mean())
 
     def seconds(self) -> float:
+        """Counts the seconds so far, without those that hooks took for their own."""
         return self.clock.seconds(self.clock.mark())
 
     def request_stop(self, why: str) -> None:
@@ -164,12 +170,13 @@ class Run:
 
     @property
     def must_stop(self) -> bool:
+        """Whether a hook has asked the solve to stop."""
         return self._stop_requested is not None
 
     # --- what a solver calls ------------------------------------------------------------------------------------
 
     def start(self, recursion: Recursion, limits: Limits) -> None:
-        """Set-up is done, and `recursion` at its first residual."""
+        """Tells the hooks that the set-up is done, and `recursion` at its first residual."""
         self._recursion, self._limits = recursion, limits
         self.setup_work, self.setup_seconds = self.work, self.seconds()
         by_column = column_inner(recursion.weights(), recursion.b + recursion.r)
@@ -180,11 +187,11 @@ class Run:
         self._first_residual = self.residual
 
     def weighted(self, norms: Tensor) -> Tensor:
-        """Squared norms of blocks and right-hand sides, (m, l+1), as the user's units weigh them."""
+        """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
         return norms if self._is_alike else norms * self._share.to(norms)
 
     def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor) -> None:
-        """An update is done.
+        """Reports an update to the hooks.
 
         Args:
             energy_decrease: (l+1,) float64 decreases of h, one a right-hand side.
@@ -256,7 +263,8 @@ class Run:
         return StopReason.MAX_EPOCHS if last else None
 
     def fresh_residual(self) -> tuple[Tensor, Tensor]:
-        """B − KW, (n, l+1), and its (l+1,) squared norms, in float64, by which alone a solve may have converged.
+        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: by these alone a solve may have
+        converged.
 
         W is as the user gets it: where it is beyond its dtype in the user's units, or loses digits, so is the residual.
         """
@@ -311,6 +319,7 @@ class Run:
             hook.on_epoch(epoch)
 
     def solution(self, reason: StopReason) -> Solution:
+        """Returns what the solve ended with."""
         weights = self.weights
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
@@ -410,7 +419,7 @@ def attempt(
     *,
     prepared: Prepared | None = None,
 ) -> Solution:
-    """Solves as `solve` does, and leaves it to the caller to say that a solution is not converged: for comparisons.
+    """Solves as `solve` does, without a word where the solution is not converged: for comparisons.
 
     Raises:
         ValueError, NotPositiveDefinite: as `solve`.

@@ -1,4 +1,4 @@
-"""What is done with an update: it alone, along the last ones again, or onto a coarse space after it."""
+"""Steps: what is done with an update: it alone, along the last ones again, or onto a coarse space after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Step(Protocol):
     """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones."""
 
     def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        """W and R after the update u: (|I|, l+1) on the rows I; returns the (l+1,) float64 decreases of h.
+        """Takes W and R past the update u: (|I|, l+1) on the rows I; returns the (l+1,) float64 decreases of h.
 
         What it does to W may wait until `flush_to_weights_`.
         """
@@ -27,7 +27,7 @@ class Step(Protocol):
 
 
 class Alone:
-    """W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
+    """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -44,7 +44,7 @@ class Alone:
 
 
 class Coarse:
-    """After another step, also W += V VᵀR for VᵀKV = I.
+    """Projects, after another step, onto a coarse space too: W += V VᵀR for VᵀKV = I.
 
     Args:
         first: the step before.
@@ -136,11 +136,11 @@ class History:
 
 
 def column_inner(a: Tensor, b: Tensor) -> Tensor:
-    """aᵢᵀbᵢ of every column accumulated in float64: (n, p), (n, p) to (p,)."""
+    """Sums aᵢᵀbᵢ of every column in float64: (n, p), (n, p) to (p,)."""
     return torch.sum(a * b, 0, dtype=torch.float64)
 
 
 def column_squares(r: Tensor) -> Tensor:
-    """‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
+    """Sums ‖rᵢ‖² of every column in float64, (p,): no square underflows, and no sum rounds."""
     norms: Tensor = torch.linalg.vector_norm(r, dim=0, dtype=torch.float64)
     return norms.square()

@@ -1,4 +1,4 @@
-"""When a solve may end: its limits, what only B − KW in float64 may claim, and when going on is in vain."""
+"""Stopping: the limits of a solve, what only B − KW in float64 may claim, and when going on is in vain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEGLIGIBLE_TOL_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run may end: below `tol` after `minimum` epochs, at the latest after `maximum`.
+    """Limits of a run: it may end below `tol` after `minimum` epochs, and ends after `maximum`.
 
     Args:
         check_every: epochs between recomputations of the residual.
@@ -35,7 +35,7 @@ class Limits:
 
 
 class ExactResidual:
-    """K in float64, for the residual that a user would find, not the one that the operator's dtype believes in.
+    """Evaluates the residual in float64: what a user would find, not what the operator's dtype believes in.
 
     In float32 both K and B − KW are rounded, by up to the condition number more than W is: where σ² is small, the
     residual of the rounded K may be below the tolerance while that of K is far above it.
@@ -56,7 +56,7 @@ class ExactResidual:
         self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
 
     def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
-        """B − KW, (n, l+1), in the dtype of b, and its (l+1,) squared norms. Evaluates n² entries.
+        """Computes B − KW, (n, l+1), in the dtype of b, and its (l+1,) squared norms. Evaluates n² entries.
 
         Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
         """
@@ -75,7 +75,7 @@ class ExactResidual:
 
 
 class Checks:
-    """The recomputed residuals of one solve.
+    """Keeps the recomputed residuals of one solve.
 
     Args:
         dtype: of the system.
@@ -88,14 +88,14 @@ class Checks:
         self._rounding = 0.0
 
     def aim(self, tol: float) -> float:
-        """How small the recursion's residual must be before B − KW is asked: `tol`, until a claim was false.
+        """Returns how small the recursion's residual must be before B − KW is asked: `tol`, until a claim was false.
 
         The recursion's residual and what rounding adds to B − KW are independent, so their squares add up.
         """
         return math.sqrt(max(tol**2 - self._rounding**2, (0.5 * tol) ** 2))
 
     def add(self, claimed: float | None, checked: float, energy: float) -> None:
-        """A check that found the tolerance not met.
+        """Adds a check that found the tolerance not met.
 
         Args:
             claimed: the recursion's mean relative residual where it was below the aim, else None.
@@ -107,7 +107,7 @@ class Checks:
             self._rounding = math.sqrt(max(0.0, checked**2 - claimed**2))
 
     def stagnation(self) -> str | None:
-        """Why going on is in vain, or None: three claims were false, or three checks found no progress."""
+        """Says why going on is in vain, or None: three claims were false, or three checks found no progress."""
         if len(self._claimed) >= 3 and self._claimed[-1] > 0.9 * self._claimed[-3]:
             exact = self._dtype == torch.float64
             return (
