@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from apviz.kernels import Kernel
 
-if TYPE_CHECKING:
-    from apviz.kernels import Kernel
-
 
 @dataclass(frozen=True)
 class Hyperparameters:

@@ -1,9 +1,7 @@
-"""Eigenvalues: λmax, λmin, λ′max, κ and κ′ with how each was got, all of them for small n, and theory's curves.
+"""Eigenvalues of K: λmax, λmin, λ′max, κ and κ′ with how each was got, and all of them for small n.
 
 Every kernel here is entrywise positive, so for any v > 0 the Collatz–Wielandt quotient max (Kv)ᵢ/vᵢ bounds λmax
 from above (Horn & Johnson, *Matrix Analysis*, 8.1.26) while the Rayleigh quotient bounds it from below.
-
-Lanczos' tridiagonalisation of a symmetric operator, reorthogonalised, grown step by step.
 """
 
 from __future__ import annotations
@@ -19,79 +17,7 @@ from torch import Tensor
 
 from apviz.system import KernelSystem
 
-
-class LanczosBasis:
-    """Orthonormal vectors q of a Krylov space of A, and T = QᵀAQ, tridiagonal (Golub & Van Loan, section 10.1).
-
-    Every vector is orthogonalised against all earlier ones, twice ("twice is enough": Parlett, *The Symmetric
-    Eigenvalue Problem*, section 6.9), so the basis stays orthonormal to rounding in the dtype of `start`. The entries
-    of T are summed in float64.
-
-    Args:
-        matmul: v ↦ A v for v: (n,), A symmetric.
-        start: (n,), not zero; its dtype and device are the basis'.
-        restart_seed: where A maps the space so far into itself, go on from a random vector orthogonal to it, drawn
-            with this seed: T falls into blocks there, and n steps always reach the whole space. None: stop there.
-
-    Attributes:
-        diagonal, off_diagonal: of T; off_diagonal[k] couples vectors k and k + 1, so its last entry is not part of T.
-    """
-
-    def __init__(self, matmul: Callable[[Tensor], Tensor], start: Tensor, restart_seed: int | None = None) -> None:
-        self._matmul, self._restart_seed = matmul, restart_seed
-        self._held = start.new_empty(0, len(start))
-        self._next: Tensor | None = start / torch.linalg.vector_norm(start)
-        self.diagonal: list[float] = []
-        self.off_diagonal: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self.diagonal)
-
-    @property
-    def vectors(self) -> Tensor:
-        """Qᵀ, (steps so far, n): a vector a row."""
-        return self._held[: len(self)]
-
-    def extend(self, steps: int) -> None:
-        """Makes it `steps` vectors, at most n; one product with A for each that is new."""
-        steps = min(steps, self._held.shape[1])
-        if steps > len(self._held):
-            held = self._held.new_empty(steps, self._held.shape[1])
-            held[: len(self)] = self.vectors
-            self._held = held
-        while len(self) < steps and self._next is not None:
-            self._step(self._next)
-
-    def _step(self, q: Tensor) -> None:
-        k = len(self)
-        self._held[k] = q
-        v = self._matmul(q)
-        self.diagonal.append(float(torch.sum(q * v, dtype=torch.float64)))
-        left = self._orthogonalise_(v)
-        if left > torch.finfo(v.dtype).eps * max(map(abs, self.diagonal)):
-            self._next = v.div_(left)
-        else:  # nothing but the rounding of the product
-            self._next, left = self._fresh(), 0.0
-        self.off_diagonal.append(left)
-
-    def _orthogonalise_(self, v: Tensor) -> float:
-        """Takes from v what lies in the space so far, and returns the norm of the rest."""
-        basis = self.vectors
-        for _ in range(2):
-            v.sub_(basis.T @ (basis @ v))
-        return float(torch.linalg.vector_norm(v, dtype=torch.float64))
-
-    def _fresh(self) -> Tensor | None:
-        """A random unit vector orthogonal to all so far; None without a seed, or where there is none."""
-        n = self._held.shape[1]
-        if self._restart_seed is None or len(self) == n:
-            return None
-        generator = torch.Generator().manual_seed(self._restart_seed + len(self))
-        v = torch.randn(n, generator=generator, dtype=torch.float64).to(self._held)
-        norm = self._orthogonalise_(v)
-        return v.div_(norm)
-
-
+#: rows up to which λmax and λmin are exact by default, and rows of the subsample beyond
 SUBSAMPLE_ROWS = 1_000
 #: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
 DENSE_ROWS = 4_000
@@ -110,7 +36,7 @@ class Eigenvalue:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """λmax, λmin and λ′max of one system (paper, section 4); blocks: (m,) λmax(K[I,I]) or empty."""
+    """Eigenvalues λmax, λmin and λ′max of one system (paper, section 4); blocks: (m,) λmax(K[I,I]) or empty."""
 
     lambda_max: Eigenvalue
     lambda_min: Eigenvalue
@@ -119,12 +45,12 @@ class Spectrum:
 
     @property
     def kappa(self) -> Eigenvalue:
-        """κ = λmax/λmin."""
+        """The condition number κ = λmax/λmin."""
         return _ratio(self.lambda_max, self.lambda_min)
 
     @property
     def kappa_prime(self) -> Eigenvalue:
-        """κ′ = λ′max/λmin, the rate of Theorem 1."""
+        """The ratio κ′ = λ′max/λmin, the rate of Theorem 1."""
         return _ratio(self.lambda_max_block, self.lambda_min)
 
 
@@ -140,7 +66,7 @@ def spectrum(
     steps: int = 30,
     rows: int = SUBSAMPLE_ROWS,
 ) -> Spectrum:
-    """The spectrum of a system and of its blocks.
+    """Computes or estimates the spectrum of a system and of its blocks.
 
     Args:
         blocks: K[I, I] over the solved rows of every block, read one at a time; none: λ′max is NaN.
@@ -169,7 +95,7 @@ def spectrum(
 def all_eigenvalues(
     system: KernelSystem, precondition: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """All eigenvalues of K, and of P⁻¹K where there is a preconditioner: (n,) float64 each, largest first.
+    """Computes all eigenvalues of K, and of P⁻¹K where there is a preconditioner: (n,) float64 each, largest first.
 
     Those of P⁻¹K are those of FᵀP⁻¹F with K = FFᵀ. K, F and the eigenvalues are dense and in float64; P⁻¹ is applied
     to F in the system's dtype, as the solve applies it, so in float32 the smallest carry its rounding, and may even
@@ -247,7 +173,7 @@ def _by_lanczos(system: KernelSystem, steps: int) -> tuple[Eigenvalue, Eigenvalu
 def lanczos(
     matmul: Callable[[Tensor], Tensor], n: int, steps: int, device: torch.device | str = "cpu"
 ) -> tuple[float, float]:
-    """Largest and smallest Ritz value of a symmetric operator after some Lanczos steps, reorthogonalised, float64.
+    """Computes the largest and the smallest Ritz value of a symmetric operator after some Lanczos steps, in float64.
 
     The largest underestimates λmax, the smallest overestimates λmin (Golub & Van Loan, section 10.1).
     """
@@ -262,7 +188,7 @@ def lanczos(
 
 
 def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
-    """λmax by power iteration from ones, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, entries ≥ 0."""
+    """Computes λmax by power iteration, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, entries ≥ 0."""
     v = torch.ones(len(k), dtype=k.dtype, device=k.device)
     for _ in range(steps):
         v = v / v.norm()
@@ -272,3 +198,75 @@ def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
         v = kv.clamp_min(torch.finfo(kv.dtype).eps * float(kv.max()))
     rounding = 1 + 8 * torch.finfo(k.dtype).eps * math.sqrt(len(k))
     return float(value), float(bound) * rounding
+
+
+class LanczosBasis:
+    """Tridiagonalises a symmetric A step by step: orthonormal q of a Krylov space, T = QᵀAQ (Golub & Van Loan, 10.1).
+
+    Every vector is orthogonalised against all earlier ones, twice ("twice is enough": Parlett, *The Symmetric
+    Eigenvalue Problem*, section 6.9), so the basis stays orthonormal to rounding in the dtype of `start`. The entries
+    of T are summed in float64.
+
+    Args:
+        matmul: v ↦ A v for v: (n,), A symmetric.
+        start: (n,), not zero; its dtype and device are the basis'.
+        restart_seed: where A maps the space so far into itself, go on from a random vector orthogonal to it, drawn
+            with this seed: T falls into blocks there, and n steps always reach the whole space. None: stop there.
+
+    Attributes:
+        diagonal, off_diagonal: of T; off_diagonal[k] couples vectors k and k + 1, so its last entry is not part of T.
+    """
+
+    def __init__(self, matmul: Callable[[Tensor], Tensor], start: Tensor, restart_seed: int | None = None) -> None:
+        self._matmul, self._restart_seed = matmul, restart_seed
+        self._held = start.new_empty(0, len(start))
+        self._next: Tensor | None = start / torch.linalg.vector_norm(start)
+        self.diagonal: list[float] = []
+        self.off_diagonal: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.diagonal)
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors Qᵀ, (steps so far, n): one a row."""
+        return self._held[: len(self)]
+
+    def extend(self, steps: int) -> None:
+        """Extends the basis to `steps` vectors, at most n; one product with A for each that is new."""
+        steps = min(steps, self._held.shape[1])
+        if steps > len(self._held):
+            held = self._held.new_empty(steps, self._held.shape[1])
+            held[: len(self)] = self.vectors
+            self._held = held
+        while len(self) < steps and self._next is not None:
+            self._step(self._next)
+
+    def _step(self, q: Tensor) -> None:
+        k = len(self)
+        self._held[k] = q
+        v = self._matmul(q)
+        self.diagonal.append(float(torch.sum(q * v, dtype=torch.float64)))
+        left = self._orthogonalise_(v)
+        if left > torch.finfo(v.dtype).eps * max(map(abs, self.diagonal)):
+            self._next = v.div_(left)
+        else:  # nothing but the rounding of the product
+            self._next, left = self._fresh(), 0.0
+        self.off_diagonal.append(left)
+
+    def _orthogonalise_(self, v: Tensor) -> float:
+        """Takes from v what lies in the space so far, and returns the norm of the rest."""
+        basis = self.vectors
+        for _ in range(2):
+            v.sub_(basis.T @ (basis @ v))
+        return float(torch.linalg.vector_norm(v, dtype=torch.float64))
+
+    def _fresh(self) -> Tensor | None:
+        """A random unit vector orthogonal to all so far; None without a seed, or where there is none."""
+        n = self._held.shape[1]
+        if self._restart_seed is None or len(self) == n:
+            return None
+        generator = torch.Generator().manual_seed(self._restart_seed + len(self))
+        v = torch.randn(n, generator=generator, dtype=torch.float64).to(self._held)
+        norm = self._orthogonalise_(v)
+        return v.div_(norm)

@@ -1,4 +1,4 @@
-"""From a trace to what limited the run: the evidence, and the one setting to change.
+"""Diagnosis: from a trace to what limited the run, the evidence, and the one setting to change.
 
 Rules, in the order they are asked; the first that holds is the answer. Every number in them is a constant below.
 
@@ -69,7 +69,7 @@ USUAL_TOL = 0.01
 
 
 class Limit(Enum):
-    """What limited a run or a training, and how a person would say it.
+    """Limits of a run or a training, and how a person would say them.
 
     Examples:
         >>> from apviz.analysis import Limit
@@ -98,7 +98,7 @@ class Limit(Enum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What limited a run.
+    """A diagnosis: what limited a run, how one sees that, and what to change.
 
     Args:
         evidence: the numbers of the trace that say so, in a sentence.
@@ -123,7 +123,7 @@ class Diagnosis:
 
 
 def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
-    """What limited the run of `trace`, by the rules of this module.
+    """Finds what limited the run of `trace`, by the rules of this module.
 
     Args:
         others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are

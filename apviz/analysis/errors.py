@@ -14,7 +14,7 @@ RMSE_SHARE = 0.01
 
 
 def k_norm_error(trace: Trace) -> xr.Dataset:
-    """‖W−W*‖²_K after every epoch, from the recorded energies, and theory's bound on it.
+    """Bounds ‖W−W*‖²_K after every epoch from the recorded energies, beside theory's bound on it.
 
     ‖W−W*‖²_K = 2(h(W) − h(W*)). What the recorded solve left over is not known but lies between
     ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
@@ -72,7 +72,7 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
 
 
 def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None = None) -> int | None:
-    """The row of `epoch` from which on the test RMSE stays within `share` of its last value.
+    """Finds the row of `epoch` from which on the test RMSE stays within `share` of its last value.
 
     Solving on after it does not change the predictions, where the run converged: the end of one that did not is
     no better than where it was cut off. None where fewer than two epochs have a test RMSE.
@@ -101,7 +101,7 @@ def sufficient_epoch(trace: Trace, share: float = RMSE_SHARE, end: float | None 
 
 
 def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
-    """exp(−t/κ′): the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1).
+    """Evaluates exp(−t/κ′), the factor on ‖W−W*‖²_K after t epochs of gauss-southwell (paper, Theorem 1).
 
     Examples:
         >>> import numpy as np
@@ -113,7 +113,7 @@ def theorem_1(epochs: np.ndarray, kappa_prime: float) -> np.ndarray:
 
 
 def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray:
-    """4((√κ−1)/(√κ+1))^{2t}: the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4).
+    """Evaluates 4((√κ−1)/(√κ+1))^{2t}, the factor on ‖W−W*‖²_K after t iterations of CG (paper, section 4).
 
     Examples:
         >>> import numpy as np
@@ -126,7 +126,7 @@ def conjugate_gradient_bound(iterations: np.ndarray, kappa: float) -> np.ndarray
 
 
 def conjugate_gradient_iterations(kappa: np.ndarray, tol: float) -> np.ndarray:
-    """½√κ·log(2√κ/tol): iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0, at the latest.
+    """Bounds the iterations after which CG in exact arithmetic has ‖r‖ ≤ tol·‖b‖, from W = 0: ½√κ·log(2√κ/tol).
 
     From the bound on the K-norm (Saad, *Iterative Methods for Sparse Linear Systems*, 2003, section 6.11.3),
     ‖r‖/‖b‖ ≤ √κ·‖e‖_K/‖e₀‖_K, and log((√κ+1)/(√κ−1)) ≥ 2/√κ.

@@ -1,7 +1,4 @@
-"""The function that a solve has built, after each recorded update.
-
-Rows in a plane: the two principal axes of the inputs as the kernel sees them.
-"""
+"""The geometry of a trace: the function that its weights build, and its rows in a plane."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ PLACES: Final = (400, 2000)
 
 
 def functions(trace: Trace) -> xr.Dataset:
-    """`value` (update, x): s(x) = Σᵢ wᵢ k(xᵢ, x) on a grid over the data, with the weights after each snapshot.
+    """Evaluates s(x) = Σᵢ wᵢ k(xᵢ, x) on a grid over the data, `value` (update, x), with the weights of each snapshot.
 
     It is s⁽ʲ⁾ of the paper (section 4) away from the data, where the noise σ²δ in its kernel is zero, and the
     predictive mean of the weights so far, less the prior mean.
@@ -68,7 +65,7 @@ def functions(trace: Trace) -> xr.Dataset:
 
 
 def principal_plane(trace: Trace) -> xr.Dataset:
-    """`position` (row, axis) of each row along the two axes of largest variance of x/ℓ, in lengthscales.
+    """Projects each row onto the two axes of largest variance of x/ℓ: `position` (row, axis), in lengthscales.
 
     `share` (axis) is the part of the variance that lies along each axis.
 

@@ -1,7 +1,4 @@
-"""Sweeps: runs that differ in one setting, as series and as a table.
-
-The settings of runs side by side, and those in which they differ.
-"""
+"""Sweeps: runs that differ in one setting, as series and as tables of results and of settings."""
 
 from __future__ import annotations
 
@@ -24,6 +21,13 @@ _HYPERPARAMETERS: Final = ("kernel", "kernel_parameters", "lengthscale", "output
 #: of runs recorded before traces had a fingerprint of their data; the seed is that of the split too
 _POINTS: Final = ("dataset", "n", "d", "right_hand_sides")
 
+#: attributes that are what came out, or are settings by another name
+_NOT_SETTINGS: Final = frozenset({
+    "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
+    "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
+    "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "data",
+})  # fmt: skip
+
 #: relative, between numbers of two traces that are the same but for rounding
 SAME_RELATIVE: Final = 1e-6
 
@@ -32,33 +36,35 @@ BOUND_POINTS: Final = 40
 
 
 def swept(attrs: Mapping[str, Any], over: Over) -> float | None:
-    """The value of the setting that is swept, by the root attributes of a trace; None where a run has none."""
+    """Returns the value of the setting that is swept, by the root attributes of a trace; None where a run has none."""
     method = Method.from_plain(attrs["method"])
     value = (method.block_size if method.has_blocks else None) if over == "block_size" else attrs.get(over)
     return value if isinstance(value, int | float) else None
 
 
 def method_of(attrs: Mapping[str, Any], over: Over) -> Method:
-    """The method in the root attributes of a trace without the setting that is swept: of batch sizes without b."""
+    """Returns the method in the root attributes of a trace without the setting that is swept."""
     method = Method.from_plain(attrs["method"])
     return method.without("block_size") if over == "block_size" else method
 
 
 def system_of(attrs: Mapping[str, Any], over: Over) -> str:
-    """What the runs of a series share, but for the setting that is swept: data by name, or by what they are without
-    one, hyperparameters, dtype and tolerance; equal for equal ones, whatever the seed."""
+    """Returns a key of what the runs of a series share but for the setting that is swept, whatever the seed.
+
+    That is the data, by name or by what they are without one, hyperparameters, dtype and tolerance.
+    """
     points = _POINTS if attrs.get("dataset") else (*_POINTS, "data")
     return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS, "dtype", "tol") if key != over])
 
 
 def system_key(attrs: Mapping[str, Any]) -> str:
-    """Equal for runs of one system, whatever the method, dtype and tolerance."""
+    """Returns a key that runs of one system share, whatever the method, dtype and tolerance."""
     points = ("data",) if "data" in attrs else (*_POINTS, "seed")
     return repr([attrs.get(key) for key in (*points, *_HYPERPARAMETERS)])
 
 
 def same_system(one: Trace, other: Trace) -> bool:
-    """Whether two runs solved the same system, be it by other methods or to other tolerances.
+    """Tests whether two runs solved the same system, be it by other methods or to other tolerances.
 
     Of runs without a fingerprint of their data, which former versions recorded, those without a name count as the same
     where the norms of the right-hand sides and λmax are: of standardised targets the norms alone always are.
@@ -94,7 +100,7 @@ def _same_largest_eigenvalue(one: Trace, other: Trace) -> bool:
 
 
 def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
-    """The runs that share method and system but for `over`, each series sorted by it; runs without it are left out.
+    """Groups runs that share method and system but for `over`, each series sorted by it; runs without it are left out.
 
     Examples:
         >>> import torch, apviz
@@ -116,7 +122,7 @@ def series(traces: Iterable[Trace], over: Over) -> list[list[Trace]]:
 
 
 def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
-    """The runs on the system that most of them share, to one tolerance: what can be compared; of two, on the first."""
+    """Picks the runs on the system that most share, to one tolerance: what can be compared; of two, on the first."""
     found: dict[str, list[Trace]] = {}
     for trace in traces:
         found.setdefault(system_of(trace.attrs, over), []).append(trace)
@@ -124,7 +130,7 @@ def of_one_system(traces: Iterable[Trace], over: Over) -> list[Trace]:
 
 
 def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
-    """The most iterations plain CG takes in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
+    """Bounds the iterations of plain CG in exact arithmetic over the κ of its runs: `tol`, `kappa`, `iterations`."""
     kappas: dict[float, list[float]] = {}
     for trace in traces:
         if trace.method.is_plain_cg:
@@ -138,17 +144,17 @@ def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
 
 
 def fastest(traces: Iterable[Trace]) -> Trace | None:
-    """The run that took the fewest seconds, set-up included, of those that converged; None if none did."""
+    """Picks the run that took the fewest seconds, set-up included, of those that converged; None if none did."""
     return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
 
 
 def slowest(traces: Iterable[Trace]) -> Trace | None:
-    """The run that took the most seconds, converged or not; None if there is none."""
+    """Picks the run that took the most seconds, converged or not; None if there is none."""
     return max(traces, key=_seconds, default=None)
 
 
 def factor_bytes(trace: Trace) -> float:
-    """Memory of the cached factors of the blocks: a square of the solved rows for every two; NaN without blocks."""
+    """Counts the bytes of the factors of the blocks: a square of the solved rows for every two; NaN without blocks."""
     if "block" not in trace:
         return math.nan
     sizes = trace["block"]["solved_size"].values.tolist()
@@ -156,7 +162,7 @@ def factor_bytes(trace: Trace) -> float:
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """A row a run, in the order given; `epochs`, `work` and `seconds` are to the tolerance only where it converged.
+    """Tabulates runs, one a row; `epochs`, `work` and `seconds` are to the tolerance only where it converged.
 
     Examples:
         >>> import torch, apviz
@@ -194,16 +200,8 @@ def _seconds(trace: Trace) -> float:
     return float(trace["epoch"]["seconds"][-1])
 
 
-#: attributes that are what came out, or are settings by another name
-_NOT_SETTINGS: Final = frozenset({
-    "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
-    "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
-    "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "data",
-})  # fmt: skip
-
-
 def settings(trace: Trace) -> dict[str, Any]:
-    """Everything that was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
+    """Collects what was decided before a run: data, kernel, machine, versions, and each setting of the solver."""
     attrs = trace.attrs
     found = {("method" if name == "label" else name): v for name, v in attrs.items() if name not in _NOT_SETTINGS}
     for name, prefix in (("training_settings", "training: "), ("solver_settings", ""), ("versions", "version of ")):
@@ -213,7 +211,7 @@ def settings(trace: Trace) -> dict[str, Any]:
 
 
 def settings_table(traces: Sequence[Trace], *, only_differences: bool = False) -> dict[str, list[str]]:
-    """The settings of each run as text, by setting; a dash where a run does not have it.
+    """Tabulates the settings of runs as text, by setting; a dash where a run does not have it.
 
     Examples:
         >>> import torch, apviz

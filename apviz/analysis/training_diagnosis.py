@@ -1,4 +1,4 @@
-"""From the trace of a training to what limited it: the evidence, and the one setting to change.
+"""Diagnosis of a training: from its trace to what limited it, the evidence, and the one setting to change.
 
 Rules, in the order they are asked; the first that holds is the answer:
 
@@ -34,7 +34,7 @@ USUAL_NOISE_FLOOR = 1e-4
 
 
 def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
-    """What limited a training, by the rules of this module; None before its first step.
+    """Finds what limited a training, by the rules of this module; None before its first step.
 
     Examples:
         >>> import torch, apviz

@@ -1,4 +1,4 @@
-"""The files of a training: its trace, and beside it a checkpoint to go on from.
+"""Files of a training: its trace, and beside it a checkpoint to go on from.
 
 The checkpoint is one NumPy archive, replaced whole after every step and read without pickle.
 """
@@ -31,17 +31,17 @@ FORMER_SETTINGS = {"max_iterations": "max_epochs", "min_iterations": "min_epochs
 
 
 def checkpoint_of(trace: Path) -> Path:
-    """The path of the checkpoint of the training with a trace at this path: `t.zarr.checkpoint.npz` of `t.zarr`."""
+    """Names the checkpoint of the training with a trace at this path: `t.zarr.checkpoint.npz` of `t.zarr`."""
     return trace.with_name(f"{trace.name}.checkpoint.npz")
 
 
 def former_checkpoint_of(trace: Path) -> Path:
-    """The path that earlier versions gave it, without the trace's suffix: the same for `out.1` and `out.2`."""
+    """Names it as earlier versions did, without the trace's suffix: the same for `out.1` and `out.2`."""
     return trace.with_suffix(".checkpoint.npz")
 
 
 def find_checkpoint(trace: Path) -> Path | None:
-    """The checkpoint of the training with a trace at this path; under its former name only if it is of that trace."""
+    """Finds the checkpoint of the training with a trace at this path; by its former name only if of that trace."""
     path, former = checkpoint_of(trace), former_checkpoint_of(trace)
     if os.path.lexists(path):
         return path
@@ -84,7 +84,7 @@ class Checkpoint:
             np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
 
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The arrays and the attributes.
+        """Reads the arrays and the attributes.
 
         Raises:
             ValueError: not such a file, or one of another training; the message names what differs.
@@ -111,7 +111,7 @@ class Checkpoint:
 
 
 class TrainingFiles:
-    """The trace and the checkpoint at the path of a training; nothing but its own files is written to.
+    """Writes and reads the trace and the checkpoint of a training, and touches nobody else's files.
 
     Args:
         path: of the trace.
@@ -129,7 +129,7 @@ class TrainingFiles:
         self._warned = False
 
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """The arrays and the attributes of the checkpoint; None where the training is new.
+        """Reads the arrays and the attributes of the checkpoint; None where the training is new.
 
         Raises:
             FileExistsError: what is at the path is not the trace of a training with a checkpoint beside it.
@@ -154,7 +154,7 @@ class TrainingFiles:
 
     @contextmanager
     def claimed(self, record: Record) -> Iterator[None]:
-        """Inside, nobody else may write to the path, and `write` does; what is there must be as `read` found it.
+        """Claims the path inside a `with`, so that `write` may write; what is there must be as `read` found it.
 
         Raises:
             FileExistsError: another training runs at the path, or has done so since.
@@ -229,5 +229,5 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
 
 
 def fingerprint(x: Tensor, y: Tensor) -> str:
-    """A hash of the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in."""
+    """Hashes the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in: 16 hex digits."""
     return hashlib.sha256(x.cpu().numpy().tobytes() + y.cpu().numpy().tobytes()).hexdigest()[:16]

@@ -33,7 +33,7 @@ LOCAL = ("path", "device")
 
 
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Gaussian-process regression on many rows: training, prediction and saving by apviz's solvers.
+    """Regression by a Gaussian process on many rows: training, prediction and saving by apviz's solvers.
 
     Inputs and targets are given raw. With `scale`, each input is scaled to [−1, 1] and the target standardised, as in
     the paper's preprocessing but by the training rows alone; predictions are in the target's own units, and
@@ -148,7 +148,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(
         self, x: Any, return_std: bool = False, *, include_noise: bool | None = None, hooks: Iterable[Hook] = ()
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean at x: (m, d), to (m,), and with `return_std` the standard deviation, (m,), in the target's units.
+        """Predicts the mean at x: (m, d), to (m,), and with `return_std` the deviation, (m,), in the target's units.
 
         Args:
             include_noise: the deviation of an observation y(x), with σ² in it; if not, that of the function f(x), as
@@ -175,7 +175,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return mean, self.scaling_.std * np.sqrt(_float64(variance))
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
-        """The mean over rows of −log p(y | x), in nats, y in its own units: x (m, d), y (m,).
+        """Averages −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
 
         The paper's is of standardised targets: less by log of the training targets' standard deviation.
         """
@@ -215,7 +215,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> GaussianProcess:
-        """The model in a file that `save` wrote, ready to predict on this device; nothing is solved.
+        """Loads the model in a file that `save` wrote, ready to predict on this device; nothing is solved.
 
         Safe for files from strangers: nothing in a file is executed, and every entry is checked before it is used.
 

@@ -21,7 +21,7 @@ from apviz.system import KernelSystem
 
 @dataclass(frozen=True, eq=False)
 class StepSystem:
-    """The system that a step solves, and what it is solved with.
+    """A system that a step of training solves, and what it is solved with.
 
     Args:
         system: its right-hand sides are the targets minus the mean, then the probes.
@@ -45,7 +45,7 @@ def step_system(
     dataset: str = "",
     dtype: torch.dtype | None = None,
 ) -> StepSystem:
-    """The system of a step (paper, section 5.1).
+    """Builds the system of a step of training (paper, section 5.1).
 
     Args:
         x, y: (n, d) inputs and (n,) targets; the system takes its device from x.
@@ -77,7 +77,7 @@ class Gradient:
 
 
 def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
-    """The estimate of ∂ℓ/∂θ; one pass over the entries of K (1.0 work), no n × n array.
+    """Estimates ∂ℓ/∂θ in one pass over the entries of K (1.0 work), without an n × n array.
 
     ∂ℓ/∂θ = −½ w₀ᵀ ∂K w₀ + ½ tr(K⁻¹∂K), and the trace is the mean over probes of (K⁻¹zᵢ)ᵀ ∂K (P⁻¹zᵢ). Unbiased where
     the solves are exact; exact with the n probes √n·eᵢ.
@@ -114,7 +114,7 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """The unconstrained parameters that Adam moves, and the hyperparameters they stand for, as in GPyTorch.
+    """Maps between the unconstrained parameters that Adam moves and the hyperparameters, as GPyTorch does.
 
     Lengthscales and outputscale are softplus(raw), the noise is softplus(raw) + floor, the mean is raw itself. A raw
     vector is (3 + lengthscales,) float64, in the order mean, noise, outputscale, lengthscales.
@@ -132,11 +132,11 @@ class Parametrisation:
     kernel_parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def zeros(self) -> Tensor:
-        """The raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, the noise above its floor."""
+        """Returns the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
         return torch.zeros(3 + self.lengthscales, dtype=torch.float64)
 
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
-        """The hyperparameters that a raw vector stands for."""
+        """Returns the hyperparameters that a raw vector stands for."""
         mean, noise, outputscale, *lengthscale = [float(raw[0]), *softplus(raw[1:]).tolist()]
         return Hyperparameters(
             self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance,
@@ -144,7 +144,7 @@ class Parametrisation:
         )  # fmt: skip
 
     def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """The raw vector of some hyperparameters; one lengthscale stands for d equal ones.
+        """Returns the raw vector of some hyperparameters; one lengthscale stands for d equal ones.
 
         Raises:
             ValueError: another number of lengthscales, or a noise that is not above the floor.
@@ -161,7 +161,7 @@ class Parametrisation:
         return torch.cat([torch.tensor([h.mean], dtype=torch.float64), inverse])
 
     def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
-        """The gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (3 + lengthscales,) float64."""
+        """Computes the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (3 + lengthscales,) float64."""
         outer = torch.tensor([gradient.mean, gradient.noise, gradient.outputscale], dtype=torch.float64)
         slopes = torch.cat([torch.ones(1, dtype=torch.float64), torch.sigmoid(raw[1:])])
         return torch.cat([outer, gradient.lengthscale.double()]) * slopes

@@ -21,7 +21,7 @@ BASIS_COPIES = 3
 
 
 class LanczosInverse:
-    """The approximation Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
+    """Approximates K⁻¹ by Q T⁻¹ Qᵀ ⪯ K⁻¹ of any rank up to the one built; a smaller rank is its leading part.
 
     For variances of low rank (Pleiss et al., ICML 2018; paper, section 5.1).
 
@@ -52,7 +52,7 @@ class LanczosInverse:
         return len(self._basis) if self._basis else 0
 
     def extend(self, rank: int) -> None:
-        """Builds up to `rank`, at most n: one product with K, 1.0 work, for each that is new, and one for the start.
+        """Extends the basis to `rank`, at most n: one product with K, 1.0 work, for each new vector and the start.
 
         Raises:
             ValueError: a rank that is not a whole number from 1.
@@ -77,7 +77,7 @@ class LanczosInverse:
         return self.operator.matmul(v[:, None].contiguous())[:, 0]
 
     def explained(self, x_star: Tensor, ranks: Sequence[int]) -> Tensor:
-        """The part cᵀQT⁻¹Qᵀc of the prior's variance for c = k(X, x*): x_star (m, d), to (m, len(ranks)) in float64.
+        """Computes cᵀQT⁻¹Qᵀc for c = k(X, x*), a part of the prior's variance: (m, d) to (m, len(ranks)) float64.
 
         It never falls with the rank. Evaluates mn entries, whatever the ranks; m × rank arrays are formed,
         no n × m array.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def rmse(mean: Any, y: Any) -> float:
-    """The root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
+    """Computes the root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
 
     Raises:
         ValueError: shapes that differ, or no rows.
@@ -28,7 +28,7 @@ def rmse(mean: Any, y: Any) -> float:
 
 
 def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
-    """Mean over test points of −log N(y; mean, variance), in nats; all (m,).
+    """Averages −log N(y; mean, variance) over test points, in nats; all (m,).
 
     Args:
         variance: of the observation y, so with σ²: `Posterior.variance(x_star, include_noise=True)`.

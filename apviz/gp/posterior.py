@@ -51,7 +51,7 @@ BATCH_SHARE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class VarianceSolve:
-    """The end of the solve of one batch of test points.
+    """A record of how the solve of one batch of test points ended.
 
     Args:
         rows: of the test inputs.
@@ -72,6 +72,7 @@ class VarianceSolve:
 
     @property
     def converged(self) -> bool:
+        """Whether its residual, recomputed, is below the tolerance."""
         return self.stop_reason is StopReason.CONVERGED
 
 
@@ -83,14 +84,6 @@ class Prediction:
         rows: of the test inputs.
         mean, variance: (c,), on the system's device in its dtype.
         solve: how the solve of this variance ended; None by Lanczos.
-
-    Examples:
-        >>> import torch, apviz
-        >>> x = torch.linspace(0, 1, 100, dtype=torch.float64)
-        >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=1e-4)
-        >>> posterior = apviz.Posterior(x, torch.sin(6 * x), h, batch_size=50, device="cpu")
-        >>> [(chunk.rows.start, len(chunk.mean), chunk.solve.converged) for chunk in posterior.predict(x[:, None])]
-        [(0, 50, True), (50, 50, True)]
     """
 
     rows: slice
@@ -100,7 +93,7 @@ class Prediction:
 
 
 class Posterior:
-    """The posterior of f given y at fixed hyperparameters (paper, section 2).
+    """Predicts by the posterior of f given y at fixed hyperparameters (paper, section 2).
 
     With K = k(X, X) + σ²I and c = k(X, x*), the mean is μ + cᵀK⁻¹(y − μ), the variance k(x*, x*) − cᵀK⁻¹c. The solve
     for the mean is done here, once, or not at all where its weights are given.
@@ -111,12 +104,9 @@ class Posterior:
     variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
     batch costs one solve and one product with K; the set-up (the factors of the blocks) is made for the first, and
     kept. Where `variance_solver` is not given, and the bound is more than 1% of variance + σ² at any point, the solve
-    goes on from its weights to smaller tolerances, for at most ten times the work. Where the bound stays as large, a
-    warning has the figures.
-
-    A residual of 0.01, enough for the mean, is not enough for variances where K is badly conditioned: with 4,500
-    points of kin40k (λmax/σ² near 10⁶) it left them ten times too large with the noise, 0.001 twice, and 1e-4, at
-    three times the work of 0.001, within a few per cent. ‖r‖²/σ² is a bound, often 10 to 1,000 times the error.
+    goes on from its weights to smaller tolerances, for at most ten times the work, and warns if the bound stays large.
+    Where K is badly conditioned variances need a smaller residual than the mean: with 4,500 points of kin40k
+    (λmax/σ² near 10⁶) 0.01 left them ten times too large with the noise, 0.001 twice, 1e-4 by a few per cent.
 
     **Variance by Lanczos** (`LanczosInverse`): the paper's way, cheaper for many test points and an over-estimate
     whose size is not known; it falls with the rank. rank + 1 products with K once, n·rank numbers held.
@@ -132,8 +122,7 @@ class Posterior:
         weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
         initial_weights: (n,) weights to start the solve from.
         batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
-            fixed number is what a solve for variances takes as right-hand sides: its solver holds a dozen n × batch
-            arrays, and one more for each step of `history`.
+            solve for so many right-hand sides holds a dozen n × batch arrays, and one for each step of `history`.
         dtype, device, operator, dataset: as in `KernelSystem`. KeOps compiles anew for every width of a batch, and
             is slow for many columns: tiled is the better engine for variances.
 
@@ -151,11 +140,9 @@ class Posterior:
         >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
         >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=1e-4)
         >>> posterior = apviz.Posterior(x, torch.sin(6 * x), h, device="cpu")
-        >>> bool((posterior.mean(x) - torch.sin(6 * x)).abs().max() < 0.01)
-        True
-        >>> far = torch.tensor([[100.0]])
-        >>> posterior.mean(far).item(), posterior.variance(far).item()  # the prior's
-        (0.0, 1.0)
+        >>> near_and_far = torch.tensor([[0.5], [100.0]])
+        >>> posterior.mean(near_and_far), posterior.variance(near_and_far).round(decimals=2)  # far away the prior's
+        (tensor([0.1411, 0.0000], dtype=torch.float64), tensor([0., 1.], dtype=torch.float64))
     """
 
     def __init__(
@@ -193,15 +180,9 @@ class Posterior:
         self._may_tighten = variance_solver is None
         self.batch_size = batch_size
         self.system = KernelSystem(
-            x,
-            y.double() - hyperparameters.mean,
-            hyperparameters.build_kernel(),
-            noise=hyperparameters.noise,
-            operator=operator,
-            dtype=dtype or dtype_of(x, y),
-            device=device,
-            dataset=dataset,
-        )
+            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), noise=hyperparameters.noise,
+            operator=operator, dtype=dtype or dtype_of(x, y), device=device, dataset=dataset,
+        )  # fmt: skip
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
         if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
             warnings.warn(
@@ -248,7 +229,7 @@ class Posterior:
         return self.system.kernel.outputscale
 
     def mean(self, x_star: Any) -> Tensor:
-        """The mean μ + k(x*, X) weights: x_star (m, d), to (m,) on the system's device. mn entries; no n × m array."""
+        """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points))
         for rows in _chunks(len(points), self._chunk()):
@@ -264,7 +245,7 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Tensor:
-        """The variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,) on the system's device.
+        """Predicts the variance of f(x*), from 0 to the prior's: x_star (m, d), to (m,).
 
         Args:
             method: `solves` or `lanczos`, as the class describes.
@@ -283,7 +264,7 @@ class Posterior:
         return out + self.system.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
-        """The covariance of f(x*), by the solves of `variance`, which is its diagonal: x_star (m, d), to (m, m).
+        """Predicts the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
 
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
         order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
@@ -301,7 +282,7 @@ class Posterior:
         return out
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
-        """The variance by Lanczos at several ranks, for the price of the largest: x_star (m, d), to (m, len(ranks))."""
+        """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
         require(len(ranks) > 0, "ranks", ranks, "at least one rank")
         for rank in ranks:
             require_whole("rank", rank, 1)
@@ -320,7 +301,7 @@ class Posterior:
         include_noise: bool = False,
         hooks: Iterable[Hook] = (),
     ) -> Iterator[Prediction]:
-        """Mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
+        """Predicts mean and variance chunk by chunk, for test sets larger than memory; arguments as in `variance`.
 
         `x_star` is sliced by rows and may be anything that can be, such as a `numpy.memmap`; all of it is read once
         before any work, to check it.
@@ -507,7 +488,7 @@ class _WorkLimit(Hook):
 
 
 def to_tolerance(solver: Solver, tol: float) -> Solver:
-    """The solver with a tolerance of at most `tol`, or as it is where it has none."""
+    """Returns the solver with a tolerance of at most `tol`, or as it is where it has none."""
     given = getattr(solver, "tol", 0.0)
     return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]
 

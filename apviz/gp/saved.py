@@ -1,4 +1,4 @@
-"""The file of a fitted Gaussian process: one NumPy archive without pickle, every entry checked when it is read."""
+"""Saved models: one NumPy archive without pickle, every entry checked when it is read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """The contents of the file.
+    """The contents of the file of a saved model.
 
     Args:
         settings: of the estimator, by name: plain values, and solvers.

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The maps to scaled inputs (x − centre)/half_width and scaled targets (y − mean)/std.
+    """Maps to scaled inputs (x − centre)/half_width and scaled targets (y − mean)/std, and back.
 
     Args:
         centre, half_width: (d,) of each input's range; an input of half-width 0 is scaled to 0 wherever it is.
@@ -28,7 +28,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array, y: Array) -> Scaling:
-        """The scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
+        """Makes the scaling that the rows suggest: x (n, d), y (n,), n ≥ 2. A constant target is only centred.
 
         Raises:
             ValueError: a target of which one value leaves no room for the others, or whose deviation is no number of
@@ -53,7 +53,7 @@ class Scaling:
 
     @classmethod
     def none(cls, x: Array) -> Scaling:
-        """Leaves the units as they are; inputs x: (n, d) are centred, which no kernel sees but rounding does."""
+        """Makes the scaling that leaves the units and centres x: (n, d), which no kernel sees but rounding does."""
         high, low = x.max(axis=0), x.min(axis=0)
         return cls(high / 2 + low / 2, np.ones(x.shape[1]), 0.0, 1.0)
 

@@ -126,10 +126,12 @@ class SVGP:
 
     @property
     def epochs_done(self) -> int:
+        """The epochs that are done."""
         return len(self.elbo)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
+        """The hyperparameters now."""
         kernel, name = self._model.covar_module, self.settings.kernel
         base = kernel.base_kernel
         return Hyperparameters(
@@ -178,7 +180,7 @@ class SVGP:
         return float(total) / len(self._x)
 
     def predict(self, x_star: Any, *, include_noise: bool = False) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
+        """Predicts mean and variance of f at x_star: (m, d), to (m,) each, chunk by chunk; of y with `include_noise`.
 
         Raises:
             ValueError: test inputs of another width.

@@ -113,12 +113,12 @@ class TrainingSettings:
             object.__setattr__(self, name, int(getattr(self, name)))
 
     def seed_of(self, step: int) -> int:
-        """The seed of a step's probes; a training that starts warm needs the right-hand sides it started from."""
+        """Returns the seed of a step's probes; a warm start needs the right-hand sides it started from."""
         return self.seed if self.warm_start else (self.seed << 20) + step
 
 
 def settings_of(trace: TrainingTrace) -> TrainingSettings:
-    """The settings that a training was run with.
+    """Reads the settings that a training was run with.
 
     Raises:
         ValueError: a solver that is not apviz's own, or a setting that this version does not know.
@@ -135,7 +135,7 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
 
 @dataclass(frozen=True)
 class Step:
-    """One finished Adam step: the hyperparameters its solve was done with, and what the solve took.
+    """A finished Adam step: the hyperparameters its solve was done with, and what the solve took.
 
     Args:
         gradient_norm: of ℓ/n in the unconstrained parameters.
@@ -153,7 +153,7 @@ class Step:
 
 
 class TrainingHook(Hook):
-    """A hook that is also told about the steps of a training.
+    """Observes a training: a hook that is also told about its steps.
 
     Examples:
         >>> import torch, apviz
@@ -214,7 +214,7 @@ class TrainingProgress(TrainingHook):
 
 
 class Training:
-    """The training of one Gaussian process: constant mean, scaled kernel, Gaussian noise.
+    """Trains one Gaussian process: constant mean, scaled kernel, Gaussian noise.
 
     `run` takes the steps that are left, so a training that was interrupted goes on when it is run again. With a path
     the trace is there after every step, and beside it a checkpoint (`*.zarr.checkpoint.npz`): a process that was
@@ -292,6 +292,7 @@ class Training:
 
     @property
     def steps_done(self) -> int:
+        """The steps that are done."""
         return self._record.length(("step", "step"))
 
     @property
@@ -306,7 +307,7 @@ class Training:
 
     @property
     def trace(self) -> TrainingTrace:
-        """Everything recorded so far; also of a training that was interrupted."""
+        """The trace of everything so far; also of a training that was interrupted."""
         return TrainingTrace(self._record.to_trace().tree)
 
     @property

@@ -1,4 +1,4 @@
-"""Covariance functions: `stationary` has what they share, one file or a few classes each the rest."""
+"""Covariance functions: `stationary` has what they share, the other files one or a few classes each."""
 
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
 from apviz.kernels.rational_quadratic import RationalQuadratic

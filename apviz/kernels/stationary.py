@@ -80,16 +80,16 @@ class Kernel(ABC):
     @property
     @abstractmethod
     def distance_scale(self) -> float:
-        """What a distance in lengthscales is multiplied by, so that `correlation_` is shortest."""
+        """The factor on a distance in lengthscales that makes `correlation_` shortest."""
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Those of the shape, beside lengthscale and outputscale, by name; most kernels have none."""
+        """The parameters of the shape, beside lengthscale and outputscale, by name; most kernels have none."""
         return {name: getattr(self, name) for name in self.parameter_names()}
 
     @classmethod
     def parameter_names(cls) -> list[str]:
-        """The names of `parameters`."""
+        """Lists the names of `parameters`."""
         return [field.name for field in fields(cls)[len(fields(Kernel)) :]]
 
     @property
@@ -99,7 +99,7 @@ class Kernel(ABC):
         return shape
 
     def scale(self, x: Tensor, centre: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """Inputs in the units in which `correlation` takes its squared distance: x (n, d) to (n, d).
+        """Scales inputs to the units in which `correlation_` takes its squared distance: x (n, d) to (n, d).
 
         Args:
             centre: (d,) what is subtracted first; None: `centre_of` x. Inputs to be compared need one and the same.
@@ -113,14 +113,14 @@ class Kernel(ABC):
 
     @abstractmethod
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
-        """k/outputscale from squared scaled distances u, overwriting both `u` and `spare` (same shape)."""
+        """Computes k/outputscale from squared scaled distances u, overwriting both `u` and `spare` (same shape)."""
 
     @abstractmethod
     def slope(self, u: Tensor) -> Tensor:
-        """The derivative of the correlation in u, the squared scaled distance; 0 where it has none, at u = 0."""
+        """Computes the derivative of the correlation in u, the squared scaled distance; 0 where it has none, at 0."""
 
     def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
-        """The kernel matrix k(x, z), x: (n, d), z: (m, d), to (n, m) in x's dtype: no noise, direct differences."""
+        """Evaluates the kernel matrix k(x, z) by direct differences, without noise: x (n, d), z (m, d), to (n, m)."""
         centre, dtype = centre_of(x), x.dtype
         x = self.scale(x, centre, dtype)
         z = x if z is None else self.scale(z, centre, dtype)
@@ -133,13 +133,13 @@ KERNELS: Registry[Kernel] = Registry("kernel", "apviz.kernels")
 
 
 def centre_of(x: Tensor) -> Tensor:
-    """(d,) float64, half-way between the least and the largest of each input of x: (n, d); any order of rows has it."""
+    """Finds the middle of the range of each input of x: (n, d), to (d,) float64, whatever the order of rows."""
     least, largest = x.aminmax(dim=0)
     return least.double() + (largest.double() - least.double()) / 2
 
 
 def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float, **parameters: float) -> Kernel:
-    """The kernel called `name`.
+    """Makes the kernel called `name`.
 
     Args:
         parameters: of its shape, by name; those that are not given are at their defaults.
@@ -156,7 +156,7 @@ def kernel_named(name: str, lengthscale: Lengthscale, outputscale: float, **para
 
 
 def positive(setting: str, value: float) -> float:
-    """The value as a Python float.
+    """Checks that a value is finite and positive, and returns it as a Python float.
 
     Raises:
         ValueError: one that is not finite and positive.

@@ -11,11 +11,12 @@ from apviz.operators import Operator
 
 S = TypeVar("S")
 
-# inputs, up to which a block has little surface and few neighbours
+# the most inputs with which a block has little surface and few neighbours
 FEW_INPUTS = 3
-# of the free memory, for the factors
+# the share of the free memory that the factors may take
 MEMORY_SHARE = 0.4
-# past updates; a step along them reads history·(l+1) numbers a row, a block evaluates its solved rows' entries
+# the most past updates; a step along them reads history·(l+1) numbers a row, and an update evaluates as many entries
+# a row as it has solved rows
 MAX_HISTORY = 32
 
 

@@ -263,8 +263,7 @@ class Run:
         return StopReason.MAX_EPOCHS if last else None
 
     def fresh_residual(self) -> tuple[Tensor, Tensor]:
-        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: by these alone a solve may have
-        converged.
+        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence.
 
         W is as the user gets it: where it is beyond its dtype in the user's units, or loses digits, so is the residual.
         """

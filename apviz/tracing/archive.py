@@ -1,4 +1,4 @@
-"""Traces in a zip file (`.zarr.zip`), and back out of one that nobody vouches for.
+"""Archives of traces: zip files (`.zarr.zip`), written, and unpacked without trust in who made them.
 
 One trace lies at the root of its zip, which `zarr.storage.ZipStore` opens as it is; several lie in folders `NAME.zarr`.
 
@@ -38,7 +38,7 @@ _DTYPES: Final = sorted({variable.dtype for group in GROUPS.values() for variabl
 
 
 def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
-    """Writes traces by their names into a zip file; also of one that is still written, as of its last flush.
+    """Writes traces by their names into a zip file; also one that is still written, as of its last flush.
 
     Raises:
         OSError: a trace that cannot be read.
@@ -57,7 +57,7 @@ def pack(traces: Mapping[str, Path], file: BinaryIO) -> None:
 def unpack(
     file: BinaryIO, folder: Path, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
 ) -> dict[str, Path]:
-    """Takes the traces of a zip file into an empty folder; by their names, which is empty for one at the root.
+    """Unpacks the traces of a zip file into an empty folder; returns paths by name, `""` of one at the root.
 
     Raises:
         ValueError: no zip file, or one with anything that a trace does not have; `folder` is to be thrown away.

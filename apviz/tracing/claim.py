@@ -1,4 +1,4 @@
-"""What is written to a path: by one at a time over all threads and processes, and in one move."""
+"""A claim to a path: one writer at a time, over all threads and processes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _PARTS: Final = ("rule", "partition", "block_size", "overlap")
 
 
 def brought_up(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The root attributes of a trace of schema 1 as one of schema 2 has them.
+    """Translates the root attributes of a trace of schema 1 to those of schema 2.
 
     Raises:
         ValueError: they are not those of a trace.
@@ -44,7 +44,7 @@ def brought_up(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_of(text: str) -> Any:
-    """The plain values of a `repr` such as `Cholesky(tol=0.01)`, the class under `type`; nothing is evaluated.
+    """Parses the `repr` of settings, such as `Cholesky(tol=0.01)`, to plain values with the class under `type`.
 
     Raises:
         ValueError, SyntaxError: it is not the repr of settings.

@@ -17,7 +17,7 @@ from apviz.solvers.solve import Run
 
 
 class ProgressHook(Hook):
-    """One live line a solve: how far the residual has fallen towards the tolerance, on a log scale.
+    """Shows one live line a solve: how far the residual has fallen towards the tolerance, on a log scale.
 
     In a terminal by rich; in a notebook an ipywidgets bar.
 
@@ -155,7 +155,7 @@ class StopHook(Hook):
 
 
 class PredictionHook(Hook):
-    """Test RMSE after each epoch, so that one sees where further solving stops mattering.
+    """Measures the test RMSE after each epoch, so that one sees where further solving stops mattering.
 
     The predictive mean is μ + k(X*, X) W[:, 0], so the first right-hand side must be the targets minus μ. Its
     kernel entries are counted apart (`prediction_work`), and its time is not the solve's.

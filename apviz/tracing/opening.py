@@ -1,7 +1,4 @@
-"""Whether a trace has what everything that draws and diagnoses traces relies on: for traces from elsewhere.
-
-Opening a trace from disk, whatever it is of.
-"""
+"""Opening a trace from disk, and checking that one from elsewhere has what figures and diagnoses rely on."""
 
 from __future__ import annotations
 
@@ -74,7 +71,7 @@ def open_trace(path: str | Path) -> Trace:
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
-    """The root attributes of a trace in a folder, in a tenth of the time that opening it takes.
+    """Reads the root attributes of a trace in a folder, in a tenth of the time that opening it takes.
 
     Raises:
         OSError: nothing is there.

@@ -87,7 +87,7 @@ class Recorder(Hook):
 
     @property
     def traces(self) -> list[Trace]:
-        """One trace a solve, in order; also of one that was interrupted."""
+        """The traces, one a solve, in order; also of one that was interrupted."""
         return [record.to_trace() for record in self._records]
 
     @property
@@ -322,7 +322,7 @@ def _attributes(run: Run) -> dict[str, Any]:
 
 
 def surroundings(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """The root attributes of a trace that begins now: where, when, with what."""
+    """Returns the root attributes of a trace that begins now: where, when, with what."""
     return {
         "schema_version": SCHEMA_VERSION,
         "apviz_version": _version("apviz"),
@@ -346,7 +346,7 @@ def _version(library: str) -> str:
 
 @cache
 def processor() -> str:
-    """The processor's name."""
+    """Returns the processor's name."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -356,7 +356,7 @@ def processor() -> str:
 
 
 def put_spectrum(record: Record, found: Spectrum) -> None:
-    """The group `spectrum`."""
+    """Records the group `spectrum`."""
     for name in ("lambda_max", "lambda_min", "lambda_max_block", "kappa", "kappa_prime"):
         eigenvalue = getattr(found, name)
         record.put(spectrum={name: eigenvalue.value})

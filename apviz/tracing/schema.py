@@ -1,4 +1,4 @@
-"""What a trace holds: every variable, its dimensions, its meaning and its unit, in one table.
+"""The schema of a trace: every variable, its dimensions, its meaning and its unit, in one table.
 
 A trace is an xarray ``DataTree``. Variables whose first dimension is in ``GROWING`` are appended while the
 solve runs; the others are written once.
@@ -28,7 +28,7 @@ TRACE_ID: Final = "trace_id"
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of a trace: dimensions, dtype, and the two attributes every variable carries."""
+    """A variable of a trace: dimensions, dtype, and the two attributes every variable carries."""
 
     dims: tuple[str, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""The Zarr v3 directory of a trace, appended to while the solve runs; a kill at any moment leaves one that opens.
+"""A growing record of one solve, and the Zarr v3 directory that mirrors it; a kill at any moment leaves a trace.
 
 Readers take the shapes of all arrays from the consolidated metadata in the root's `zarr.json`. That file is written
 last and replaced in one atomic rename, with the root attributes in it: whatever a kill interrupts, it describes
@@ -7,8 +7,6 @@ the last complete flush.
 Zarr is read with its library, but written here: chunks are plain little-endian bytes and metadata is JSON (Zarr v3
 core specification, sections 5 and 6), while the library's synchronous calls take a millisecond each, which made a
 flush of thirty arrays cost as much as an epoch.
-
-The growing record of one solve, in memory: arrays by group and variable, as the schema lays them out.
 """
 
 from __future__ import annotations
@@ -33,9 +31,15 @@ from apviz.tracing.trace import Trace
 #: (group, variable)
 Key = tuple[str, str]
 
+# of a growing variable, so that an append rewrites little
+CHUNK_BYTES = 2**15
+
+# attributes that tell traces apart which were written before there was a TRACE_ID
+_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset")
+
 
 class Record:
-    """Appends to growing variables, replaces the others.
+    """Holds the growing record of one solve in memory: arrays by group and variable, as the schema lays them out.
 
     What is put together is kept or lost together: an interrupt at any moment leaves the variables of a group
     with one length, since a batch becomes part of the record in a single append.
@@ -63,7 +67,7 @@ class Record:
         )
 
     def values(self) -> dict[Key, np.ndarray]:
-        """Every variable, whole."""
+        """Returns every variable, whole."""
         if len(self._batches) > 1:
             parts: dict[Key, list[np.ndarray]] = {}
             for batch in self._batches:
@@ -73,14 +77,16 @@ class Record:
         return self._batches[0] if self._batches else {}
 
     def length(self, key: Key) -> int:
-        """How long a growing variable is."""
+        """Counts the entries of a growing variable."""
         return sum(len(batch[key]) for batch in self._batches if key in batch)
 
     def attributes(self, key: Key) -> dict[str, Any]:
+        """Returns the attributes of a variable: long name, units, and its own."""
         variable = variable_of(key)
         return {"long_name": variable.long_name, "units": variable.units, **self.variable_attrs.get(key, {})}
 
     def to_trace(self) -> Trace:
+        """Copies the record into a trace."""
         nodes: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=dict(self.attrs))}
         values = self.values()
         for group in GROUPS:
@@ -95,18 +101,14 @@ class Record:
 
 
 def variable_of(key: Key) -> Variable:
+    """Looks a variable up in the schema."""
     group, name = key
     return GROUPS[group][name]
 
 
 def grows(variable: Variable) -> bool:
+    """Tests whether a variable is appended to while a solve runs."""
     return bool(variable.dims) and variable.dims[0] in GROWING
-
-
-CHUNK_BYTES = 2**15
-
-# what tells traces from before there was one
-_BEFORE: Final = ("kind", "created", "n", "d", "kernel", "dataset")
 
 
 class TraceStore:
@@ -150,13 +152,13 @@ class TraceStore:
         self._stamp = stamp(self.path / "zarr.json")
 
     def settle(self) -> None:
-        """Sees to it that `path` is this trace's, or free: if somebody has taken it, the trace goes on beside it."""
+        """Makes sure that `path` is this trace's, or free: if somebody has taken it, the trace goes on beside it."""
         ours = self._stamp is not None and stamp(self.path / "zarr.json") == self._stamp
         if not (ours or not os.path.lexists(self.path) or is_trace_of(self.path, self.record.attrs)):
             self.leave(self.path)
 
     def leave(self, taken: Path) -> None:
-        """Goes on at another path, with a warning that something has come to `taken`."""
+        """Chooses another path to go on at, and warns that something has come to `taken`."""
         names = (f"{self.path.stem}-continued{number}" for number in ("", *(f"-{k}" for k in range(2, 10_000))))
         paths = (self.path.with_name(f"{name}{self.path.suffix}") for name in names)
         self.path = next(each for each in paths if not any(each.parent.glob(f"{glob.escape(each.name)}*")))
@@ -191,7 +193,7 @@ class TraceStore:
 
 
 def is_trace_of(path: Path, attrs: Mapping[str, Any]) -> bool:
-    """Whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
+    """Tests whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
     try:
         found = json.loads((path / "zarr.json").read_bytes())["attributes"]
         ids = found.get(TRACE_ID), attrs.get(TRACE_ID)
@@ -203,13 +205,13 @@ def is_trace_of(path: Path, attrs: Mapping[str, Any]) -> bool:
 
 
 def what_to_do(error: OSError) -> str:
-    """About a trace that could not be written."""
+    """Says what to do about a trace that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return "free some space" if full else "make its folder one that can be written"
 
 
 def stamp(file: Path) -> tuple[int, int, int] | None:
-    """Of a file that is only ever replaced whole: another one whoever replaces it; None where there is none."""
+    """Identifies a file that is only ever replaced whole: another stamp after each time, None where there is none."""
     try:
         found = file.stat()
     except OSError:

@@ -20,12 +20,12 @@ _SYMBOLS = {"kappa": "κ", "kappa_prime": "κ′"}
 
 
 def is_estimate(value: xr.DataArray) -> bool:
-    """Whether a recorded number is an estimate; one that does not say so is taken for it."""
+    """Tests whether a recorded number is an estimate; one that does not say so is taken for it."""
     return bool(value.attrs.get("is_estimate", True))
 
 
 def condition_words(name: str, value: float, *, estimated: bool, form: str = ".3g") -> str:
-    """`κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`.
+    """Formats a condition number: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`.
 
     Args:
         name: `kappa` or `kappa_prime`.
@@ -36,7 +36,7 @@ def condition_words(name: str, value: float, *, estimated: bool, form: str = ".3
 
 
 class Trace:
-    """What was recorded about one solve; the groups and variables are listed in `apviz.tracing.schema`.
+    """A record of one solve; its groups and variables are listed in `apviz.tracing.schema`.
 
     `trace["update"]["energy_decrease"]` is an xarray variable; `trace.tree` is the `DataTree` itself.
 
@@ -68,12 +68,12 @@ class Trace:
 
     @property
     def method(self) -> Method:
-        """Which method solved."""
+        """The method that solved, as data."""
         return Method.from_plain(self.attrs["method"])
 
     @property
     def block_size(self) -> int | None:
-        """Rows a block owns; None of a method without blocks."""
+        """The rows a block owns; None of a method without blocks."""
         size = self.method.block_size
         return int(size) if self.method.has_blocks and isinstance(size, int) else None
 
@@ -84,6 +84,7 @@ class Trace:
 
     @property
     def converged(self) -> bool:
+        """Whether the residual, recomputed from B − KW, came below the tolerance."""
         return self.attrs.get("stop_reason") == "converged"
 
     @property
@@ -95,7 +96,7 @@ class Trace:
         return group in self.tree.children
 
     def __getitem__(self, group: str) -> xr.Dataset:
-        """One of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`, `eigenvalues`.
+        """Returns one of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`, `eigenvalues`.
 
         Raises:
             KeyError: a group this trace does not have; the message lists those it has.
@@ -105,7 +106,7 @@ class Trace:
         return self.tree[group].to_dataset()
 
     def to_dataframe(self, group: str = "epoch") -> pd.DataFrame:
-        """The variables of a group that have its own dimension only, indexed by it (`epoch`, `update`, `block`)."""
+        """Returns the variables of a group over its own dimension only (`epoch`, `update`, `block`), indexed by it."""
         data = self[group]
         flat = [name for name, variable in data.data_vars.items() if variable.dims == (group,)]
         return data[flat].to_dataframe()
@@ -132,7 +133,7 @@ class Trace:
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def condition(self, name: str = "kappa", form: str = ".3g") -> str:
-        """κ, or κ′ for `kappa_prime`, in words: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`."""
+        """Formats κ, or κ′ for `kappa_prime`: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`."""
         value = self["spectrum"][name]
         return condition_words(name, float(value), estimated=is_estimate(value), form=form)
 

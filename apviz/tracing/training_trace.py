@@ -14,16 +14,16 @@ SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
 
 
 class TrainingTrace(Trace):
-    """What was recorded about one training: the variables of `apviz.tracing.schema.STEP`."""
+    """A record of one training: the variables of `apviz.tracing.schema.STEP`."""
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Those after the last finished step."""
+        """The hyperparameters after the last finished step."""
         values = json.loads(self.attrs["hyperparameters"])
         return Hyperparameters(**{**values, "lengthscale": tuple(values["lengthscale"])})
 
     def hyperparameters_at(self, step: int) -> Hyperparameters:
-        """Those that the solve of an Adam step was done with.
+        """Returns the hyperparameters that the solve of an Adam step was done with.
 
         Raises:
             KeyError: a step that was not recorded.
@@ -41,7 +41,7 @@ class TrainingTrace(Trace):
 
     @property
     def noise_path(self) -> np.ndarray:
-        """σ² before the first step, and after each; (steps + 1,)."""
+        """The noise σ² before the first step, and after each, (steps + 1,)."""
         return np.append(self["step"]["noise"].values, self.hyperparameters.noise)
 
     @property
@@ -62,7 +62,7 @@ class TrainingTrace(Trace):
 
 
 def settled_at(noise: np.ndarray) -> int | None:
-    """The step since which every five steps have kept σ² within 1%, the sign of the end of a training.
+    """Finds the step since which every five steps have kept σ² within 1%, the sign of the end of a training.
 
     A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
     how long, is our choice. Where σ² turns, as Adam makes it by going too far, it moves little for a step or two.
