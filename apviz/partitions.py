@@ -103,7 +103,7 @@ PARTITIONS: Final = Registry[Partitioner]("partition", "apviz.partitions")
 @PARTITIONS.register("sequential")
 @dataclass(frozen=True, kw_only=True)
 class Sequential:
-    """Rows in the order they come in: the paper's partition (section 5.1)."""
+    """Cuts rows in the order they come in: the paper's partition (section 5.1)."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = torch.arange(len(inputs), device=inputs.device)
@@ -113,7 +113,7 @@ class Sequential:
 @PARTITIONS.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class ShuffledRows:
-    """Rows in a random order."""
+    """Cuts rows in a random order."""
 
     seed: int = 0
 
@@ -125,7 +125,7 @@ class ShuffledRows:
 @PARTITIONS.register("kd-tree")
 @dataclass(frozen=True, kw_only=True)
 class KDTree:
-    """Neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
+    """Groups neighbours in space: halves along the longest side, in units of lengthscale, until a block is full."""
 
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
         order = _tree(inputs, block_size, lambda points: points[:, int((points.amax(0) - points.amin(0)).argmax())])
@@ -135,7 +135,7 @@ class KDTree:
 @PARTITIONS.register("principal-axis-tree")
 @dataclass(frozen=True, kw_only=True)
 class PrincipalAxisTree:
-    """Neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
+    """Groups neighbours in space: halves across the principal axis, in units of lengthscale, until a block is full.
 
     McNames (2001), "A fast nearest-neighbor algorithm based on a principal axis search tree". Rounder blocks than
     a k-d tree's where inputs are many and correlated.

@@ -1,4 +1,4 @@
-"""What scaling and rounding do to raw numbers: no overflow and no underflow on the way, and what they make alike."""
+"""Scaling and rounding of raw numbers: no overflow and no underflow on the way, and what they make alike."""
 
 from __future__ import annotations
 

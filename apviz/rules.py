@@ -1,4 +1,4 @@
-"""Block selection: a rule is frozen settings; `begin` gives the selector of one solve."""
+"""Rules of block selection: frozen settings, whose `begin` gives the selector of one solve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Rule(Protocol):
     """A rule that says which block is next."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that traces and legends have."""
+        ...
 
     #: whether `Selector` looks at the norms; if not, they are computed only for recording
     needs_norms: bool
@@ -37,7 +39,7 @@ ShortBlock = Literal["alike", "end-of-epoch"]
 @RULES.register("gauss-southwell")
 @dataclass(frozen=True, kw_only=True)
 class GaussSouthwell:
-    """The block with the largest ‖R_I‖_F (paper, equation 9).
+    """Selects the block with the largest ‖R_I‖_F (paper, equation 9).
 
     Args:
         short_block: `alike` treats a short last block as any other, as the paper does. `end-of-epoch` is the
@@ -74,7 +76,7 @@ class GaussSouthwell:
 @RULES.register("cyclic")
 @dataclass(frozen=True, kw_only=True)
 class Cyclic:
-    """Block j mod m."""
+    """Selects block j mod m."""
 
     name = "cyclic"
     needs_norms = False
@@ -86,7 +88,7 @@ class Cyclic:
 @RULES.register("random")
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """A block drawn uniformly, independently each time."""
+    """Selects a block drawn uniformly, independently each time."""
 
     seed: int = 0
     name = "random"
@@ -100,7 +102,7 @@ class Random:
 @RULES.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
 class Shuffled:
-    """Every block once an epoch, in a new random order each epoch."""
+    """Selects every block once an epoch, in a new random order each epoch."""
 
     seed: int = 0
     name = "shuffled"

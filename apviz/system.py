@@ -160,7 +160,7 @@ class KernelSystem:
 
 
 def dtype_of(*given: Any) -> torch.dtype:
-    """The dtype in which these data are solved where none is asked for: float64 where any of them is, else float32."""
+    """Returns the dtype in which these data are solved where none is asked for: float64 where any is, else float32."""
     return torch.float64 if torch.float64 in {_tensor(values, "data").dtype for values in given} else torch.float32
 
 

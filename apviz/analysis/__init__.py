@@ -1,4 +1,4 @@
-"""What is computed from traces: errors and theory, sweeps, diagnoses."""
+"""Analysis of traces: errors and theory, sweeps, diagnoses."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""One step of training: the system that is solved, the gradient of the likelihood from its weights, and its chain rule.
+"""The gradient of a training step: the system that is solved, the gradient from its weights, and its chain rule.
 
 One batched solve serves both terms of the gradient (paper, section 2).
 """

@@ -220,7 +220,7 @@ class Posterior:
 
     @property
     def work(self) -> float:
-        """Kernel entries evaluated or read so far ÷ n²: the mean's solve, and all predictions."""
+        """The kernel entries evaluated or read so far ÷ n²: of the mean's solve, and of all predictions."""
         return self._solve_work + self._operator.work
 
     @property

@@ -32,7 +32,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """The contents of the file of a saved model.
+    """A saved model: the contents of its file.
 
     Args:
         settings: of the estimator, by name: plain values, and solvers.

@@ -126,12 +126,12 @@ class SVGP:
 
     @property
     def epochs_done(self) -> int:
-        """The epochs that are done."""
+        """The number of epochs done."""
         return len(self.elbo)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters now."""
+        """The hyperparameters after the last finished epoch."""
         kernel, name = self._model.covar_module, self.settings.kernel
         base = kernel.base_kernel
         return Hyperparameters(

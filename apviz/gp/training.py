@@ -292,7 +292,7 @@ class Training:
 
     @property
     def steps_done(self) -> int:
-        """The steps that are done."""
+        """The number of steps done."""
         return self._record.length(("step", "step"))
 
     @property

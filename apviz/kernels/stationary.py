@@ -1,4 +1,4 @@
-"""What stationary kernels share: functions of a squared distance, with ARD lengthscales.
+"""Stationary kernels: functions of a squared distance, with ARD lengthscales.
 
 Every kernel is written as ``k(x, z) = outputscale · correlation(u)`` with ``u = ‖scale(x) − scale(z)‖²``, where
 ``scale`` divides by the lengthscale and multiplies by the constant (√3, √5, 1/√2, ...) that makes the

@@ -1,4 +1,4 @@
-"""K = k(X, X) + σ²I without storing it: one engine a file behind one interface."""
+"""Operators K = k(X, X) + σ²I without storing it: one engine a file behind one interface."""
 
 from __future__ import annotations
 

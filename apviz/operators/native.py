@@ -73,7 +73,7 @@ def _library_path() -> Path:
 
 
 def is_built() -> bool:
-    """Whether the engine is there already, so that using it costs no compiling."""
+    """Tests whether the engine is there already, so that using it costs no compiling."""
     return _library_path().exists()
 
 
@@ -144,7 +144,7 @@ def build(path: Path) -> None:
 
 
 def supports(kernel: Kernel) -> bool:
-    """Whether the engine is there, built if need be, and has this kernel."""
+    """Tests whether the engine is there, built if need be, and has this kernel."""
     engine = library()
     return engine is not None and kernel.name in _kinds(engine)
 

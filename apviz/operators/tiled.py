@@ -21,7 +21,7 @@ ENTRIES_THAT_EARN_COMPILING = 5e8
 
 
 class TiledOperator(Operator):
-    """K evaluated tile by tile.
+    """Evaluates K tile by tile.
 
     Two engines compute the same numbers up to rounding: `compiled` (C++ for the CPU, see `native.cpp`) and
     `in-place tiles` (torch; also the engine on a GPU). The latter take squared distances from matrix products where

@@ -19,7 +19,8 @@ class Preconditioner(ABC):
     """Settings of a preconditioner; `build` does the expensive part for one system."""
 
     @abstractmethod
-    def build(self, operator: CountingOperator) -> Apply: ...
+    def build(self, operator: CountingOperator) -> Apply:
+        """Builds r ↦ P⁻¹ r; what is evaluated for it counts as work."""
 
 
 PRECONDITIONERS: Final = Registry[Preconditioner]("preconditioner", "apviz.preconditioners")

@@ -21,7 +21,7 @@ class PivotedCholesky(Preconditioner):
     Harbrecht, Peters & Schneider (2012); Gardner et al. (2018), section 4.1. Set-up evaluates rank/n work.
 
     Args:
-        rank: r, the number of columns; memory n·r.
+        rank: r, the number of columns; holds n·r numbers.
 
     Raises:
         ValueError: a rank below 1.

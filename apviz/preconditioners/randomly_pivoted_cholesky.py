@@ -26,7 +26,7 @@ class RandomlyPivotedCholesky(Preconditioner):
     Set-up evaluates about rank/n work.
 
     Args:
-        rank: r, the number of columns; memory n·r.
+        rank: r, the number of columns; holds n·r numbers.
         seed: of the pivots.
 
     Raises:

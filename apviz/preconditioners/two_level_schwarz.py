@@ -36,8 +36,9 @@ class TwoLevelSchwarz(Preconditioner):
 
     Args:
         block_size: rows a block owns.
-        overlap: a block solves on its own rows and overlap·(own rows) of the nearest others.
-        coarse_rank: r; memory 2nr. 0: no coarse space. These three may be `auto` (`apviz.solvers.choices`).
+        overlap: a share of the rows that a block owns: so many of the nearest others it solves on too.
+        coarse_rank: r, the number of vectors; holds 2nr numbers; 0: no coarse space. These three may be
+            `auto` (`apviz.solvers.choices`).
         partition: as in `apviz.AlternatingProjection`.
         coarse: `low-rank` or `galerkin`.
         seed: of the pivots.

@@ -42,13 +42,14 @@ class AlternatingProjection(Solver):
             the right-hand sides and the free memory (`apviz.solvers.choices`); the trace says what and why.
         rule: `gauss-southwell`, `cyclic`, `random`, `shuffled`, or a rule of `apviz.rules`.
         partition: `sequential`, `shuffled`, `kd-tree`, `principal-axis-tree`, or a partitioner of `apviz.partitions`.
-        overlap: a block solves on its own rows and overlap·(own rows) of the nearest others; 0 is the paper's.
-            With an overlap an epoch costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
-        history: how many past updates are stepped along again with every new one, see `History`; 0 is the paper's.
-        coarse_rank: after every update, also project onto so many vectors that span what is smooth: a randomly
-            pivoted Cholesky factor V, whose KV costs 1.0 work and n²·coarse_rank multiplications once.
-        tol: stop when the mean relative residual, recomputed, is below this.
-        max_epochs, min_epochs: an epoch is as many updates as there are blocks.
+        overlap: a share of the rows that a block owns: so many of the nearest others it solves on too; 0 is the
+            paper's. An epoch then costs 1 + overlap work, and the last one ends as soon as the tolerance is met.
+        history: number of past updates that are stepped along again with every new one, see `History`; 0 is the
+            paper's. Holds n·(l+1) numbers for each.
+        coarse_rank: number of vectors that span what is smooth, onto which every update projects too: a randomly
+            pivoted Cholesky factor V, whose KV costs 1.0 work and n²·coarse_rank multiplications once; 0: none.
+        tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
+        max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
         check_every: epochs between recomputations of the residual (1.0 work each); convergence is always checked.
         seed: of all that is drawn: the blocks of a rule, the rows of a partition, the pivots of the coarse space. A
             rule or partition given as an object has its own.

@@ -38,7 +38,7 @@ class Automatic(Solver):
     every method on every set).
 
     Args:
-        tol: stop when the mean relative residual, recomputed, is below this.
+        tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs: cap, in epochs or iterations.
         seed: of the coarse space.
 

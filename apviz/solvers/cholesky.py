@@ -26,7 +26,7 @@ class Cholesky(Solver):
     """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays, one update.
 
     Args:
-        tol: what the recomputed residual is held against; a factorisation that misses it has stagnated.
+        tol: what the mean of ‖r‖/‖b‖, recomputed, is held against; a factorisation that misses it has stagnated.
 
     Raises:
         MemoryError: K does not fit the free memory.

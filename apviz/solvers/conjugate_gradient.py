@@ -24,15 +24,15 @@ from apviz.solvers.stopping import Limits
 @renamed(max_iterations="max_epochs", min_iterations="min_epochs")
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
-    """Conjugate gradients (Hestenes & Stiefel, 1952), one step length per right-hand side.
+    """Iterates by conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.
 
     Stops on the mean relative residual, as GPyTorch does (its minimum of 11 iterations, which the paper's
     experiments use, is `min_epochs=11`).
 
     Args:
         preconditioner: such as `apviz.PivotedCholesky(rank=500)`, or None.
-        tol: stop when the mean relative residual, recomputed, is below this.
-        max_epochs, min_epochs: one iteration is one product with K, 1.0 work.
+        tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
+        max_epochs, min_epochs: in iterations, each one product with K, 1.0 work.
         check_every: iterations between recomputations of the residual; convergence is always checked. A check
             replaces the residual, and restarts the recursion, only if the recursion claimed convergence wrongly.
 

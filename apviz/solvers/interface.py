@@ -1,4 +1,4 @@
-"""What all solvers share: settings apart from what they prepare, hooks that look on, and every way a solve can end."""
+"""The interface of all solvers: settings apart from what they prepare, hooks that look on, and how a solve can end."""
 
 from __future__ import annotations
 

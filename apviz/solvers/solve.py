@@ -152,7 +152,7 @@ class Run:
 
     @property
     def work(self) -> float:
-        """Kernel entries ÷ n² so far, with those of the set-up where it was made for this solve."""
+        """The kernel entries ÷ n² so far, with those of the set-up where it was made for this solve."""
         return self.operator.work
 
     @property
@@ -211,7 +211,7 @@ class Run:
             hook.on_update(update)
 
     def ends_inside_epoch(self, squared_residual: Tensor) -> bool:
-        """Whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
+        """Tests whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
         self._stopped_inside = self.must_stop
         if self._stopped_inside:
             return True

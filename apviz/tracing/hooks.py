@@ -103,7 +103,8 @@ class StopHook(Hook):
     """Stops a solve after the update in which a limit is passed, or when asked from any thread.
 
     Args:
-        max_seconds, max_work: limits, set-up included.
+        max_seconds: limit in seconds of the solve, set-up included.
+        max_work: limit in kernel entries ÷ n², set-up included.
         when: called after every epoch; a sentence stops the solve, None goes on.
 
     Examples:

@@ -44,7 +44,8 @@ class Recorder(Hook):
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries. Its time
             is not the solve's.
-        spectrum_rows: of the subsample; fewer where solves are short and many, such as steps of a training.
+        spectrum_rows: number of rows of the subsample; fewer where solves are short and many, as in a
+            training.
         eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
             for n up to 4,000. They take n³ time before the first update, which is not the solve's either.
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
