@@ -7,9 +7,11 @@ import math
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 C = TypeVar("C")
+#: settings by their former names, which work for one release and are read in files of any version
+FORMER_NAMES: Final = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
 #: of a setting that apviz chooses, see `apviz.solvers.choices`
 Auto = Literal["auto"]
 

@@ -20,14 +20,12 @@ import numpy as np
 from torch import Tensor
 
 from apviz.files import file_made_whole
+from apviz.settings import FORMER_NAMES
 from apviz.tracing.claim import Claim
 from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
 
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
-
-# of solvers: former name → name
-FORMER_SETTINGS = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
 
 
 def checkpoint_of(trace: Path) -> Path:
@@ -98,7 +96,7 @@ class Checkpoint:
                 f"{self.path} is not a checkpoint of a training ({error}); move it away to begin anew"
             ) from error
         if isinstance(identity.get("solver"), str):
-            for former, name in FORMER_SETTINGS.items():
+            for former, name in FORMER_NAMES.items():
                 identity["solver"] = identity["solver"].replace(f"{former}=", f"{name}=")
         now = json.loads(json.dumps(self.identity))
         changed = [name for name in now if identity.get(name) != now[name]]

@@ -12,7 +12,7 @@ from torch import Tensor
 from apviz.method import CONJUGATE_GRADIENT, Method
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
-from apviz.settings import renamed, require_tolerance, require_whole
+from apviz.settings import FORMER_NAMES, renamed, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
@@ -21,7 +21,7 @@ from apviz.solvers.stopping import Limits
 
 
 @SOLVERS.register(CONJUGATE_GRADIENT)
-@renamed(max_iterations="max_epochs", min_iterations="min_epochs")
+@renamed(**FORMER_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Solver):
     """Iterates by conjugate gradients (Hestenes & Stiefel, 1952), with one step length per right-hand side.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apviz.method import ALTERNATING_PROJECTION, CHOLESKY, CONJUGATE_GRADIENT, Method
+from apviz.settings import FORMER_NAMES
 
 _FAMILIES: Final = {
     "AlternatingProjection": ALTERNATING_PROJECTION, "ConjugateGradient": CONJUGATE_GRADIENT, "Cholesky": CHOLESKY,
@@ -20,8 +21,6 @@ _NAMES: Final = {
     "PivotedCholesky": "pivoted-cholesky", "RandomlyPivotedCholesky": "randomly-pivoted-cholesky",
     "TwoLevelSchwarz": "two-level-schwarz",
 }  # fmt: skip
-#: of settings: former name → name
-RENAMED: Final = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
 #: root attributes that are parts of the method
 _PARTS: Final = ("rule", "partition", "block_size", "overlap")
 
@@ -58,13 +57,13 @@ def _plain(node: ast.expr) -> Any:
     if not isinstance(node.func, ast.Name) or node.args or not all(each.arg for each in node.keywords):
         raise ValueError(f"{ast.unparse(node):.80} is not the repr of settings")
     values = {str(each.arg): _plain(each.value) for each in node.keywords}
-    return {"type": node.func.id} | {RENAMED.get(name, name): value for name, value in values.items()}
+    return {"type": node.func.id} | {FORMER_NAMES.get(name, name): value for name, value in values.items()}
 
 
 def _of_fields(solver: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a solve, whose parts that are objects were written by their repr."""
     values = {name: plain_of(v) if isinstance(v, str) and v.endswith(")") else v for name, v in fields.items()}
-    return {"type": solver} | {RENAMED.get(name, name): value for name, value in values.items()}
+    return {"type": solver} | {FORMER_NAMES.get(name, name): value for name, value in values.items()}
 
 
 def _method(plain: Mapping[str, Any], attrs: Mapping[str, Any]) -> Method:
