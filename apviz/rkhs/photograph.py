@@ -13,7 +13,7 @@ from apviz.datasets.preprocessing import train_size
 from apviz.kernels import Matern52
 from apviz.rkhs.span import Floats
 from apviz.settings import require
-from apviz.solvers import AlternatingProjection, Solution, attempt
+from apviz.solvers import AlternatingProjection, attempt
 from apviz.system import KernelSystem
 from apviz.tracing import Recorder, Trace
 
@@ -81,8 +81,8 @@ def photograph(
     system = KernelSystem(
         x, b, Matern52(lengthscale=lengthscale), noise=noise, operator="dense", device="cpu", dataset="china"
     )
-    recorder = _FinalStateRecorder(
-        rows=True, snapshots=_snapshot_updates(max_epochs * -(-pixels // block_size)), weights=True
+    recorder = Recorder(
+        rows=True, final_snapshot=True, snapshots=_snapshot_updates(max_epochs * -(-pixels // block_size)), weights=True
     )
     attempt(
         system,
@@ -95,15 +95,6 @@ def photograph(
     snapshot = trace["snapshot"]
     mean = trace["rows"]["target"].values - snapshot["residual"].values - noise * snapshot["weights"].values
     return Photograph(trace, mean)
-
-
-class _FinalStateRecorder(Recorder):
-    """Keeps also the state that a solve ended in."""
-
-    def on_stop(self, solution: Solution) -> None:
-        if self._run.update_number not in self.snapshots:
-            self._snapshot(self._run.update_number)
-        super().on_stop(solution)
 
 
 def _snapshot_updates(updates: int) -> list[int]:

@@ -51,7 +51,9 @@ class Recorder(Hook):
         rows: also record where each row is and which blocks hold it (group `rows`), for pictures.
         snapshots: numbers of updates after which to record the residual of the first right-hand side (0: before),
             such as `range(0, 60)`.
-        weights: also record the weights of the first right-hand side there, for `Trace.functions`.
+        final_snapshot: also record the residual that a solve ended with.
+        weights: also record the weights of the first right-hand side there, for `apviz.analysis.functions`.
+        only_last: keep the last solve only, in memory, so that those of a long training do not pile up.
 
     Raises:
         FileExistsError: when a solve starts and its path exists, or somebody else has begun to write there.
@@ -77,12 +79,15 @@ class Recorder(Hook):
         eigenvalues: bool = False,
         rows: bool = False,
         snapshots: Iterable[int] = (),
+        final_snapshot: bool = False,
         weights: bool = False,
+        only_last: bool = False,
     ) -> None:
         self._claim = path if isinstance(path, Claim) else None
         self.path = path.path if isinstance(path, Claim) else None if path is None else Path(path)
         self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
         self.rows, self.snapshots, self.weights = rows, frozenset(snapshots), weights
+        self.final_snapshot, self.only_last = final_snapshot, only_last
         self._records: list[Record] = []
         self._recording = False
 
@@ -102,6 +107,10 @@ class Recorder(Hook):
             raise LookupError("nothing is recorded yet: pass the recorder in hooks=[recorder] to apviz.solve")
         return self._records[-1].to_trace()
 
+    def take(self) -> Record:
+        """Takes out what was recorded of the last solve."""
+        return self._records.pop()
+
     def adopt(self, record: Record) -> None:
         """Takes in the growing record of a solve that `apviz.solve` does not run, as the last of the traces.
 
@@ -118,6 +127,8 @@ class Recorder(Hook):
             self._flush()
 
     def on_start(self, run: Run) -> None:
+        if self.only_last:
+            self._records.clear()
         self._run, self._pending = run, list[Update]()
         with run.clock.pause():
             found = spectrum(
@@ -185,6 +196,8 @@ class Recorder(Hook):
         self.flush_if_due()
 
     def on_stop(self, solution: Solution) -> None:
+        if self.final_snapshot and self._run.update_number not in self.snapshots:
+            self._snapshot(self._run.update_number)
         record = self._records[-1]
         self._recording = False
         record.attrs |= {

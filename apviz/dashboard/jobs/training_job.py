@@ -65,7 +65,7 @@ class TrainingJob(Job):
         self.trace: TrainingTrace | None = None
         self.live = _LiveStepHook(self._grew)
         self._solves: dict[int, Record] = {}
-        self._recorder = _LastSolve(spectrum="subsample", spectrum_rows=SPECTRUM_ROWS)
+        self._recorder = Recorder(spectrum="subsample", spectrum_rows=SPECTRUM_ROWS, only_last=True)
         self._begun = self._next_look = 0.0
         self._done = self._done_before = 0
         with _claiming:
@@ -142,18 +142,6 @@ class TrainingJob(Job):
 
     def _grew(self) -> None:
         self.version += 1
-
-
-class _LastSolve(Recorder):
-    """Recorder that keeps one solve, so that a training of hundreds of steps does not pile them up."""
-
-    def on_start(self, run: Run) -> None:
-        self._records.clear()
-        super().on_start(run)
-
-    def take(self) -> Record:
-        """Takes out the solve that ended."""
-        return self._records.pop()
 
 
 class _LiveStepHook(LiveHook):
