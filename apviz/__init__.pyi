@@ -1,7 +1,13 @@
 from . import analysis as analysis
 from . import datasets as datasets
 from . import gpytorch as gpytorch
+from . import kernels as kernels
+from . import partitions as partitions
 from . import plots as plots
+from . import preconditioners as preconditioners
+from . import rkhs as rkhs
+from . import rules as rules
+from . import solvers as solvers
 from .analysis.diagnosis import diagnose as diagnose
 from .gp.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.lanczos import LanczosInverse as LanczosInverse

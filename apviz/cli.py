@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -319,7 +320,8 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     spectrum = Table("eigenvalues", "value", "how")
     for name, value in trace["spectrum"].data_vars.items():
         label = str(value.attrs["long_name"])
-        shown = f"{'≈ ' if is_estimate(value) else ''}{float(value):.4g}"
+        estimate = "≈ " if is_estimate(value) else ""
+        shown = f"{estimate}{float(value):.4g}" if math.isfinite(value) else "unknown"
         spectrum.add_row(f"{name}: {label}", shown, str(value.attrs["how"]))
     console.print(spectrum)
     epochs = trace.to_dataframe("epoch").tail(10)

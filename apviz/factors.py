@@ -62,7 +62,7 @@ class BlockFactors:
             worst = int(self.jitter.argmax())
             warnings.warn(
                 f"{int((self.jitter > 0).sum())} of {len(rows)} blocks needed jitter to be factored, up to "
-                f"{self.jitter[worst]:.1e} on the diagonal of block {worst}; float64 or more noise avoids it",
+                f"{self.jitter[worst]:.1e} on the diagonal of block {worst}; {more_digits(x.dtype)} avoids it",
                 stacklevel=2,
             )
 
@@ -134,6 +134,11 @@ def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tenso
         f"{', '.join(f'{j * scale:.1e}' for j in JITTERS)}); raise the noise, use dtype=torch.float64, or look for "
         "duplicate rows"
     )
+
+
+def more_digits(dtype: torch.dtype) -> str:
+    """What keeps a block from needing jitter."""
+    return "more noise" if dtype == torch.float64 else "float64 or more noise"
 
 
 def check_fits(x: Tensor, block_size: int, overlap: float) -> None:

@@ -27,6 +27,7 @@ class Method:
         preconditioner: its name.
         rank: of a low-rank preconditioner.
         coarse: the kind of a preconditioner's coarse space, where it is not the usual one.
+        variant: settings that only this family has, in words.
         source: who solved, where it was not apviz: `gpytorch`, `published`.
     """
 
@@ -40,6 +41,7 @@ class Method:
     preconditioner: str | None = None
     rank: int | None = None
     coarse: str | None = None
+    variant: str | None = None
     source: str | None = None
 
     @property
@@ -54,10 +56,11 @@ class Method:
             words = ["AP", self.rule, partition and partition.replace("principal-axis", "pa"), *blocks]
         elif self.family == CONJUGATE_GRADIENT:
             kind = _PRECONDITIONERS.get(self.preconditioner or "", self.preconditioner)
-            words = ["CG"] if self.preconditioner is None else ["PCG", kind, *blocks]
+            partition = None if self.partition == "principal-axis-tree" else self.partition
+            words = ["CG"] if self.preconditioner is None else ["PCG", kind, partition, *blocks]
         else:
             words = [_FAMILIES.get(self.family, self.family)]
-        text = " ".join(word for word in words if word)
+        text = " ".join(word for word in (*words, self.variant) if word)
         if self.source == "gpytorch":
             return "GPyTorch CG"
         return f"{text} as published" if self.source == "published" else text
@@ -97,9 +100,28 @@ class Method:
         if not isinstance(plain.get("family"), str):
             raise ValueError(f"a method must name its family, got {str(dict(plain))[:80]}")
         known = {field.name for field in dataclasses.fields(cls)}
+        for name in known & plain.keys():
+            kinds = (str, int, float) if name in _NUMBERS else (str,)
+            if not isinstance(plain[name], kinds) or isinstance(plain[name], bool):
+                accepted = " or ".join(kind.__name__ for kind in kinds)
+                raise ValueError(f"{name} of a method must be {accepted}, got {str(plain[name])[:40]!r}")
         return cls(**{name: value for name, value in plain.items() if name in known})
 
 
+def settings_of(value: object) -> dict[str, Any]:
+    """Settings of a solver or a part of one by name; none of what is no dataclass."""
+    if isinstance(value, type) or not dataclasses.is_dataclass(value):
+        return {}
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def variant_of(settings: Mapping[str, Any]) -> str | None:
+    """Settings in words; None for none."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items()) or None
+
+
+#: settings that may be numbers
+_NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "rank")
 #: in a label
 _FAMILIES: Final = {CHOLESKY: "Cholesky", "automatic": "auto"}
 _PRECONDITIONERS: Final = {

@@ -175,6 +175,8 @@ def partitioner_named(name: str | Partitioner, seed: int = 0) -> Partitioner:
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
+    if isinstance(name, type):
+        raise ValueError(f"partition must be an object, such as {name.__name__}(), got the class")
     return name if not isinstance(name, str) and callable(name) else PARTITIONS.make(name, seed=seed)
 
 

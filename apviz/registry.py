@@ -35,7 +35,9 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """
 
         def put(kind: type[T]) -> type[T]:
-            if name in self._kinds:
+            known = self._kinds.get(name)
+            # a cell of a notebook that is run again defines its class again
+            if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
                 raise ValueError(f"{self.what} {name!r} is {self._kinds[name].__name__} already")
             self._kinds[name] = kind
             return kind

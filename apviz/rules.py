@@ -126,4 +126,6 @@ def rule_named(name: str | Rule, seed: int = 0) -> Rule:
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
+    if isinstance(name, type):
+        raise ValueError(f"rule must be an object, such as {name.__name__}(), got the class")
     return name if not isinstance(name, str) and hasattr(name, "begin") else RULES.make(name, seed=seed)

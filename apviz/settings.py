@@ -90,7 +90,6 @@ def renamed(**names: str) -> Callable[[type[C]], type[C]]:
         @functools.wraps(made)
         def init(self: C, *args: Any, **settings: Any) -> None:
             for former in names.keys() & settings.keys():
-                require(names[former] not in settings, former, settings[former], f"left out beside {names[former]}")
                 _warn_renamed(former, names[former])
                 settings[names[former]] = settings.pop(former)
             made(self, *args, **settings)

@@ -3,8 +3,8 @@
 Rules, in the order they are asked; the first that holds is the answer. Every number in them is a constant below.
 
 1. *interrupted*: no stop reason was reached, or a hook stopped the solve.
-2. *float32 floor*: the solve stagnated or diverged, or ended at a residual that the recursion's drift from B − KW makes
-   up to a half and more.
+2. *floor of the precision*: the solve stagnated or diverged, or ended at a residual that the recursion's drift from B
+   − KW makes up to a half and more.
 3. *tolerance too loose*: it converged to a tolerance above 0.5, at a residual above 0.1; W = 0 has residual 1.
 4. *nothing is predicted*: the test RMSE never was 2% below that of W = 0, which predicts the mean, though the system is
    solved to 0.1.
@@ -30,16 +30,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from apviz.analysis import errors
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.analysis.sweeps import same_system
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing import Trace, TrainingTrace
 
 # of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
 DRIFT_SHARE = 0.5
@@ -79,7 +77,7 @@ class Limit(Enum):
 
     NOTHING = "nothing: it converged quickly"
     INTERRUPTED = "it was interrupted"
-    PRECISION = "float32 floor: rounding, not the method"
+    PRECISION = "floor of the precision: rounding, not the method"
     LOOSE = "the tolerance is so loose that little was solved"
     MODEL = "nothing is predicted: the test error is that of the mean"
     TOLERANCE = "the tolerance is tighter than the predictions need"
@@ -128,7 +126,10 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
     Args:
         others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
             those of data without a name that may be other data, and the trace itself may be among them. Without any
-            it needs nothing but the trace.
+            it needs nothing but the trace. Of a training they are not looked at.
+
+    Raises:
+        ValueError: a training without a step.
 
     Examples:
         >>> import torch, apviz
@@ -140,6 +141,15 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         >>> found.limit.value, found.advice
         ('nothing: it converged quickly', 'Leave it as it is.')
     """
+    if isinstance(trace, TrainingTrace):
+        from apviz.analysis.training_diagnosis import diagnose_training  # which stands on this module
+
+        found = diagnose_training(trace)
+        if found is None:
+            raise ValueError("a training is diagnosed after its first step; this one has none")
+        return found
+    if not isinstance(trace, Trace):
+        raise TypeError(f"diagnose takes a trace, such as apviz.open_trace(path), got {type(trace).__name__}")
     compared = [other for other in others if other is not trace and same_system(other, trace)]
     return _with_facts(_found(trace, compared), trace, compared)
 

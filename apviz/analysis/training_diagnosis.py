@@ -4,7 +4,7 @@ Rules, in the order they are asked; the first that holds is the answer:
 
 1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
 2. *interrupted*: steps that were asked for are not done.
-3. *float32 floor*: all solves that did not converge were kept from it by rounding.
+3. *floor of the precision*: all solves that did not converge were kept from it by rounding.
 4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
 5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance;
    W = 0 has residual 1.

@@ -19,7 +19,7 @@ from apviz.memory import free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Epoch, Hook, Prepared, Run, Solution, Solver, StopReason, attempt
+from apviz.solvers import Automatic, Epoch, Hook, NotConverged, Prepared, Run, Solution, Solver, StopReason, attempt
 from apviz.solvers.choices import solved_rows
 from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
 
@@ -211,11 +211,8 @@ class Posterior:
         self.solution = solution = attempt(self.system, self.solver, hooks, initial_weights)
         self._solve_work += solution.work
         if not solution.converged:
-            warnings.warn(
-                f"the mean's solve is not converged, residual {solution.residual:.2e} after {solution.epochs} epochs; "
-                f"{solution.stop_message}",
-                stacklevel=3,
-            )
+            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
+            warnings.warn(NotConverged(f"the mean's solve is not converged, {end}", solution), stacklevel=3)
         return solution.weights
 
     @property

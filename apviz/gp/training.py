@@ -24,7 +24,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
-from apviz.solvers import AlternatingProjection, Automatic, Hook, Solution, Solver, StopReason, attempt
+from apviz.solvers import AlternatingProjection, Automatic, Hook, NotConverged, Solution, Solver, StopReason, attempt
 from apviz.solvers.serialization import from_plain, to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
@@ -378,7 +378,7 @@ class Training:
         gradient = marginal_likelihood_gradient(operator, solution.weights, built.probes.dual)
         direction = self._parametrisation.chain(self._raw.detach(), gradient) / self._n
         if not torch.isfinite(direction).all():
-            raise RuntimeError("the gradient is not finite; use float64, or a larger noise_floor")
+            raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64 where it is not")
         self._raw.grad = direction
         self._adam.step()
         self._weights = solution.weights if s.warm_start else None
@@ -421,11 +421,11 @@ class Training:
         if solution.converged or self._unconverged:
             return
         self._unconverged = True
-        warnings.warn(
-            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step is "
-            "taken with the gradient it gives, and the trace marks every step whose solve did not converge",
-            stacklevel=4,
+        message = (
+            f"training step {number}: {solution.stop_message} (residual {solution.residual:.2e}); the step is taken "
+            "with the gradient it gives, and the trace marks every step whose solve did not converge"
         )
+        warnings.warn(NotConverged(message, solution), stacklevel=4)
 
     # --- what is kept ---------------------------------------------------------------------------------------------
 

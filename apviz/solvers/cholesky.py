@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from apviz.factors import cholesky_with_jitter
+from apviz.factors import cholesky_with_jitter, more_digits
 from apviz.memory import require_memory
 from apviz.method import CHOLESKY
 from apviz.operators import CountingOperator
@@ -55,7 +55,7 @@ class Cholesky(Solver):
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:
             warnings.warn(
-                f"the matrix needed a jitter of {jitter:.1e} on its diagonal to be factored; float64 or more noise "
+                f"the matrix needed a jitter of {jitter:.1e} on its diagonal to be factored; {more_digits(x.dtype)} "
                 "avoids it",
                 stacklevel=2,
             )

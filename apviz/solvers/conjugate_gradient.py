@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from apviz.method import CONJUGATE_GRADIENT, Method
+from apviz.method import CONJUGATE_GRADIENT, Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
+from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
-from apviz.settings import FORMER_NAMES, renamed, require_tolerance, require_whole
+from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.solve import Run
@@ -60,6 +61,9 @@ class ConjugateGradient(Solver):
 
     def __post_init__(self) -> None:
         require_tolerance(self.tol)
+        known = self.preconditioner is None or hasattr(self.preconditioner, "build")
+        accepted = "an object of apviz.preconditioners, such as apviz.PivotedCholesky(rank=100), or None"
+        require(known and not isinstance(self.preconditioner, type), "preconditioner", self.preconditioner, accepted)
         require_whole("max_epochs", self.max_epochs, 1)
         require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
         require_whole("check_every", self.check_every, 1)
@@ -69,11 +73,15 @@ class ConjugateGradient(Solver):
         plain = Method(family=CONJUGATE_GRADIENT)
         if (inner := self.preconditioner) is None:
             return plain
-        shared = ("rank", "block_size", "overlap", "coarse_rank")
-        settings = {name: getattr(inner, name) for name in shared if hasattr(inner, name)}
-        if getattr(inner, "coarse", None) == "galerkin":
-            settings["coarse"] = "galerkin"
-        return replace(plain, preconditioner=PRECONDITIONERS.name_of(inner), **settings)
+        own = settings_of(inner)
+        common = own.keys() & {"rank", "block_size", "overlap", "coarse_rank"}
+        shared: dict[str, Any] = {name: own.pop(name) for name in common}
+        if (partition := own.pop("partition", None)) is not None:
+            shared["partition"] = partition if isinstance(partition, str) else PARTITIONS.name_of(partition)
+        if own.pop("coarse", None) == "galerkin":
+            shared["coarse"] = "galerkin"
+        own.pop("seed", None)
+        return replace(plain, preconditioner=PRECONDITIONERS.name_of(inner), variant=variant_of(own), **shared)
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[ConjugateGradient, Mapping[str, str]]:
         if self.preconditioner is None:

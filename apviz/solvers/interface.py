@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import torch
 from torch import Tensor
 
-from apviz.method import Method
+from apviz.method import Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
 from apviz.registry import Registry
 
@@ -43,6 +43,10 @@ class StopReason(Enum):
     def __str__(self) -> str:
         return self.name.lower()
 
+    def sentence(self, dtype: torch.dtype) -> str:
+        """What a person can do about it, of a solve in `dtype`: nobody is sent to float64 who is there already."""
+        return self.value.replace("float64 or ", "").replace("float64, ", "") if dtype == torch.float64 else self.value
+
     @property
     def advice(self) -> str:
         """The sentence on what to do, without the name of the reason."""
@@ -68,6 +72,9 @@ class NotConverged(UserWarning):
     def __init__(self, message: str, solution: Solution) -> None:
         super().__init__(message)
         self.solution = solution
+
+    def __reduce__(self) -> tuple[type[NotConverged], tuple[str, Solution]]:
+        return type(self), (str(self), self.solution)
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,8 @@ class Solver(ABC):
     @property
     def method(self) -> Method:
         """The method as data."""
-        return Method(family=SOLVERS.name_of(self))
+        own = {name: value for name, value in settings_of(self).items() if name not in (*_LIMITS, "seed")}
+        return Method(family=SOLVERS.name_of(self), variant=variant_of(own))
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
         """Chooses a value for every setting that says `auto`; returns the solver with them, and why each was chosen.
@@ -233,6 +241,9 @@ class Solver(ABC):
             MemoryError: it would not fit the free memory.
             NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
         """
+        if not isinstance(operator, Operator):
+            hint = "; of a KernelSystem, its `operator`" if hasattr(operator, "operator") else ""
+            raise TypeError(f"prepare takes an operator{hint}, got {type(operator).__name__}")
         started = time.perf_counter()
         # ten epochs is what the paper's training solves take at least
         operator.fix_engine(10.0 * operator.n**2, columns)

@@ -323,7 +323,7 @@ class Run:
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
             stop_reason=reason,
-            stop_message=self.stop_message or reason.value,
+            stop_message=self.stop_message or reason.sentence(self.system.dtype),
             residual=self.residual,
             residual_per_rhs=self.residual_per_rhs,
             epochs=self.epoch_number,
@@ -423,11 +423,15 @@ def attempt(
     Raises:
         ValueError, NotPositiveDefinite: as `solve`.
     """
+    if not isinstance(solver, Solver):
+        called = f"an object, such as {solver.__name__}()" if isinstance(solver, type) else "such as apviz.Automatic()"
+        raise TypeError(f"solver must be {called}, got {solver!r:.80}")
+    hooks = _checked(hooks)
     if initial_weights is not None:
         initial_weights = _of_the_shape_of_b(system, initial_weights)
     if prepared is not None and prepared.given is not system.operator:
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
-    hooks, clock = list(hooks), Clock(system.device)  # choosing is part of the solve's time
+    clock = Clock(system.device)  # choosing is part of the solve's time
     try:
         if prepared is None:
             prepared = solver.prepare(system.operator, system.b.shape[1])
@@ -447,6 +451,17 @@ def attempt(
         "%s: %s, residual %.2e after %.2f work", solver.label, solution.stop_reason, solution.residual, solution.work
     )
     return solution
+
+
+def _checked(hooks: Iterable[Hook]) -> list[Hook]:
+    if isinstance(hooks, Hook):
+        raise TypeError(f"hooks must be a list, such as hooks=[{type(hooks).__name__}()], got one hook")
+    found = list(hooks)
+    for hook in found:
+        if not isinstance(hook, Hook):
+            what = f"the class {hook.__name__}" if isinstance(hook, type) else f"{hook!r:.80}"
+            raise TypeError(f"hooks must be objects of apviz.Hook, got {what}")
+    return found
 
 
 def _of_the_shape_of_b(system: KernelSystem, initial_weights: Tensor) -> Tensor:

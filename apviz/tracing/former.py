@@ -39,7 +39,7 @@ def brought_up(attrs: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"its method or the settings of its solver cannot be read: {error}") from error
     kept = {name: value for name, value in attrs.items() if name not in _PARTS and name != "overlaps"}
     settings = {"solver_settings": json.dumps(plain)} if "solver_settings" in attrs else {}
-    return kept | {"label": label, "method": method.plain()} | settings
+    return kept | {"schema_version": 2, "label": label, "method": method.plain()} | settings
 
 
 def plain_of(text: str) -> Any:
@@ -82,7 +82,7 @@ def _method(plain: Mapping[str, Any], attrs: Mapping[str, Any]) -> Method:
         return Method(family=family)
     return Method(
         family=family, preconditioner=_name(inner), rank=inner.get("rank"), block_size=inner.get("block_size"),
-        overlap=inner.get("overlap"), coarse_rank=inner.get("coarse_rank"),
+        overlap=inner.get("overlap"), coarse_rank=inner.get("coarse_rank"), partition=_name(inner.get("partition")),
         coarse="galerkin" if inner.get("coarse") == "galerkin" else None,
     )  # fmt: skip
 

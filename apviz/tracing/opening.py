@@ -119,7 +119,7 @@ _OPTIONAL: Final[dict[str, Any]] = {
     "kernel_parameters": str, "stagnated_steps": int, "trace_id": str,
 }  # fmt: skip
 #: attributes that are JSON themselves
-_JSON: Final = ("training_settings", "choices", "hyperparameters", "kernel_parameters")
+_JSON: Final = ("solver_settings", "training_settings", "choices", "hyperparameters", "kernel_parameters")
 #: of an attribute that is read by people
 _MOST_CHARACTERS: Final = 2_000
 
@@ -192,7 +192,7 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         raise ValueError(f"its {name} must be {' or '.join(one.__name__ for one in kinds)}, got {str(value)[:40]!r}")
-    shown = isinstance(value, str) and name not in (*_JSON, "solver_settings")
+    shown = isinstance(value, str) and name not in _JSON
     if shown and (len(value) > _MOST_CHARACTERS or not value.isprintable()):
         raise ValueError(f"its {name} is too long, or has characters that cannot be shown")
 

@@ -1,0 +1,115 @@
+"""What solvers say to whom they are handed: warnings that stand where the user does, refusals that help."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.method import Method
+from apviz.preconditioners import PRECONDITIONERS, Preconditioner
+from apviz.solvers.serialization import from_plain, to_plain
+
+X = np.linspace(0, 1, 50)[:, None]
+
+
+def system(**settings):
+    return apviz.KernelSystem(X, np.sin(6 * X[:, 0]), apviz.RBF(lengthscale=0.1), noise=1e-3, device="cpu", **settings)
+
+
+SHORT = apviz.ConjugateGradient(max_epochs=1)
+
+
+def test_a_solve_that_did_not_converge_warns_at_the_line_that_asked_for_it():
+    with pytest.warns(apviz.NotConverged, match="CG did not converge: the residual is .*, after 1 epochs") as caught:
+        solution = apviz.solve(system(), SHORT)
+    assert caught[0].filename == __file__ and caught[0].message.solution is solution
+
+
+def test_where_asked_it_raises_with_the_solution_so_far_which_other_processes_can_be_handed():
+    with pytest.raises(apviz.NotConverged) as raised:
+        apviz.solve(system(), SHORT, throw=True)
+    assert raised.value.solution.epochs == 1
+    for other in (pickle.loads(pickle.dumps(raised.value)), copy.deepcopy(raised.value)):
+        assert str(other) == str(raised.value)
+        torch.testing.assert_close(other.solution.weights, raised.value.solution.weights)
+
+
+def test_one_that_converged_and_a_comparison_say_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", apviz.NotConverged)
+        apviz.solve(system(), apviz.Cholesky())
+        apviz.solvers.attempt(system(), SHORT)
+
+
+def test_nobody_is_sent_to_float64_who_is_there():
+    for dtype, sent in ((torch.float32, True), (torch.float64, False)):
+        solution = apviz.solvers.attempt(system(dtype=dtype), apviz.Cholesky(tol=1e-30))
+        assert ("float64" in solution.stop_message) == sent and "a larger tol" in solution.stop_message
+
+
+def test_the_former_name_of_the_cap_works_and_warns():
+    with pytest.warns(FutureWarning, match="max_iterations is called max_epochs"):
+        solver = apviz.ConjugateGradient(max_iterations=7)
+    assert solver == apviz.ConjugateGradient(max_epochs=7)
+    with pytest.warns(FutureWarning):
+        assert solver.max_iterations == 7
+    with pytest.warns(FutureWarning):
+        assert dataclasses.replace(solver, max_iterations=9).max_epochs == 9
+    assert pickle.loads(pickle.dumps(solver)) == solver
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: apviz.solve(s, "cg"), "solver must be such as apviz.Automatic"),
+        (lambda s: apviz.solve(s, apviz.Cholesky), r"solver must be an object, such as Cholesky\(\)"),
+        (lambda s: apviz.solve(s, SHORT, apviz.Recorder()), r"hooks must be a list, such as hooks=\[Recorder"),
+        (lambda s: apviz.solve(s, SHORT, [apviz.Recorder]), "hooks must be objects of apviz.Hook, got the class Rec"),
+        (lambda s: SHORT.prepare(s), "takes an operator; of a KernelSystem, its `operator`"),
+        (lambda s: apviz.ConjugateGradient(preconditioner="pivoted-cholesky"), "an object of apviz.preconditioners"),
+        (
+            lambda s: apviz.AlternatingProjection(rule=apviz.rules.Cyclic),
+            r"an object, such as Cyclic\(\), got the class",
+        ),
+        (lambda s: apviz.diagnose("run.zarr"), r"such as apviz.open_trace\(path\), got str"),
+    ],
+)
+def test_what_is_handed_over_wrongly_is_named_with_what_would_be_right(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(system())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Jacobi(Preconditioner):
+    """r ↦ r / diagonal^power."""
+
+    power: float = 1.0
+
+    def build(self, operator):
+        return lambda r: r / operator.uncounted.diagonal()[:, None] ** self.power
+
+
+def test_a_preconditioner_of_ones_own_is_told_apart_and_written_down_where_it_is_registered(monkeypatch):
+    monkeypatch.setattr(PRECONDITIONERS, "_kinds", dict(PRECONDITIONERS._kinds))
+    PRECONDITIONERS.register("jacobi")(Jacobi)
+    PRECONDITIONERS.register("jacobi")(Jacobi)  # as a cell that is run again does
+    half, two = (apviz.ConjugateGradient(preconditioner=Jacobi(power=power)) for power in (0.5, 2.0))
+    assert half.method != two.method and half.label == "PCG jacobi power=0.5"
+    recorder = apviz.Recorder()
+    apviz.solve(system(), half, hooks=[recorder])
+    assert recorder.trace.method == half.method and from_plain(to_plain(half)) == half
+
+
+def test_a_method_of_a_trace_is_read_whole_or_refused():
+    method = apviz.AlternatingProjection(block_size=10, overlap=0.5).method
+    assert Method.from_plain(method.plain() | {"of a later version": 1}) == method
+    for wrong in ({"rule": 3}, {"overlap": [1]}, {"partition": {}}, {"family": None}):
+        with pytest.raises(ValueError, match="method must"):
+            Method.from_plain(method.plain() | wrong)
