@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import warnings
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from apviz import plots
 from apviz.analysis.sweeps import system_key
+from apviz.plots._labels import run_names
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
@@ -80,7 +82,7 @@ def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 def _section(traces: Sequence[Trace]) -> Section:
     # of runs with the same settings the latest is drawn
-    latest = {(t.label, t.attrs["solver_settings"], t.attrs["dtype"], t.attrs["device"]): t for t in traces}
+    latest = {(t.method, t.attrs["solver_settings"], t.attrs["dtype"], t.attrs["device"]): t for t in traces}
     drawn = list(latest.values())
     a = drawn[-1].attrs
     scales = ", ".join(f"{value:.3g}" for value in a["lengthscale"])
@@ -99,7 +101,8 @@ def _section(traces: Sequence[Trace]) -> Section:
         "operator": a["engine"],
         "machine": f"{a['device_name']}, {a['threads']} threads",
     }
-    choices = {trace.label: json.loads(trace.attrs.get("choices", "{}")) for trace in drawn}
+    names = [html.unescape(name) for name in run_names(drawn)]
+    choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     return Section(title, facts, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
