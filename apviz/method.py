@@ -68,7 +68,7 @@ class Method:
     @property
     def name(self) -> str:
         """The label without the sizes of blocks, for a table that has a column of them."""
-        sizes = ("block_size", "history", "coarse_rank") if self.has_blocks else ("block_size", "overlap", "coarse")
+        sizes = ("block_size", "coarse_rank", "history" if self.has_blocks else "overlap", "coarse")
         return (self if self.block_size is None else self.without(*sizes)).label
 
     @property
