@@ -78,8 +78,8 @@ class Method:
 
     @property
     def is_plain_cg(self) -> bool:
-        """Whether it is conjugate gradients without a preconditioner."""
-        return self.family == CONJUGATE_GRADIENT and self.preconditioner is None
+        """Whether it is apviz' own conjugate gradients without a preconditioner, of which theory has a bound."""
+        return self.family == CONJUGATE_GRADIENT and self.preconditioner is None and self.source is None
 
     def without(self, *settings: str) -> Method:
         """Returns the method without these settings: what the runs of a sweep over them share."""

@@ -63,7 +63,7 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
         name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
         how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
         return theorem_1(epochs, kappa_prime), name, False, how
-    if trace.method.is_plain_cg and trace.method.source is None:
+    if trace.method.is_plain_cg:
         kappa = spectrum["kappa"]
         how = f"{trace.condition()}: {kappa.attrs['how']}"
         factor = conjugate_gradient_bound(epochs, float(kappa))

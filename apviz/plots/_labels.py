@@ -90,7 +90,7 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
     return [
         ", ".join(
             [
-                trace.method.name,
+                trace.method_name,
                 *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
             ]
         )

@@ -8,6 +8,7 @@ of their own share that of the method.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Final, Literal, get_args
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT, Method
+from apviz.method import ALTERNATING_PROJECTION, CHOLESKY, CONJUGATE_GRADIENT, Method
 
 ThemeName = Literal["light", "dark"]
 
@@ -109,7 +110,7 @@ def theme_named(name: str) -> Theme:
 
 
 def color_family(method: Method) -> str:
-    """Key of `COLORS` for a method, or the label of one that none of the families covers."""
+    """Key of `COLORS` for a method, or source and family of one that none of them covers."""
     if method.has_blocks:
         if method.overlap:
             return "AP overlapping"
@@ -118,7 +119,9 @@ def color_family(method: Method) -> str:
         return tree or rule
     if method.family == CONJUGATE_GRADIENT and method.source != "gpytorch":
         return _PRECONDITIONED.get(method.preconditioner or "", "PCG")
-    return method.label
+    if method.family == CHOLESKY:
+        return "Cholesky"
+    return method.family if method.source is None else f"{method.source} {method.family}"
 
 
 def method_color(method: Method, theme: ThemeName = "light") -> str:
@@ -162,8 +165,9 @@ def method_symbols(methods: Sequence[Method]) -> list[str]:
     for method in methods:
         family = color_family(method)
         used = taken.setdefault(family, set())
+        settings = {name: value for name, value in method.plain().items() if name not in ("family", "source")}
         # a method without settings, such as CG, is a circle
-        first = 0 if method.label == family else zlib.crc32(method.label.encode()) % len(VARIANTS)
+        first = zlib.crc32(json.dumps(settings, sort_keys=True).encode()) % len(VARIANTS) if settings else 0
         order = VARIANTS[first:] + VARIANTS[:first]
         symbol = next((s for s in order if s not in used), order[0])
         used.add(symbol)

@@ -48,7 +48,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
     reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
     return Row(
         (
-            method or trace.method.name,
+            method or trace.method_name,
             "–" if trace.block_size is None else f"{trace.block_size:,}",
             f"{int(last['epoch']):,}",
             f"{float(last['work']):.2f}",

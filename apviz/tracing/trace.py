@@ -72,6 +72,11 @@ class Trace:
         return Method.from_plain(self.attrs["method"])
 
     @property
+    def method_name(self) -> str:
+        """The label without the sizes of blocks, for a table that has a column of them."""
+        return self.label if self.method.block_size is None else self.method.name
+
+    @property
     def block_size(self) -> int | None:
         """The rows a block owns; None of a method without blocks."""
         size = self.method.block_size

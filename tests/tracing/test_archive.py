@@ -187,6 +187,8 @@ def test_what_an_archive_tool_adds_is_left_out(tmp_path, traces):
     ("change", "message"),
     [
         (lambda a: a.pop("method"), "no attribute method"),
+        (lambda a: a.update(solver_settings="nonsense"), "its solver_settings is not JSON"),
+        (lambda a: a["method"].update(rule=3), "rule of a method must be str, got '3'"),
         (lambda a: a.update(n="many"), "its n must be int, got 'many'"),
         (lambda a: a.update(label="A\u202eP"), "its label is too long, or has characters"),
         (lambda a: a.update(method="AP"), "its method must be dict, got 'AP'"),
