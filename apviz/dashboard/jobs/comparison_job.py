@@ -1,19 +1,27 @@
-"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder."""
+"""The job of a comparison: one system, or one at several noises, one solver after another, every run in the folder;
+and a recorded run again with one setting changed, which the button of a diagnosis starts.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from apviz.analysis.diagnosis import Diagnosis
 from apviz.comparison import Outcome, compare
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import LiveHook, duration
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.systems import Loaded, SystemSpec
+from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
+from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.solvers import Hook, Solver
+from apviz.solvers import Automatic, Hook, Solver
+from apviz.solvers.serialization import from_plain
 from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
+from apviz.tracing import Trace
 
 
 class ComparisonJob(Job):
@@ -142,3 +150,32 @@ class _StopFit(Hook):
     def on_start(self, run: Run) -> None:
         if self._job.stopping:
             raise Stopped
+
+
+def solver_of(trace: Trace) -> Solver:
+    """Solver of a recorded run.
+
+    Raises:
+        ValueError: one that apviz does not have.
+    """
+    try:
+        solver = from_plain(json.loads(trace.attrs["solver_settings"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"this run was solved by {trace.label}, which cannot be run again here: {error}") from error
+    assert solver is not None  # what was recorded names its class
+    return solver
+
+
+def rerun(trace: Trace, diagnosis: Diagnosis, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, Solver]:
+    """System and solver of a run, with the change of its diagnosis.
+
+    Raises:
+        ValueError: the data or the solver is not at hand.
+    """
+    spec, change = spec_of(trace.attrs, find_upload), dict(diagnosis.change)
+    for name in ("dtype", "noise"):
+        if name in change:
+            spec = replace(spec, **{name: change.pop(name)})
+    if change.pop("solver", None) == "auto":
+        return spec, Automatic(tol=float(trace.attrs["tol"]))
+    return spec, replace(solver_of(trace), **change)

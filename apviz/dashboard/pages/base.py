@@ -16,10 +16,9 @@ import param
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
-from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.job_bar import JobBar
-from apviz.dashboard.jobs.rerun import rerun
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice
