@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 import weakref
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ except ImportError:  # Windows: there the making of the folder, which only one c
 _OURS = b"apviz claim"
 # locked by somebody, in the words of the systems; anything else means that there are no locks here
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+# seconds that a holder has to say who it is: it locks the file first, and on a full disk can write nothing to it
+_TO_SAY_WHO = 1.0
 
 
 class Claim:
@@ -36,14 +39,12 @@ class Claim:
     def __init__(self, path: Path) -> None:
         self.path = path
         lock = path.with_name(f".{path.name}.claim")
-        found: int | None = None
+        found: int | str | None = None
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             found = _locked(lock)
-        if found == _TAKEN:
-            raise FileExistsError(
-                f"{path} is being written by {_holder(lock)}; wait for its end, or choose another path"
-            )
+        if isinstance(found, str):
+            raise FileExistsError(f"{path} is being written by {found}; wait for its end, or choose another path")
         self._release = weakref.finalize(self, _unlock, lock, found, os.getpid())
 
     def release(self) -> None:
@@ -59,13 +60,11 @@ class Claim:
         self.release()
 
 
-_TAKEN = -1
-
-
-def _locked(lock: Path) -> int | None:
-    """The descriptor of a locked file; `_TAKEN` where somebody else has it, None where there are no locks."""
+def _locked(lock: Path) -> int | str | None:
+    """The descriptor of a locked file; who has it where somebody else does, None where there are no locks."""
     if fcntl is None:
         return None
+    until = time.monotonic() + _TO_SAY_WHO
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
@@ -80,8 +79,14 @@ def _locked(lock: Path) -> int | None:
                     os.pwrite(descriptor, _OURS + f" of process {os.getpid()}\n".encode(), 0)
             return descriptor
         except OSError as error:
-            os.close(descriptor)
-            return _TAKEN if error.errno in _HELD else None
+            if error.errno not in _HELD:
+                os.close(descriptor)
+                return None
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        if holder or time.monotonic() > until:
+            return holder or "another process"
+        time.sleep(0.001)
 
 
 def _unlock(lock: Path, descriptor: int | None, process: int) -> None:
@@ -105,9 +110,15 @@ def _is_ours(descriptor: int) -> bool:
     return os.pread(descriptor, len(_OURS), 0) in (b"", _OURS)
 
 
-def _holder(lock: Path) -> str:
+def _holder(descriptor: int) -> str:
+    """Who has locked the file, which may have been removed since; nothing while the holder has not said so."""
     try:
-        process = lock.read_text("utf-8", errors="replace").split()[-1]
-    except (OSError, IndexError):
+        if not _is_ours(descriptor):
+            return "another process"
+        said = os.pread(descriptor, 100, 0).decode(errors="replace")
+    except OSError:  # it is held all the same
         return "another process"
+    if not said.endswith("\n"):
+        return ""
+    process = said.split()[-1]
     return "another solve or training of this process" if process == str(os.getpid()) else f"process {process}"

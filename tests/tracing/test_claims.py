@@ -1,5 +1,6 @@
 """One writer at a path, over threads and processes; and nothing but a trace's own files is ever written to."""
 
+import fcntl
 import os
 import threading
 import time
@@ -129,6 +130,18 @@ def test_what_a_killed_process_had_claimed_is_free_again(tmp_path):
     with Claim(path):
         pass
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("says", [b"apviz claim of process 4321\n", b""], ids=["late", "never"])
+def test_a_holder_that_has_not_yet_said_who_it_is_is_waited_for_but_not_for_long(tmp_path, says):
+    lock = os.open(tmp_path / ".a.zarr.claim", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    later = threading.Timer(0.2, os.pwrite, (lock, says, 0))
+    later.start()
+    with pytest.raises(FileExistsError, match=f"written by {'process 4321' if says else 'another process'};"):
+        Claim(tmp_path / "a.zarr")
+    later.join()
+    os.close(lock)
 
 
 def test_a_solve_that_fails_before_anything_is_recorded_leaves_the_path_free(tmp_path):
