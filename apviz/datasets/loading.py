@@ -23,6 +23,7 @@ from apviz.datasets.preprocessing import (
     train_size,
     varying_inputs,
 )
+from apviz.datasets.relief import read_earth
 from apviz.datasets.tables import read_table
 
 
@@ -53,6 +54,7 @@ _FILE_READERS: dict[str, Callable[[Path], RawTable]] = {
     "buzz": uci.read_buzz,
     "houseelectric": uci.read_houseelectric,
     "gassensors": uci.read_gassensors,
+    "earth": read_earth,
 }
 _MAKERS: dict[str, Callable[[], RawTable]] = {
     "china": read_china,
