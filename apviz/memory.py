@@ -1,11 +1,12 @@
-"""Memory: how much is free where the numbers are, and whether what is about to be made fits."""
+"""Memory: how much is free to this process where the numbers are, and whether what is about to be made fits."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psutil
 
@@ -16,13 +17,80 @@ if TYPE_CHECKING:
 SHARE: Final = 0.9
 
 
-def free_memory(device: torch.device) -> int:
-    """Counts the bytes that are free on the GPU, or for the processor."""
+class _Files(NamedTuple):
+    """What a version of cgroups calls its files, and the entry of memory.stat for cache that can be given back."""
+
+    limit: str
+    used: str
+    reclaimable: str
+
+
+_V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = _Files("memory.max", "memory.current", "inactive_file")
+
+
+def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
+    """Counts the bytes that this process can still take on the GPU, or for the processor.
+
+    For the processor they are the least of what is available on the machine, what the limits of its control groups
+    leave (containers, batch systems, systemd), and what its limit of address space leaves (`ulimit -v`). Where a system
+    has none of these they do not count.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
     if device.type == "cuda":
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
-    return int(psutil.virtual_memory().available)
+    available = int(psutil.virtual_memory().available)
+    return max(0, min([available, *_left_by_control_groups(root), *_left_of_address_space()]))
+
+
+def _left_of_address_space() -> Iterator[int]:
+    if not hasattr(psutil, "RLIMIT_AS"):  # Linux and FreeBSD have it; macOS does not keep to it
+        return
+    process = psutil.Process()
+    limit, _ = process.rlimit(psutil.RLIMIT_AS)
+    if limit != psutil.RLIM_INFINITY:
+        yield limit - process.memory_info().vms
+
+
+def _left_by_control_groups(root: Path) -> Iterator[int]:
+    """What the limits on the group of this process, and on every group around it, leave; v1 and v2 may be mixed."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    mount = root / "sys/fs/cgroup"
+    for line in lines:
+        number, controllers, group = line.split(":", 2)
+        if number == "0" and not controllers:
+            yield from _left_by_groups(mount, group, _V2)
+        elif "memory" in controllers.split(","):
+            yield from _left_by_groups(mount / "memory", group, _V1)
+
+
+def _left_by_groups(mount: Path, group: str, files: _Files) -> Iterator[int]:
+    path = PurePosixPath(group.lstrip("/"))
+    if ".." in path.parts:  # it is above what this container sees
+        path = PurePosixPath()
+    for each in (path, *path.parents):
+        folder = mount / each
+        try:
+            limit, used = int((folder / files.limit).read_text()), int((folder / files.used).read_text())
+        except (OSError, ValueError):
+            continue  # not seen from this container, without control of memory, or without a limit: `max`
+        yield limit - max(0, used - _reclaimable(folder, files.reclaimable))
+
+
+def _reclaimable(folder: Path, entry: str) -> int:
+    """Returns the bytes of file cache that a group gives back when they are needed."""
+    try:
+        entries = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
+        return int(entries[entry])
+    except (OSError, ValueError, KeyError):
+        return 0
 
 
 def require_memory(needed: float, device: torch.device, what: str, instead: str) -> None:
