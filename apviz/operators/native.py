@@ -31,6 +31,7 @@ from apviz.kernels import Kernel
 log = logging.getLogger("apviz")
 
 SOURCE = Path(__file__).with_name("native.cpp")
+HEADER = SOURCE.with_suffix(".h")
 # the first set that the compiler accepts is taken; 512-bit vectors are 1.5 times faster at small d where they exist
 COMMON = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FLAGS = (
@@ -68,7 +69,9 @@ def _library_path() -> Path:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         processor += next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "")
-    key = hashlib.sha256(SOURCE.read_bytes() + repr(FLAGS).encode() + processor.encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        SOURCE.read_bytes() + HEADER.read_bytes() + repr(FLAGS).encode() + processor.encode()
+    ).hexdigest()[:16]
     return Path(pooch.os_cache("apviz")) / "native" / f"tiles-{key}.so"
 
 
@@ -193,20 +196,39 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
 
 def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
     """Adds correlation(x, z) u to out: (n, p); x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
-    function = _function("columns_matmul", x.dtype)
+    _matmul_("columns_matmul", out, kernel, x, z, u)
+
+
+def symmetric_matmul_(out: Tensor, kernel: Kernel, x: Tensor, u: Tensor) -> None:
+    """Adds correlation(x, x) u to out: (n, p), evaluating each pair of rows once; as `columns_matmul_` does otherwise."""
+    _matmul_("symmetric_matmul", out, kernel, x, x, u)
+
+
+def _matmul_(name: str, out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
     (n, d), width = x.shape, u.shape[1]
     zt = _transposed(z)
-    m = zt.shape[1]
-    lanes = VECTOR_BYTES // x.element_size()
-    padded = u.contiguous()
-    if m > len(z) or width % lanes:
+    m, lanes = zt.shape[1], VECTOR_BYTES // x.element_size()
+    if width <= _narrow(x.dtype):
+        padded = u.new_zeros(width, m)
+        padded[:, : len(z)] = u.T
+    elif m > len(z) or width % lanes:
         padded = u.new_zeros(m, width + -width % lanes)
         padded[: len(z), :width] = u
+    else:
+        padded = u.contiguous()
     i64 = ctypes.c_int64
-    function(
+    _function(name, x.dtype)(
         *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),
         i64(width), _pointer(out), _threads(n * m),
     )  # fmt: skip
+
+
+@cache
+def _narrow(dtype: torch.dtype) -> int:
+    """Up to how many right-hand sides `native.cpp` wants them as rows."""
+    function = _engine()[f"narrow_{'f32' if dtype == torch.float32 else 'f64'}"]
+    function.restype = ctypes.c_int64
+    return int(function())
 
 
 def fill(kernel: Kernel, x: Tensor, z: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ CPU_TILE = (768, 512)
 GPU_TILE = (8192, 2048)
 # up to this many inputs, direct differences cost about as much as a matrix product, and are exact
 DIRECT_MAX_INPUTS = 4
+# up to this many columns an entry takes longer to evaluate than to use twice
+SYMMETRIC_MAX_COLUMNS = 16
 # compiling takes about a second and saves about a nanosecond an entry
 ENTRIES_THAT_EARN_COMPILING = 5e8
 
@@ -72,6 +74,14 @@ class TiledOperator(Operator):
 
     def reordered(self, order: Tensor) -> TiledOperator:
         return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled, self._direct)
+
+    def matmul(self, v: Tensor) -> Tensor:
+        if not self._compiled or v.shape[1:] > (SYMMETRIC_MAX_COLUMNS,):
+            return super().matmul(v)
+        self._check(v, self.n, "v")
+        out = (v * self.noise).contiguous()
+        native.symmetric_matmul_(out, self.kernel, self.inputs, v * self.kernel.outputscale)
+        return out
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
