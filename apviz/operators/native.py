@@ -200,7 +200,7 @@ def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor
 
 
 def symmetric_matmul_(out: Tensor, kernel: Kernel, x: Tensor, u: Tensor) -> None:
-    """Adds correlation(x, x) u to out: (n, p), evaluating each pair of rows once; as `columns_matmul_` does otherwise."""
+    """Adds correlation(x, x) u to out: (n, p), each pair of rows evaluated once."""
     _matmul_("symmetric_matmul", out, kernel, x, x, u)
 
 
