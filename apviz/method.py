@@ -24,6 +24,7 @@ class Method:
         overlap: of a block's own rows.
         history: past updates stepped along again.
         coarse_rank: vectors of the coarse space.
+        skeleton_rank: columns that stand for those of a block where it is far.
         preconditioner: its name.
         rank: of a low-rank preconditioner.
         coarse: the kind of a preconditioner's coarse space, where it is not the usual one.
@@ -38,6 +39,7 @@ class Method:
     overlap: float | str | None = None
     history: int | str | None = None
     coarse_rank: int | str | None = None
+    skeleton_rank: int | str | None = None
     preconditioner: str | None = None
     rank: int | None = None
     coarse: str | None = None
@@ -49,7 +51,8 @@ class Method:
         """The method in a few words, for tables and legends; settings that are None or 0 are left out."""
         blocks = [
             _share(self.overlap), _setting("b", self.block_size), _setting("q", self.history),
-            _setting("r", self.coarse_rank if self.rank is None else self.rank), self.coarse,
+            _setting("r", self.coarse_rank if self.rank is None else self.rank), _setting("s", self.skeleton_rank),
+            self.coarse,
         ]  # fmt: skip
         if self.has_blocks:
             partition = None if self.partition == "sequential" else self.partition
@@ -68,7 +71,7 @@ class Method:
     @property
     def name(self) -> str:
         """The label without the sizes of blocks, for a table that has a column of them."""
-        sizes = ("block_size", "coarse_rank", "history" if self.has_blocks else "overlap", "coarse")
+        sizes = ("block_size", "coarse_rank", "skeleton_rank", "history" if self.has_blocks else "overlap", "coarse")
         return (self if self.block_size is None else self.without(*sizes)).label
 
     @property
@@ -121,7 +124,7 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
 
 
 #: settings that may be numbers
-_NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "rank")
+_NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 #: in a label
 _FAMILIES: Final = {CHOLESKY: "Cholesky", "automatic": "auto"}
 _PRECONDITIONERS: Final = {

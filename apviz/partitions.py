@@ -8,9 +8,10 @@ everything else here counts in stored rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, Protocol
 
 import torch
@@ -23,6 +24,8 @@ from apviz.registry import Registry
 #: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it
 LANDMARKS = 16
 CANDIDATES = 10
+#: and how many times the near rows, of which more than a margin holds are near
+NEAR_CANDIDATES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,25 +193,59 @@ def _with_margins(order: Tensor, inputs: Tensor, block_size: int, overlap: float
     starts = (*range(0, n, block_size), n)
     if overlap == 0 or len(starts) == 2:
         return Partition(order, starts)
-    points = inputs[order]
-    blocks = torch.split(points, block_size)
-    full, d = n - n % block_size, points.shape[1]
-    landmarks = torch.cat([_landmarks(points[:full].view(-1, block_size, d)), _landmarks(points[full:][None])])
-    members = torch.tensor([min(LANDMARKS, len(block)) for block in blocks], device=inputs.device)
-    home = torch.arange(len(blocks), device=inputs.device).repeat_interleave(members)
-    distances = _distances_on(inputs)
+    around = Neighbourhoods(inputs[order], starts)
     margins = []
-    for j, owned in enumerate(blocks):
-        size = min(int(overlap * len(owned)), n - len(owned))
-        nearest = distances(landmarks, landmarks[home == j])
-        distance = nearest.new_full((len(blocks),), torch.inf).scatter_reduce_(0, home, nearest, "amin")
-        distance[j] = torch.inf
-        near = math.ceil(CANDIDATES * overlap) + 2 if compact else len(blocks)
-        around = distance.argsort()[:near]
-        around = around[around != j].sort().values
-        rows = torch.cat([torch.arange(starts[k], starts[k + 1], device=inputs.device) for k in around.tolist()])
-        margins.append(rows[distances(points[rows], owned).topk(size, largest=False).indices].sort().values)
+    for j in range(len(starts) - 1):
+        owned = starts[j + 1] - starts[j]
+        size = min(int(overlap * owned), n - owned)
+        looked_at = math.ceil(CANDIDATES * overlap) + 2 if compact else len(starts) - 1
+        margins.append(around.nearest(j, size, looked_at))
     return Partition(order, starts, tuple(margins))
+
+
+class Neighbourhoods:
+    """Finds the rows around each block of points: (n, d), cut at `starts` into blocks of one size but the last."""
+
+    def __init__(self, points: Tensor, starts: tuple[int, ...]) -> None:
+        self._points, self._starts = points, starts
+        size, d, n = starts[1], points.shape[1], len(points)
+        full = n - n % size
+        self._landmarks = torch.cat([_landmarks(points[:full].view(-1, size, d)), _landmarks(points[full:][None])])
+        members = torch.tensor([min(LANDMARKS, b - a) for a, b in pairwise(starts)], device=points.device)
+        self._home = torch.arange(len(starts) - 1, device=points.device).repeat_interleave(members)
+        self._distances = squared_distances(points)
+
+    def nearest(self, block: int, size: int, looked_at: int) -> Tensor:
+        """Returns the `size` rows nearest to any that a block owns, sorted, from the so many blocks nearest to it."""
+        points, starts, home = self._points, self._starts, self._home
+        nearest = self._distances(self._landmarks, self._landmarks[home == block])
+        distance = nearest.new_full((len(starts) - 1,), torch.inf).scatter_reduce_(0, home, nearest, "amin")
+        distance[block] = torch.inf
+        around = distance.argsort()[:looked_at]
+        around = around[around != block].sort().values
+        rows = torch.cat([torch.arange(starts[k], starts[k + 1], device=points.device) for k in around.tolist()])
+        found = self._distances(points[rows], points[starts[block] : starts[block + 1]])
+        return rows[found.topk(min(size, len(rows)), largest=False).indices].sort().values
+
+
+def near_rows(partition: Partition, inputs: Tensor, size: int, blocks: Iterable[int] | None = None) -> list[Tensor]:
+    """Finds, for every block, the rows it solves on and the nearest others to what it owns: `size` in all, sorted.
+
+    Args:
+        inputs: (n, d) scaled inputs in the stored order.
+        blocks: for these alone.
+    """
+    around, sizes = Neighbourhoods(inputs, partition.starts), partition.owned_sizes()
+    found = []
+    for block in range(len(partition)) if blocks is None else blocks:
+        owned = sizes[block]
+        solved = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+        solved[partition.solved(block)] = True
+        if (others := min(size, len(inputs)) - owned) > 0 and len(partition) > 1:
+            looked_at = math.ceil(NEAR_CANDIDATES * size / partition.starts[1]) + 2
+            solved[around.nearest(block, others, looked_at)] = True
+        found.append(solved.nonzero().flatten())
+    return found
 
 
 def _landmarks(blocks: Tensor) -> Tensor:
@@ -232,7 +269,7 @@ def _landmarks(blocks: Tensor) -> Tensor:
     return blocks[every[:, None], torch.stack(chosen, 1)].flatten(0, 1)
 
 
-def _distances_on(inputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+def squared_distances(inputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """What finds the squared distance of each of (n, d) points to the nearest of (m, d) others, to (n,).
 
     The compiled engine, 2 to 15 times as fast, where it is there already and knows the dtype and the device.

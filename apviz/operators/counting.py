@@ -72,6 +72,14 @@ class CountingOperator(Operator):
         self._entries.number += self.n * count(rows)
         self._operator.subtract_columns_(r, rows, u)
 
+    def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
+        self._entries.number += count(rows) * count(columns)
+        self._operator.subtract_part_(r, rows, columns, u)
+
+    def part(self, rows: Rows, columns: Rows) -> Tensor:
+        self._entries.number += count(rows) * count(columns)
+        return self._operator.part(rows, columns)
+
     def block(self, rows: Rows) -> Tensor:
         self._entries.number += count(rows) ** 2
         return self._operator.block(rows)

@@ -52,5 +52,8 @@ class DenseOperator(Operator):
         columns[indices, torch.arange(len(indices), device=self.x.device)] = self.kernel.outputscale
         return columns
 
+    def in_dtype(self, dtype: torch.dtype) -> DenseOperator:
+        return DenseOperator(self.given, self.kernel, self.noise, dtype, self.matrix.to(dtype))
+
     def reordered(self, order: Tensor) -> DenseOperator:
         return DenseOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self.matrix[order][:, order])

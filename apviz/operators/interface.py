@@ -122,6 +122,19 @@ class Operator(ABC):
         self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
         add_rows_(r, rows, u, -self.noise)
 
+    def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
+        """Subtracts K[N, I] u, u: (|I|, p), from the rows N of r: (n, p) in place: |N||I| entries.
+
+        Args:
+            rows: N, which holds all of I.
+            columns: I.
+        """
+        self._check(u, count(columns), "u", r)
+        part = r[rows]
+        self._accumulate(part, self.inputs[rows], self.inputs[columns], u * -self.kernel.outputscale)
+        r[rows] = part
+        add_rows_(r, columns, u, -self.noise)
+
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
         """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
         self._check(v, self.n, "v")
@@ -135,6 +148,10 @@ class Operator(ABC):
         k = self._fill(inputs, inputs).mul_(self.kernel.outputscale)
         k.diagonal().fill_(self.kernel.outputscale + self.noise)
         return k
+
+    def part(self, rows: Rows, columns: Rows) -> Tensor:
+        """Evaluates k(X[S], X[I]), without noise, (|S|, |I|), the caller's own to change: |S||I| entries."""
+        return self._fill(self.inputs[rows], self.inputs[columns]).mul_(self.kernel.outputscale)
 
     def columns(self, rows: Rows) -> Tensor:
         """Evaluates k(X, X[I]), without noise, (n, |I|): n|I| entries."""
@@ -242,6 +259,10 @@ class Operator(ABC):
             )
         if r is not None and (r.shape != (self.n, u.shape[1]) or r.dtype != x.dtype):
             raise ValueError(f"r must be ({self.n}, {u.shape[1]}) in {x.dtype}, got {tuple(r.shape)} in {r.dtype}")
+
+    def in_dtype(self, dtype: torch.dtype) -> Operator:
+        """Makes the operator of the same points in another dtype, on the same engine."""
+        return type(self)(self.given, self.kernel, self.noise, dtype)
 
     def reordered(self, order: Tensor) -> Operator:
         """Makes the operator of the points x[order], on the same engine."""

@@ -72,6 +72,9 @@ class TiledOperator(Operator):
             self.prepare()
         self._compiled = bool(self._compiled)
 
+    def in_dtype(self, dtype: torch.dtype) -> TiledOperator:
+        return TiledOperator(self.given, self.kernel, self.noise, dtype, self._compiled)
+
     def reordered(self, order: Tensor) -> TiledOperator:
         return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled, self._direct)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,16 +19,25 @@ from apviz.rules import Rule, rule_named
 from apviz.settings import (
     Auto,
     chosen,
+    require,
     require_overlap,
     require_tolerance,
     require_whole,
     require_whole_or_auto,
 )
-from apviz.solvers.choices import resolve
+from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest_rank
+from apviz.solvers.choices import near_size, resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
+from apviz.solvers.refinement import Limits
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
-from apviz.solvers.stopping import Limits
+
+InnerDtype = Literal["system", "float32", "float64", "auto"]
+DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
+# the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
+REDUCTION = 0.01
+# of the residual, beyond which skeletons cost more passes than they save
+MAX_DRIFT = 0.3
 
 
 @SOLVERS.register(ALTERNATING_PROJECTION)
@@ -48,9 +57,15 @@ class AlternatingProjection(Solver):
             paper's. Holds n·(l+1) numbers for each.
         coarse_rank: number of vectors that span what is smooth, onto which every update projects too: a randomly
             pivoted Cholesky factor V, whose KV costs 1.0 work and n²·coarse_rank multiplications once; 0: none.
+        skeleton_rank: number of columns that stand for those of a block in all rows but the nearest, which then cost no
+            more than these; see `apviz.skeletons`. 0: every column as it is, the paper's.
+        inner_dtype: in which the blocks are factored and the residual is updated: `float32`, for any tolerance, for
+            weights and every claim of convergence are in float64 in any case (`apviz.solvers.refinement`); `float64`;
+            `system`: that of the system; `auto`: float32 unless σ² is too small beside the outputscale for it.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
-        check_every: epochs between recomputations of the residual (1.0 work each); convergence is always checked.
+        check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:
+            convergence is always checked, and what drifts is corrected.
         seed: of all that is drawn: the blocks of a rule, the rows of a partition, the pivots of the coarse space. A
             rule or partition given as an object has its own.
 
@@ -77,6 +92,8 @@ class AlternatingProjection(Solver):
     check_every: int = 50
     history: int | Auto = 0
     coarse_rank: int | Auto = 0
+    skeleton_rank: int | Auto = 0
+    inner_dtype: InnerDtype = "system"
     seed: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
@@ -90,6 +107,9 @@ class AlternatingProjection(Solver):
         require_whole("check_every", self.check_every, 1)
         require_whole_or_auto("history", self.history, 0)
         require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
+        require_whole_or_auto("skeleton_rank", self.skeleton_rank, 0)
+        known = get_args(InnerDtype)
+        require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
         require_whole("seed", self.seed, 0)
         rule_named(self.rule)
         partitioner_named(self.partition)
@@ -104,6 +124,7 @@ class AlternatingProjection(Solver):
             overlap=self.overlap,
             history=self.history,
             coarse_rank=self.coarse_rank,
+            skeleton_rank=self.skeleton_rank,
         )
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
@@ -111,30 +132,59 @@ class AlternatingProjection(Solver):
 
     def build(self, operator: CountingOperator, columns: int) -> Blocks:
         settings, choices = self.resolve(operator, columns)
-        size, overlap = int(chosen("block_size", settings.block_size)), chosen("overlap", settings.overlap)
-        check_fits(operator.x, size, overlap)
-        partition = partitioner_named(settings.partition, settings.seed)(operator.inputs, size, overlap)
-        stored = operator if partition.is_identity else operator.reordered(partition.order)
+        dtype = DTYPES.get(settings.inner_dtype, operator.x.dtype)
+        inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
+        partition, stored = settings._cut(inner)
+        if self.skeleton_rank == "auto" and settings.skeleton_rank:
+            rank, why = settings._probed(stored, partition)
+            if rank:
+                settings, choices = replace(settings, skeleton_rank=rank), {**choices, "skeleton_rank": why}
+            else:
+                settings, others = replace(self, skeleton_rank=0, inner_dtype=settings.inner_dtype).resolve(
+                    inner, columns
+                )
+                choices = {**choices, **others, "skeleton_rank": why}
+                partition, stored = settings._cut(inner)
         factors = BlockFactors(stored, [partition.solved(block) for block in range(len(partition))])
-        coarse = None
+        coarse = skeletons = None
         if settings.coarse_rank:
             factor = randomly_pivoted_cholesky(stored, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed)
             v = torch.linalg.qr(factor).Q
             coarse = biorthonormal(v, stored.matmul(v))[:2]
+        if settings.skeleton_rank:
+            rank, near = int(chosen("skeleton_rank", settings.skeleton_rank)), near_size(partition)
+            skeletons = Skeletons(stored, partition, factors, rank, near, settings.seed)
         return Blocks(
-            solver=settings, given=operator.uncounted, operator=stored.uncounted,
-            choices=choices, partition=partition, factors=factors, coarse=coarse,
+            solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices,
+            partition=partition, factors=factors, coarse=coarse, skeletons=skeletons,
         )  # fmt: skip
+
+    def _cut(self, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
+        """The blocks, and the operator with its rows as they are stored."""
+        size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
+        check_fits(operator.x, size, overlap)
+        partition = partitioner_named(self.partition, self.seed)(operator.inputs, size, overlap)
+        return partition, operator if partition.is_identity else operator.reordered(partition.order)
+
+    def _probed(self, stored: CountingOperator, partition: Partition) -> tuple[int, str]:
+        """The rank of the skeletons that a few blocks suggest, and why; 0 where none is worth it."""
+        found = suggest_rank(
+            stored, partition, int(chosen("skeleton_rank", self.skeleton_rank)), near_size(partition), self.seed
+        )
+        if found.drift > MAX_DRIFT:
+            return 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
+        return found.rank, f"{found.rank}: lets the residual drift by about {found.drift:.1%} (an estimate)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Blocks(Prepared):
-    """Set-up: the partition, the factors of its blocks, and V, KV with VᵀKV = I of a coarse space, as stored."""
+    """Set-up: the partition, the factors of its blocks, V, KV with VᵀKV = I of a coarse space, and skeletons."""
 
     solver: AlternatingProjection
     partition: Partition
     factors: BlockFactors
     coarse: tuple[Tensor, Tensor] | None = None
+    skeletons: Skeletons | None = None
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()
@@ -149,14 +199,18 @@ class _Projection:
         self.rule, self.run = rule_named(settings.rule, settings.seed), run
         self.b = prepared.in_order(run.b)
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b), self.b.clone()
+            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(operator.x.dtype, copy=True)
         else:
             self.w = prepared.in_order(run.initial_weights)
-            self.r = self.b - operator.matmul(self.w)
-        self.step: Step = Alone(operator)
+            self.r = run.residual_of(run.initial_weights).to(operator.x.dtype)
+        exact = ExactColumns(operator, self.factors.rows)
+        self.skeletons = prepared.skeletons
+        columns: Columns = self.skeletons.bind(operator) if self.skeletons else exact
+        self.exact = exact
+        self.step: Step = Alone(columns)
         if settings.history:
             longest = max(partition.solved_sizes())
-            self.step = History(operator, int(chosen("history", settings.history)), self.r, longest)
+            self.step = History(operator, columns, int(chosen("history", settings.history)), self.r, longest)
         if prepared.coarse is not None:
             self.step = Coarse(self.step, *prepared.coarse)
         self._spare = torch.empty_like(self.r)
@@ -172,7 +226,7 @@ class _Projection:
                 block = select(run.update_number, run.weighted(norms))
                 rows = self.factors.rows[block]
                 u = self.factors.solve(block, r[rows])
-                decrease = self.step.project_(w, r, rows, u)
+                decrease = self.step.project_(w, r, block, rows, u)
                 if self.rule.needs_norms or run.records_updates:
                     norms = self.block_norms()
                 squared = norms.sum(0)
@@ -188,7 +242,10 @@ class _Projection:
     def _limits(self) -> Limits:
         """Where blocks overlap an epoch costs more than an iteration of CG: it may end at each eighth of it."""
         s, looks = self.settings, bool(self.partition.margins) and self.rule.needs_norms
-        return Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every, max(1, len(self.partition) // 8) * looks)
+        return Limits(
+            s.tol, s.min_epochs, s.max_epochs, s.check_every, max(1, len(self.partition) // 8) * looks,
+            REDUCTION, self.skeletons is not None,
+        )  # fmt: skip
 
     # --- what the run asks for ------------------------------------------------------------------------------------
 
@@ -203,3 +260,8 @@ class _Projection:
     def adopt(self, fresh: Tensor, claimed: bool) -> None:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
         self.r.copy_(fresh)
+
+    def give_up_skeletons(self) -> bool:
+        had, self.skeletons = self.skeletons is not None, None
+        self.step.use_(self.exact)
+        return had

@@ -64,28 +64,28 @@ class Automatic(Solver):
         require_whole("seed", self.seed, 0)
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
+        solver, why = self._choose(operator)
+        resolved, reasons = solver.resolve(operator, columns)
+        return resolved, {"method": f"{resolved.name}: {why}", **reasons}
+
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+        solver, why = self._choose(operator.uncounted)
+        built = solver.build(operator, columns)
+        return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
+
+    def _choose(self, operator: Operator) -> tuple[Solver, str]:
+        """The solver, and why."""
         n = operator.n
         if n <= CHOLESKY_ROWS:
-            return Cholesky(tol=self.tol), {"method": f"Cholesky: n = {n:,} is at most {CHOLESKY_ROWS:,}"}
+            return Cholesky(tol=self.tol), f"n = {n:,} is at most {CHOLESKY_ROWS:,}"
         rank = coarse_rank(n)
         left = n * left_by_low_rank(operator, rank, self.seed) / operator.noise
         why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate)"
-        solver: Solver
         if left < LOW_RANK_TRACE:
-            solver = ConjugateGradient(
-                preconditioner=RandomlyPivotedCholesky(rank=rank, seed=self.seed),
-                tol=self.tol,
-                max_epochs=self.max_epochs,
-            )
-        else:
-            solver = overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed)
-        resolved, reasons = solver.resolve(operator, columns)
-        where = "under" if left < LOW_RANK_TRACE else "over"
-        return resolved, {"method": f"{resolved.name}: {why}, {where} {LOW_RANK_TRACE:g}", **reasons}
-
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
-        solver, choices = self.resolve(operator.uncounted, columns)
-        return replace(solver.build(operator, columns), choices=choices)
+            low_rank = RandomlyPivotedCholesky(rank=rank, seed=self.seed)
+            solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
+            return solver, f"{why}, under {LOW_RANK_TRACE:g}"
+        return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), f"{why}, over {LOW_RANK_TRACE:g}"
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:
@@ -102,7 +102,10 @@ def overlapping(**settings: Any) -> AlternatingProjection:
         >>> overlapping(tol=1e-3, overlap=0.5).partition
         'principal-axis-tree'
     """
-    chosen = {"block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto"}
+    chosen = {
+        "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
+        "skeleton_rank": "auto", "inner_dtype": "auto",
+    }  # fmt: skip
     return AlternatingProjection(**{**chosen, **settings})
 
 

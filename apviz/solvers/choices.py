@@ -6,8 +6,11 @@ import dataclasses
 import math
 from typing import Any, TypeVar
 
+import torch
+
 from apviz.memory import free_memory
 from apviz.operators import Operator
+from apviz.partitions import Partition
 
 S = TypeVar("S")
 
@@ -18,6 +21,10 @@ MEMORY_SHARE = 0.4
 # the most past updates; a step along them reads history·(l+1) numbers a row, and an update evaluates as many entries
 # a row as it has solved rows
 MAX_HISTORY = 32
+# rows from which on a skeleton is smaller than what is near
+SKELETON_ROWS = 8_000
+# of the outputscale: below it blocks need jitter in float32
+FLOAT32_NOISE = 1e-6
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
@@ -36,41 +43,75 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
 
-    def choose(name: str, value: float | int, why: str) -> None:
+    def choose(name: str, value: float | int | str, why: str) -> None:
         if given.get(name) == "auto":
             found[name], reasons[name] = value, f"{value}: {why}"
 
     flat = d <= FEW_INPUTS
+    choose("inner_dtype", *inner_dtype(operator))
+    rank, why = skeleton_rank(n, d)
+    choose("skeleton_rank", rank, why)
+    skeleton = int(found.get("skeleton_rank", given.get("skeleton_rank", 0)))
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
-    size, why = block_size(operator, overlap)
+    size, why = block_size(operator, overlap, has_skeletons=skeleton > 0)
     choose("block_size", size, why)
     b = found.get("block_size", given["block_size"])
-    past = max(1, min(MAX_HISTORY, math.ceil(n / b), int(b * (1 + overlap) / (2 * columns))))
+    evaluated = 2 * skeleton if skeleton else b * (1 + overlap)
+    past = max(1, min(MAX_HISTORY, math.ceil(n / b), int(evaluated / (2 * columns))))
     choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 
 
-def block_size(operator: Operator, overlap: float) -> tuple[int, str]:
+def inner_dtype(operator: Operator) -> tuple[str, str]:
+    """Chooses the dtype inside the refinement, and says why."""
+    if operator.x.dtype == torch.float32:
+        return "system", "float32, as the system"
+    least = FLOAT32_NOISE * operator.kernel.outputscale
+    if operator.noise < least:
+        return "system", f"float64, as the system: σ² is below {FLOAT32_NOISE:g} of the outputscale"
+    return "float32", "the residual is evaluated in float64, so this is no less exact"
+
+
+def skeleton_rank(n: int, d: int) -> tuple[int, str]:
+    """Chooses the rank of skeletons to begin with, and says why; 0 where most rows are near."""
+    if n < SKELETON_ROWS:
+        return 0, f"n = {n:,} is below {SKELETON_ROWS:,}"
+    solved = solved_rows(n, d, has_skeletons=True)
+    return round(4 * math.sqrt(solved)), f"4 √{solved:,.0f} solved rows"
+
+
+def near_size(partition: Partition) -> int:
+    """Returns the rows that count as near a block: an eighth of all, but 3 to 12 times those it solves on."""
+    n, solved = len(partition.order), max(partition.solved_sizes())
+    return int(min(n, solved * min(max(n / (8 * solved), 3), 12)))
+
+
+def block_size(operator: Operator, overlap: float, *, has_skeletons: bool = False) -> tuple[int, str]:
     """Chooses the rows that a block owns, and says why: `solved_rows` with their margin, or what fits the memory."""
     (n, d), item = operator.inputs.shape, operator.inputs.element_size()
-    wished, free = solved_rows(n, d) / (1 + overlap), free_memory(operator.inputs.device)
+    wished = solved_rows(n, d, has_skeletons=has_skeletons) / (1 + overlap)
+    free = free_memory(operator.inputs.device)
     fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
     b = max(1, min(n, round(min(wished, fits))))
     gib = item * n * b * (1 + overlap) ** 2 / 2 / 2**30
     if fits < wished:
         return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
-    return b, f"{solved_rows(1, d):g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
+    each = solved_rows(1, d, has_skeletons=has_skeletons)
+    return b, f"{each:g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
 
 
-def solved_rows(n: int, d: int) -> float:
+def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:
     """Returns the rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
+
+    With skeletons, where an epoch costs less, 5 √n and 6.7 √n.
 
     Factoring then costs about a third and two thirds of a CG iteration, (2/3)n·solved² flops to n²·90. The optimum is
     flat, within a fifth between 6 and 11 on most systems, but with many inputs the hardest take twice the time at 6.7.
     """
-    return (6.7 if d <= FEW_INPUTS else 9.5) * math.sqrt(n)
+    few, many = (5.0, 6.7) if has_skeletons else (6.7, 9.5)
+    return (few if d <= FEW_INPUTS else many) * math.sqrt(n)
 
 
 def coarse_rank(n: int) -> int:

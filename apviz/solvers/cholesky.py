@@ -15,18 +15,22 @@ from apviz.method import CHOLESKY
 from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
+from apviz.solvers.refinement import NO_GAIN, Limits
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_inner
-from apviz.solvers.stopping import Limits
+
+# with the factor of K, or of K with jitter: each lowers the residual by what the factor lacks in digits
+MAX_REFINEMENTS = 10
 
 
 @SOLVERS.register(CHOLESKY)
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
-    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays, one update.
+    """Factors K = LLᵀ and solves W = L⁻ᵀL⁻¹B: O(n³) time, three n×n arrays; refined where one update is not enough.
 
     Args:
-        tol: what the mean of ‖r‖/‖b‖, recomputed, is held against; a factorisation that misses it has stagnated.
+        tol: what the mean of ‖r‖/‖b‖, recomputed, is held against; while it is missed, the solve is
+            refined (an epoch each), and has stagnated where that gains nothing.
 
     Raises:
         MemoryError: K does not fit the free memory.
@@ -74,27 +78,31 @@ class Factored(Prepared):
 
 
 class _Direct:
-    """The one update of a direct solve."""
+    """The update of a direct solve, and its refinements."""
 
     def __init__(self, prepared: Factored, run: Run) -> None:
         self.prepared, self.run, self.b = prepared, run, run.b
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b), self.b.clone()
+            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.clone()
         else:
             self.w = run.initial_weights
-            self.r = self.b - run.operator.matmul(self.w)
+            self.r = run.residual_of(self.w).to(self.b)
 
     def solve(self) -> StopReason:
         run, r = self.run, self.r
-        run.start(self, Limits(self.prepared.solver.tol, 0, 1, 1))
-        before = r.clone()
-        u = torch.cholesky_solve(r, self.prepared.factor)
-        self.w += u
-        fresh, squared = run.fresh_residual()
-        r.copy_(fresh)
-        run.updated(-1, 0.5 * column_inner(u, before + fresh), squared)
-        reason = run.end_epoch(squared, is_fresh=True)
-        return StopReason.STAGNATED if reason is StopReason.MAX_EPOCHS or reason is None else reason
+        run.start(self, Limits(self.prepared.solver.tol, 0, MAX_REFINEMENTS, 1))
+        while True:
+            before, residual = r.clone(), run.residual
+            u = torch.cholesky_solve(r, self.prepared.factor)
+            self.w += u
+            fresh, squared = run.fresh_residual()
+            r.copy_(fresh)
+            run.updated(-1, 0.5 * column_inner(u, before + fresh), squared)
+            reason = run.end_epoch(squared, is_fresh=True)
+            if reason is StopReason.MAX_EPOCHS or (reason is None and run.residual > NO_GAIN * residual):
+                return StopReason.STAGNATED
+            if reason is not None:
+                return reason
 
     # --- what the run asks for ------------------------------------------------------------------------------------
 
@@ -106,3 +114,6 @@ class _Direct:
 
     def adopt(self, fresh: Tensor, claimed: bool) -> None:
         """There is no recursion."""
+
+    def give_up_skeletons(self) -> bool:
+        return False

@@ -16,9 +16,9 @@ from apviz.preconditioners import PRECONDITIONERS, Preconditioner
 from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
+from apviz.solvers.refinement import Limits
 from apviz.solvers.solve import Run
 from apviz.solvers.steps import column_squares
-from apviz.solvers.stopping import Limits
 
 
 @SOLVERS.register(CONJUGATE_GRADIENT)
@@ -116,10 +116,10 @@ class _Iteration:
         self.precondition = prepared.preconditioner or _identity
         self.b = run.b
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b), self.b.clone()
+            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.clone()
         else:
             self.w = run.initial_weights
-            self.r = self.b - self.operator.matmul(self.w)
+            self.r = run.residual_of(self.w).to(self.b)
         self.restart = True
 
     def iterate(self) -> StopReason:
@@ -133,7 +133,7 @@ class _Iteration:
             self.restart = False
             kp = self.operator.matmul(p)
             step = _ratio(rz, _inner(p, kp))
-            w.addcmul_(p, step)
+            w += p * step
             r.addcmul_(kp, step, value=-1)
             squared = column_squares(r)
             # exact line search: each column lowers h by half of step · rᵀz
@@ -155,6 +155,9 @@ class _Iteration:
         if claimed:
             self.r.copy_(fresh)
             self.restart = True
+
+    def give_up_skeletons(self) -> bool:
+        return False
 
 
 def _identity(r: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apviz.factors import BlockFactors
     from apviz.partitions import Partition
     from apviz.preconditioners.base import Apply
+    from apviz.solvers.refinement import Pass
     from apviz.solvers.solve import Run
 
 
@@ -82,7 +83,7 @@ class Solution:
     """The weights that a solve ended with, and how it ended.
 
     Args:
-        weights: W, of the shape B was given in.
+        weights: W in float64, of the shape B was given in; rounded to float32 it may not keep to the tolerance.
         stop_reason: why the solve ended; `converged` is true for one reason only.
         residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; if the solve converged, of B − KW in float64, from the
             inputs as they were given; where its rounding may matter, with a bound on that. Zeros count as 0.
@@ -197,6 +198,9 @@ class Hook:
 
     def on_epoch(self, epoch: Epoch) -> None:
         """Called after every epoch, and once before the first as epoch 0."""
+
+    def on_pass(self, found: Pass) -> None:
+        """Called after the epoch at whose end B − KW was evaluated anew."""
 
     def on_stop(self, solution: Solution) -> None:
         """Called when the solve has ended by itself."""

@@ -19,8 +19,8 @@ from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
+from apviz.solvers.refinement import ExactResidual, Limits, Pass, Refinement
 from apviz.solvers.steps import column_inner, column_squares
-from apviz.solvers.stopping import Checks, ExactResidual, Limits
 from apviz.system import KernelSystem
 
 # rows, from which on a solve in float64 takes seconds longer than one in float32
@@ -32,12 +32,12 @@ log = logging.getLogger("apviz")
 class Recursion(Protocol):
     """A solver at work, in its own order of rows and in the units of the run."""
 
-    #: (n, l+1) right-hand sides, and the residual, updated in place
+    #: (n, l+1) right-hand sides in the system's dtype, and the residual in the recursion's own, updated in place
     b: Tensor
     r: Tensor
 
     def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1)."""
+        """Returns W so far, (n, l+1) in float64."""
         ...
 
     def block_norms(self) -> Tensor | None:
@@ -45,7 +45,11 @@ class Recursion(Protocol):
         ...
 
     def adopt(self, fresh: Tensor, claimed: bool) -> None:
-        """Takes B − KW, (n, l+1), and whether r had claimed convergence; may go on from there."""
+        """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
+        ...
+
+    def give_up_skeletons(self) -> bool:
+        """Goes on with exact columns of K; returns whether it did not before."""
         ...
 
 
@@ -60,7 +64,7 @@ class Run:
         system, prepared: what is solved, with which settings and set-up; none of the settings says `auto` any more.
         operator: counts the kernel entries, in the order of rows of the solve; a solver asks nothing of the system's
             operator behind its back.
-        initial_weights: (n, l+1) in the user's order and the units of the run, or None.
+        initial_weights: (n, l+1) float64, in the user's order and the units of the run, or None.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Run:
         if initial_weights is not None:
             scaled = initial_weights.double() / self._units
             # where b is zero, so is the solution
-            self.initial_weights = scaled.masked_fill_(is_zero.to(scaled.device), 0.0).to(b)
+            self.initial_weights = scaled.masked_fill_(is_zero.to(scaled.device), 0.0)
         self.epoch_number = self.update_number = 0
         self.setup_work = self.setup_seconds = 0.0
         self.stop_message = ""
@@ -101,7 +105,9 @@ class Run:
         self._stop_requested: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
         self.residual_per_rhs = torch.ones_like(self._norms)
-        self._checks = Checks(system.dtype)
+        self._pass_number = 0
+        self._wants_pass = False
+        self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
 
     @property
     def partition(self) -> Partition | None:
@@ -132,7 +138,7 @@ class Run:
 
     @property
     def weights(self) -> Tensor:
-        """The weights so far, (n, l+1), in the user's order and units; a copy."""
+        """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
         return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()))
 
     @property
@@ -179,12 +185,12 @@ class Run:
         """Tells the hooks that the set-up is done, and `recursion` at its first residual."""
         self._recursion, self._limits = recursion, limits
         self.setup_work, self.setup_seconds = self.work, self.seconds()
-        by_column = column_inner(recursion.weights(), recursion.b + recursion.r)
-        self._first_energy = self._last_energy = -0.5 * float((by_column * self._share).sum())
+        self._first_energy = self._last_energy = self._energy_now(recursion.r)
         for hook in self.hooks:
             hook.on_start(self)
         self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
         self._first_residual = self.residual
+        self._refinement = Refinement(limits, self.residual, recursion.r.dtype)
 
     def weighted(self, norms: Tensor) -> Tensor:
         """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
@@ -218,7 +224,10 @@ class Run:
         limits = self._limits
         looks = limits.look_every > 0 and self.update_number % limits.look_every == 0
         may_end = looks and self.epoch_number + 1 >= limits.minimum
-        return may_end and self._mean_relative(squared_residual) < self._checks.aim(limits.tol)
+        if not may_end:
+            return False
+        self._wants_pass = self._is_pass_due(self._mean_relative(squared_residual))
+        return self._wants_pass
 
     def end_epoch(self, squared_residual: Tensor, *, is_fresh: bool = False) -> StopReason | None:
         """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs.
@@ -234,29 +243,38 @@ class Run:
             return self._stopped()
         claimed = self._mean_relative(squared_residual)
         last = self.epoch_number >= limits.maximum
-        aim = limits.tol if last else self._checks.aim(limits.tol)
-        claims = claimed < aim and self.epoch_number >= limits.minimum
+        refinement = self._refinement
+        runs_away, found = not is_fresh and refinement.runs_away(claimed), None
+        claims = False
+        if not is_fresh and self.epoch_number >= limits.minimum:
+            claims = self._wants_pass or (claimed < limits.tol if last else self._is_pass_due(claimed))
+        self._wants_pass = False
+        is_due = math.isfinite(claimed) and self.epoch_number % limits.check_every == 0
         if is_fresh:
             checked = claimed
-        elif math.isfinite(claimed) and (claims or self.epoch_number % limits.check_every == 0):
-            fresh, squared_residual = self.fresh_residual()
-            checked, drift = self._mean_relative(squared_residual), self._relative(self._recursion.r - fresh)
-            if not self._is_lost:
-                self._recursion.adopt(fresh, claims)
+        elif claims or is_due or runs_away:
+            found, squared_residual = self._pass(claimed, last or refinement.needs_float64(claimed), claims)
+            checked, drift = found.residual, found.drift
         self._report_epoch(squared_residual, checked, drift)
+        if found is not None:
+            self._report_pass(found)
+        is_exact = is_fresh or (found is not None and found.is_exact)
         if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
             if self._is_lost:
                 self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
             return StopReason.DIVERGED
-        if checked < limits.tol and self.epoch_number >= limits.minimum:
+        if is_exact and checked < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
-        if checked >= limits.tol and self._is_lost:
+        if is_exact and checked >= limits.tol and self._is_lost:
             self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
             return StopReason.STAGNATED
-        if checked >= limits.tol:
-            self._checks.add(claimed if claims else None, checked, self._last_energy)
-            if stagnation := self._checks.stagnation():
-                self.stop_message = stagnation
+        if found is not None:
+            refinement.passed(found, self._last_energy, claims=claims)
+            floor = refinement.floor()
+            if (floor or runs_away) and self._recursion.give_up_skeletons():
+                refinement.exact_from_now()
+            elif floor:
+                self.stop_message = floor
                 return StopReason.STAGNATED
         if self.must_stop:
             return self._stopped()
@@ -265,14 +283,59 @@ class Run:
     def fresh_residual(self) -> tuple[Tensor, Tensor]:
         """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence.
 
-        W is as the user gets it: where it is beyond its dtype in the user's units, or loses digits, so is the residual.
+        W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
         """
         w = self._recursion.weights()
         held = self._as_held(w)
         self._is_lost = held is not w
         return self._exact.residual(self._recursion.b, held, self._limits.tol)
 
+    def residual_of(self, w: Tensor) -> Tensor:
+        """Computes B − KW, (n, l+1) in float64, for w: (n, l+1) to start from, in the order of the user's rows."""
+        w = self.prepared.in_order(w)
+        return self._exact.residual(self.prepared.in_order(self.b), w, math.inf)[0]
+
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _is_pass_due(self, claimed: float) -> bool:
+        """Whether B − KW is to be evaluated: the recursion is at its aim, and what drifts does not rather go on."""
+        refinement, recursion = self._refinement, self._recursion
+        if refinement.runs_away(claimed):
+            return True
+        if not claimed < refinement.aim:
+            return False
+        if not refinement.drifts:
+            return True
+        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._norms, self._generator)
+        return refinement.looked(claimed, drift)
+
+    def _pass(self, claimed: float, is_exact: bool, claims: bool) -> tuple[Pass, Tensor]:
+        """Evaluates B − KW, which becomes the recursion's; returns it and its (l+1,) squared norms."""
+        recursion = self._recursion
+        if is_exact:
+            fresh, squared = self.fresh_residual()
+        else:
+            fresh = recursion.b - self.operator.matmul(recursion.weights().to(recursion.r))
+            squared = column_squares(fresh)
+        drift = self._relative(recursion.r - fresh)
+        if not self._is_lost:
+            recursion.adopt(fresh, claims)
+            self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
+        self._pass_number += 1
+        residual = self._mean_relative(squared)
+        seconds = self.seconds()
+        return Pass(
+            self._pass_number, self.epoch_number, self.work, seconds, claimed, residual, drift, is_exact
+        ), squared
+
+    def _energy_now(self, r: Tensor) -> float:
+        """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
+        by_column = column_inner(self._recursion.weights(), self._recursion.b + r)
+        return -0.5 * float((by_column * self._share).sum())
+
+    def _report_pass(self, found: Pass) -> None:
+        for hook in self.hooks:
+            hook.on_pass(found)
 
     def _mean_relative(self, squared: Tensor) -> float:
         return float((squared.double().cpu().sqrt() / self._norms).mean())

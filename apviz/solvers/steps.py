@@ -9,16 +9,22 @@ from torch import Tensor
 
 from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
+from apviz.skeletons import Columns
 
 
 class Step(Protocol):
     """Takes the update U = K[I, I]⁻¹R_I from W and R to the next ones."""
 
-    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        """Takes W and R past the update u: (|I|, l+1) on the rows I; returns the (l+1,) float64 decreases of h.
+    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
+        """Takes W and R past the update u: (|I|, l+1) on the rows I of a block; returns the decreases of h.
 
-        What it does to W may wait until `flush_to_weights_`.
+        Those are (l+1,) float64, exact where the columns are. What it does to W, (n, l+1) float64, may wait until
+        `flush_to_weights_`.
         """
+        ...
+
+    def use_(self, columns: Columns) -> None:
+        """Takes the columns of K from elsewhere from now on."""
         ...
 
     def flush_to_weights_(self, w: Tensor) -> None:
@@ -29,13 +35,16 @@ class Step(Protocol):
 class Alone:
     """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
 
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
 
-    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+    def use_(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
         before = r[rows].clone()
-        add_rows_(w, rows, u)
-        self.operator.subtract_columns_(r, rows, u)
+        add_rows_(w, rows, u.to(w))
+        self.columns.subtract_(r, block, u)
         # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
         return 0.5 * column_inner(u, before + r[rows])
 
@@ -54,10 +63,13 @@ class Coarse:
     def __init__(self, first: Step, v: Tensor, kv: Tensor) -> None:
         self.first, self.v, self.kv = first, v, kv
 
-    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
-        decrease = self.first.project_(w, r, rows, u)
+    def use_(self, columns: Columns) -> None:
+        self.first.use_(columns)
+
+    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
+        decrease = self.first.project_(w, r, block, rows, u)
         c = self.v.T @ r
-        w.addmm_(self.v, c)
+        w += self.v @ c
         r.addmm_(self.kv, c, alpha=-1)
         return decrease + 0.5 * column_inner(c, c + self.v.T @ r)
 
@@ -72,26 +84,30 @@ class History:
     an old update is known from when it was made, so no entries are evaluated; memory q·n·(l+1).
 
     Args:
-        operator: K.
+        operator: K, for products that need none of its entries.
+        columns: K[:, I] U of the updates.
         length: q.
         like: (n, l+1), such as the residual.
         rows: most rows an update can have.
     """
 
-    def __init__(self, operator: Operator, length: int, like: Tensor, rows: int) -> None:
-        self.operator = operator
-        n, columns = like.shape
-        self.images = like.new_zeros(length, n, columns)  # K[:, Iᵢ] Uᵢ
-        self.updates = like.new_zeros(length, rows, columns)  # Uᵢ, zero beyond |Iᵢ|
+    def __init__(self, operator: Operator, columns: Columns, length: int, like: Tensor, rows: int) -> None:
+        self.operator, self.columns = operator, columns
+        n, width = like.shape
+        self.images = like.new_zeros(length, n, width)  # K[:, Iᵢ] Uᵢ
+        self.updates = like.new_zeros(length, rows, width)  # Uᵢ, zero beyond |Iᵢ|
         #: how far W has gone along each since it was made, which is added to W once, when the update is forgotten
-        self.taken = like.new_zeros(length, columns)
+        self.taken = like.new_zeros(length, width)
         self.rows = torch.zeros(length, rows, dtype=torch.int64, device=like.device)  # Iᵢ, zero beyond |Iᵢ|
-        self.gram = torch.eye(length, dtype=torch.float64, device=like.device).expand(columns, -1, -1).clone()
+        self.gram = torch.eye(length, dtype=torch.float64, device=like.device).expand(width, -1, -1).clone()
         # rounding of the Gram matrix, below which two updates count as one
         self.ridge = 8 * torch.finfo(like.dtype).eps
         self.made = 0
 
-    def project_(self, w: Tensor, r: Tensor, rows: Rows, u: Tensor) -> Tensor:
+    def use_(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
         """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)
@@ -101,7 +117,7 @@ class History:
         self.updates[slot, :size], self.updates[slot, size:] = u, 0
         self.rows[slot, :size], self.rows[slot, size:] = indices, 0
         image = self.images[slot].zero_()
-        self.operator.subtract_columns_(image, rows, -u)
+        self.columns.subtract_(image, block, -u)
 
         held, updates = self.rows[:used], self.updates[:used]
         inner = self.operator.gathered_products(updates, held, image).T  # Uᵢᵀ K U, (l+1, used)
@@ -119,7 +135,7 @@ class History:
             self._add_to_(w, slot)
 
     def _add_to_(self, w: Tensor, slot: int) -> None:
-        add_rows_(w, self.rows[slot], self.updates[slot] * self.taken[slot])
+        add_rows_(w, self.rows[slot], (self.updates[slot] * self.taken[slot]).to(w))
         self.taken[slot] = 0
 
     def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:

@@ -1,0 +1,232 @@
+"""Skeletons: few columns of K that stand for those of a block in the rows far from it.
+
+Far from the rows I of a block, the columns K[:, I] have a small numerical rank: K[far, I] ≈ K[far, J] T for a skeleton
+J ⊂ I, an interpolative decomposition (Cheng, Gimbutas, Martinsson & Rokhlin, SIAM J. Sci. Comput. 26, 2005). What is
+near is always evaluated. J are points each farthest from those before it, which need no entries and serve as well as
+pivots; T is fitted, with a little damping, to rows that are drawn the more likely the larger their entries: uniformly
+drawn rows miss those just outside the near ones, where the error is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from apviz.factors import BlockFactors
+from apviz.memory import require_memory
+from apviz.operators import CountingOperator, Operator, Rows
+from apviz.operators.interface import count
+from apviz.partitions import Partition, near_rows, squared_distances
+
+# rows drawn for each row of T
+SAMPLES = 5
+# damping of T, of the largest norm of a skeleton's column: how small entries of the others count
+DAMPING = 3e-3
+# blocks on which the drift is estimated before all are decomposed
+PROBE_BLOCKS = 6
+# points of a block from which the distance of all others to it is taken
+LANDMARKS = 32
+# of right-hand sides that are all noise; a tenth of it is usual where they are smooth
+GOOD_DRIFT = 0.15
+
+
+class Columns(Protocol):
+    """What evaluates K[:, I] U for the blocks of a partition."""
+
+    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+        """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place."""
+        ...
+
+
+class ExactColumns:
+    """Columns as they are: n|I| entries.
+
+    Args:
+        operator: K, in the stored order.
+        rows: those that each block solves on.
+    """
+
+    def __init__(self, operator: Operator, rows: Sequence[Rows]) -> None:
+        self._operator, self._rows = operator, rows
+
+    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+        self._operator.subtract_columns_(r, self._rows[block], u)
+
+
+class Skeletons:
+    """The skeletons of all blocks, as part of a set-up: near rows N, J and T of each.
+
+    Attributes:
+        rank: |J|.
+        drift: an estimate of ‖R − (B − KW)‖_F/‖B‖_F after a solve from W = 0: the error of the columns on drawn rows,
+            for the updates that right-hand sides of random signs lead to.
+        numbers: how many numbers it all holds.
+    """
+
+    def __init__(
+        self, operator: CountingOperator, partition: Partition, factors: BlockFactors, rank: int, near: int, seed: int
+    ) -> None:
+        self._rows = [partition.solved(block) for block in range(len(partition))]
+        self.rank, self.near_size = rank, near
+        longest = max(count(rows) for rows in self._rows)
+        self.numbers = len(partition) * longest * rank
+        what = f"skeletons of rank {rank} for {len(partition)} blocks need"
+        require_memory(self.numbers * operator.x.element_size(), operator.x.device, what, "use skeleton_rank=0")
+        inputs = operator.inputs
+        self._near = near_rows(partition, inputs, near)
+        order = _farthest_first(inputs, self._rows, rank)
+        self._skeletons: list[Tensor] = []
+        self._maps: list[Tensor] = []
+        generator = torch.Generator().manual_seed(seed)
+        error = total = 0.0
+        for block, rows in enumerate(self._rows):
+            fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
+            t = fit.map(len(order[block]))
+            self._maps.append(t)
+            self._skeletons.append(_indices(rows, inputs)[order[block]])
+            z = _signs(count(rows), inputs, generator)
+            error += fit.squared_error(t, factors.solve(block, z))
+            total += len(inputs) / len(partition)
+        self.drift = math.sqrt(error / total)
+
+    def near(self, block: int) -> Tensor:
+        """Returns the rows whose entries are always evaluated, sorted."""
+        return self._near[block]
+
+    def skeleton(self, block: int) -> Tensor:
+        """Returns the rows whose columns stand for those of the block elsewhere."""
+        return self._skeletons[block]
+
+    def bind(self, operator: Operator) -> BoundSkeletons:
+        """Returns the columns of these skeletons as `operator` evaluates, and counts, them."""
+        return BoundSkeletons(self, operator)
+
+
+class BoundSkeletons:
+    """Columns whose far entries are those of the skeleton: |N||I| + n|J| entries."""
+
+    def __init__(self, skeletons: Skeletons, operator: Operator) -> None:
+        self._of, self._operator = skeletons, operator
+
+    def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
+        of, operator = self._of, self._operator
+        near, skeleton = of._near[block], of._skeletons[block]
+        kept = r[near]
+        if len(near) < len(r):
+            operator.subtract_columns_(r, skeleton, of._maps[block] @ u)
+        r[near] = kept
+        operator.subtract_part_(r, near, of._rows[block], u)
+
+
+class _Fit:
+    """The fit of T for one block: the entries of drawn rows, each divided by the root of its chance to be drawn."""
+
+    def __init__(
+        self, operator: CountingOperator, rows: Rows, near: Tensor, order: Tensor, size: int, generator: torch.Generator
+    ) -> None:
+        inputs = operator.inputs
+        landmarks = inputs[rows][order[:LANDMARKS]]
+        # landmarks are farther than the nearest row of the block by about half their spacing
+        spacing = 0.5 * math.sqrt(float(squared_distances(inputs)(inputs[rows], landmarks).mean()))
+        distance = squared_distances(inputs)(inputs, landmarks).sqrt_().sub_(spacing).clamp_min_(0.0).square_()
+        chance = operator.kernel.correlation_(distance, torch.empty_like(distance)).square_()
+        chance[near] = 0.0
+        drawn, weight = _drawn(chance, size, generator)
+        self._order = order
+        self._entries = operator.part(drawn, rows).mul_(weight[:, None])
+
+    def map(self, rank: int) -> Tensor:
+        """Fits T, (rank, |I|), for the first `rank` rows of the order."""
+        entries = self._entries
+        of_skeleton = entries[:, self._order[:rank]]
+        gram = of_skeleton.T @ of_skeleton
+        largest = gram.diagonal().amax()
+        gram.diagonal().add_(DAMPING**2 * largest)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if failed or not largest > torch.finfo(gram.dtype).tiny / torch.finfo(gram.dtype).eps:
+            return torch.zeros_like(of_skeleton.T @ entries)  # what is far is zero, but for its rounding
+        t: Tensor = torch.cholesky_solve(of_skeleton.T @ entries, factor)
+        return t
+
+    def squared_error(self, t: Tensor, u: Tensor) -> float:
+        """Estimates ‖(K[far, I] − K[far, J] T) u‖²_F ÷ the columns of u."""
+        missed = self._entries @ u - self._entries[:, self._order[: len(t)]] @ (t @ u)
+        return float(missed.double().square().sum() / u.shape[1])
+
+
+class Suggestion(NamedTuple):
+    """A rank, and the drift estimated for it."""
+
+    rank: int
+    drift: float
+
+
+def suggest_rank(operator: CountingOperator, partition: Partition, rank: int, near: int, seed: int) -> Suggestion:
+    """Finds the least of rank/2, rank and 2·rank with which skeletons let the residual drift by under `GOOD_DRIFT`.
+
+    From a few blocks; the largest, where none does.
+    """
+    blocks = list(range(0, len(partition), max(1, len(partition) // PROBE_BLOCKS)))[:PROBE_BLOCKS]
+    rows = [partition.solved(block) for block in blocks]
+    most = max(1, min(count(held) for held in rows) // 3)
+    ranks = sorted({min(most, max(1, round(rank * factor))) for factor in (0.5, 1, 2)})
+    factors = BlockFactors(operator, rows)
+    generator = torch.Generator().manual_seed(seed)
+    order = _farthest_first(operator.inputs, rows, ranks[-1])
+    near_of = near_rows(partition, operator.inputs, near, blocks)
+    error, total = dict.fromkeys(ranks, 0.0), operator.n / len(partition) * len(blocks)
+    for k, held in enumerate(rows):
+        fit = _Fit(operator, held, near_of[k], order[k], SAMPLES * ranks[-1], generator)
+        u = factors.solve(k, _signs(count(held), operator.inputs, generator))
+        for each in ranks:
+            error[each] += fit.squared_error(fit.map(each), u)
+    found = [Suggestion(each, math.sqrt(error[each] / total)) for each in ranks]
+    return next((suggestion for suggestion in found if suggestion.drift < GOOD_DRIFT), found[-1])
+
+
+def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[Tensor]:
+    """For each block up to `size` of its points, each the farthest from those before it (Gonzalez, 1985)."""
+    of_size: dict[int, list[int]] = defaultdict(list)
+    for block, rows in enumerate(blocks):
+        of_size[count(rows)].append(block)
+    found: list[Tensor] = [torch.empty(0)] * len(blocks)
+    for number, several in of_size.items():
+        points = torch.stack([inputs[blocks[block]] for block in several])
+        every = torch.arange(len(several), device=inputs.device)
+        chosen = [(points - points.mean(1, keepdim=True)).square_().sum(2).argmin(1)]
+        distance = points.new_full(points.shape[:2], torch.inf)
+        while len(chosen) < min(size, number):
+            last = points[every, chosen[-1], None]
+            torch.minimum(distance, (points - last).square_().sum(2), out=distance)
+            chosen.append(distance.argmax(1))
+        for block, order in zip(several, torch.stack(chosen, 1), strict=True):
+            found[block] = order
+    return found
+
+
+def _drawn(chance: Tensor, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Rows drawn independently, about `size` of them with chances in proportion, and 1/√ of each one's chance."""
+    p = chance * (size / chance.sum().clamp_min(torch.finfo(chance.dtype).tiny))
+    for _ in range(6):  # what is certain leaves more draws to the others
+        certain = p >= 1
+        rest = p.masked_fill(certain, 0.0)
+        left = rest.sum()
+        if not certain.any() or left == 0:
+            break
+        p = torch.where(certain, 1.0, rest * ((size - certain.sum()).clamp_min(1) / left))
+    drawn = (torch.rand(len(p), generator=generator).to(p) < p).nonzero().flatten()
+    return drawn, p[drawn].clamp_max(1.0).rsqrt()
+
+
+def _signs(size: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Columns of random signs, (size, 4)."""
+    return (2.0 * torch.randint(2, (size, 4), generator=generator) - 1.0).to(like)
+
+
+def _indices(rows: Rows, like: Tensor) -> Tensor:
+    return torch.arange(rows.start, rows.stop, device=like.device) if isinstance(rows, slice) else rows

@@ -1,0 +1,213 @@
+"""Refinement: B − KW exactly outside, a cheaper recursion inside; when to look, how far to go, where the floor is.
+
+A recursion in float32, or one that takes a skeleton for most of a column, drifts from B − KW by a share of what its
+residual was when it last was exact. So it need not go much further down than that share before B − KW is evaluated
+again, in float64 and for weights in float64, and taken as the residual to go on from (Wilkinson, 1963, *Rounding Errors
+in Algebraic Processes*; Carson & Higham, SIAM J. Sci. Comput. 40, 2018). Each of these passes costs n² entries; only
+they may claim convergence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.operators import CountingOperator
+from apviz.operators.tiled import TiledOperator
+
+# roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
+ROUNDINGS_PER_ENTRY = 8.0
+# of the tolerance, that rounding in float64 may be without being looked at
+NEGLIGIBLE_TOL_SHARE = 1e-3
+# of the tolerance, up to which the drift may be outweighed by going further down
+DRIFT_SHARE = 0.6
+# below its tolerance by so much, the recursion's residual and its drift together are expected to be found
+CONFIDENT = 0.95
+# a pass after which the residual is more than this share of what it was has gained nothing
+NO_GAIN = 0.9
+# of the residual at the last pass, from which on a recursion that is not exact is no longer believed
+RUNAWAY = 10.0
+# of the residual, after which the drift is looked at; and the rows looked at, a share of all but at least so many
+LOOK_STEP = 0.3
+LOOK_SHARE = 0.02
+LOOK_ROWS = 256
+# a residual that float32 holds well beside the rounding of K W, and that no tolerance in use is above
+FLOAT32_RESIDUAL = 0.02
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a run: it may end below `tol` after `minimum` epochs, and ends after `maximum`.
+
+    Args:
+        check_every: epochs between evaluations of B − KW where the recursion does not ask for one.
+        look_every: updates between looks at the residual inside an epoch, which then may end early; 0: none.
+        reduction: the most by which the recursion lowers the residual between two passes; 0: by any amount.
+        drifts: whether the recursion drifts from B − KW by more than rounding.
+    """
+
+    tol: float
+    minimum: int
+    maximum: int
+    check_every: int
+    look_every: int = 0
+    reduction: float = 0.0
+    drifts: bool = False
+
+
+class ExactResidual:
+    """Evaluates the residual in float64: what a user would find, not what the operator's dtype believes in.
+
+    In float32 both K and B − KW are rounded, by up to the condition number more than W is: where σ² is small, the
+    residual of the rounded K may be below the tolerance while that of K is far above it.
+
+    What float64 itself rounds is bounded too, and added where it may be more than a thousandth of the tolerance.
+
+    Args:
+        operator: K, in the solver's order of rows; what is evaluated here counts as its work.
+    """
+
+    def __init__(self, operator: CountingOperator) -> None:
+        exact = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
+        exact.fix_engine(0.0, 1)
+        self._operator = operator.of(exact)
+        # an input is rounded by its size, its differences and so the entries of K by twice that
+        largest = float(exact.inputs.abs().max())
+        self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
+        self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
+
+    def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+        """Computes B − KW, (n, l+1) in float64, and its (l+1,) squared norms. Evaluates n² entries.
+
+        Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
+        """
+        columns, w = w.shape[1], w.double()
+        norms = torch.linalg.vector_norm(w, dim=0)
+        rounding = self._roundings * self._trace * norms
+        is_small = bool(
+            (rounding <= NEGLIGIBLE_TOL_SHARE * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all()
+        )
+        products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
+        r = products[:, :columns].neg_().add_(b)
+        found: Tensor = torch.linalg.vector_norm(r, dim=0)
+        if not is_small:
+            found += self._roundings * torch.linalg.vector_norm(products[:, columns:], dim=0)
+        return r, found.square()
+
+    def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
+        """Estimates the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
+
+        Args:
+            norms: (l+1,) ‖b‖ on the host.
+        """
+        n = len(r)
+        size = min(n, max(LOOK_ROWS, round(LOOK_SHARE * n)))
+        rows = torch.randperm(n, generator=generator)[:size].to(r.device)
+        missed = r[rows] - (b[rows] - self._operator.rows_matmul(rows, w.double()))
+        return float((torch.linalg.vector_norm(missed, dim=0).cpu() / norms).mean()) * math.sqrt(n / size)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """An evaluation of B − KW on all rows.
+
+    Args:
+        number: from 1.
+        epoch: at whose end it was made.
+        work, seconds: after it.
+        claimed: the recursion's mean relative residual.
+        residual: that of B − KW.
+        drift: ‖R − (B − KW)‖_F/‖B‖_F.
+        is_exact: whether in float64, as every claim of convergence is; else in the dtype of the recursion.
+    """
+
+    number: int
+    epoch: int
+    work: float
+    seconds: float
+    claimed: float
+    residual: float
+    drift: float
+    is_exact: bool
+
+
+class Refinement:
+    """Says how far the recursion is to go until the next pass, and when going on is in vain.
+
+    Args:
+        limits: of the solve.
+        residual: the mean relative residual at the start.
+        dtype: of the recursion.
+    """
+
+    def __init__(self, limits: Limits, residual: float, dtype: torch.dtype) -> None:
+        self._limits, self._dtype = limits, dtype
+        #: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost
+        self.drifts = limits.drifts
+        self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
+        self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
+        self._passes: list[tuple[float, float]] = []  # (residual, energy)
+        self._in_vain = 0
+
+    @property
+    def aim(self) -> float:
+        """How small the recursion's residual is to become before anything is evaluated anew.
+
+        What is left and the drift are independent, so their squares add up. Below the drift there is no use in going.
+        """
+        tol, drift = self._limits.tol, self._drift if self.drifts else self._rounding_share * self._start
+        if drift > DRIFT_SHARE * tol:
+            return max(drift, self._limits.reduction * self._start, self._look_at if self.drifts else 0.5 * tol)
+        margin = CONFIDENT if self.drifts else 1.0
+        below = math.sqrt((margin * tol) ** 2 - drift**2)
+        return max(below, self._look_at if self.drifts else self._limits.reduction * self._start)
+
+    def looked(self, claimed: float, drift: float) -> bool:
+        """Takes note of the drift estimated from some rows; returns whether a pass is worth making."""
+        self._drift = drift
+        tol = self._limits.tol
+        if math.hypot(claimed, drift) < CONFIDENT * tol or (drift > DRIFT_SHARE * tol and drift > claimed):
+            return True
+        self._look_at = LOOK_STEP * claimed
+        return False
+
+    def needs_float64(self, claimed: float) -> bool:
+        """Whether the pass to come is to be in float64: it may claim convergence, or float32 would round too much."""
+        expected = math.hypot(claimed, self._drift)
+        return self._dtype == torch.float64 or expected < max(1.1 * self._limits.tol, FLOAT32_RESIDUAL)
+
+    def runs_away(self, claimed: float) -> bool:
+        """Whether a recursion that drifts has a residual that it should not have."""
+        return self.drifts and not claimed < RUNAWAY * max(self._start, self._limits.tol)
+
+    def exact_from_now(self) -> None:
+        """Takes note that the recursion has given up what made it drift."""
+        self.drifts, self._in_vain = False, 0
+        self._passes.clear()
+
+    def passed(self, found: Pass, energy: float, *, claims: bool) -> None:
+        """Takes note of a pass that found the tolerance not met; `claims`: the recursion was at its aim."""
+        if claims:
+            self._in_vain = 0 if found.residual < NO_GAIN * self._start else self._in_vain + 1
+            self._rounding_share = found.drift / self._start if self._start > 0 else 0.0
+        self._passes.append((found.residual, energy))
+        self._start, self._drift, self._look_at = found.residual, 0.0, LOOK_STEP * found.residual
+
+    def floor(self) -> str | None:
+        """Says why going on is in vain, or None: two passes in a row gained nothing, or three found no progress."""
+        if self._in_vain >= 2:
+            exact = self._dtype == torch.float64
+            return (
+                f"stagnated: the recursion in {self._dtype} claims more than B − KW in float64 shows, "
+                f"{self._start:.2e}{', rounding included' if exact else ''}, and two passes from there gained nothing; "
+                f"use {'more noise' if exact else 'float64 inside, more noise'} or a larger tolerance"
+            )
+        if len(self._passes) < 3:
+            return None
+        (residual, energy), (now, energy_now) = self._passes[-3], self._passes[-1]
+        within = 4 * torch.finfo(self._dtype).eps * max(abs(energy_now), 1e-300)
+        progress = now <= 0.99 * residual or abs(energy - energy_now) > within
+        return None if progress else "stagnated: three evaluations of B − KW found no progress"
