@@ -54,10 +54,11 @@ class BlockFactors:
             # one piece: squares allocated between what comes and goes would leave holes
             squares = x.new_empty(math.ceil(len(blocks) / 2), size, size).mT
             together = max(1, BATCH_BYTES // (size**2 * x.element_size()))
+            spare = x.new_empty(min(together, math.ceil(len(blocks) / 2)), size, size)
             for upper in (False, True):
                 for first in range(0, len(half := blocks[upper::2]), together):
                     several = half[first : first + together]
-                    self._factor(several, squares[first : first + len(several)], upper)
+                    self._factor(several, squares[first : first + len(several)], spare[: len(several)], upper)
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -66,16 +67,16 @@ class BlockFactors:
                 stacklevel=2,
             )
 
-    def _factor(self, blocks: Sequence[int], squares: Tensor, upper: bool) -> None:
+    def _factor(self, blocks: Sequence[int], squares: Tensor, spare: Tensor, upper: bool) -> None:
         """Puts C of some blocks of one size into their squares, or adds Cᵀ to what is there."""
-        factors = self._matrices(self._operator, blocks)
+        factors = self._matrices(self._operator, blocks, spare)
         failed = torch.empty(len(blocks), dtype=torch.int32, device=factors.device)
         torch.linalg.cholesky_ex(factors, upper=upper, out=(factors, failed))
         for k in failed.nonzero().flatten().tolist():
             block = blocks[k]
             what = f"block {block} of {'K' if self._low_rank is None else 'K − LLᵀ'}"
             scale = float(self._operator.uncounted.diagonal()[0])  # rounding is of this size, whatever LLᵀ leaves
-            (evaluated_again,) = self._matrices(self._operator.uncounted, [block])
+            (evaluated_again,) = self._matrices(self._operator.uncounted, [block], torch.empty_like(spare[:1]))
             factor, self.jitter[block] = cholesky_with_jitter(evaluated_again, what, scale)
             factors[k] = factor.mT if upper else factor
         diagonal = factors.diagonal(dim1=1, dim2=2).clone()[:, :, None]
@@ -87,20 +88,13 @@ class BlockFactors:
         for block, square, pivots in zip(blocks, squares, diagonal.square_(), strict=True):
             self._unit[block], self._pivots[block] = square.mT if upper else square, pivots
 
-    def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int]) -> Tensor:
-        """What is factored, (m, |I|, |I|), in new memory and column by column, so that LAPACK may work in place."""
-
-        def matrix(block: int) -> Tensor:
-            k = operator.block(rows := self.rows[block])
-            return k if self._low_rank is None else k.addmm_(self._low_rank[rows], self._low_rank[rows].T, alpha=-1)
-
-        if len(blocks) == 1:
-            return matrix(blocks[0])[None].mT  # symmetric: the same matrix
-        size = count(self.rows[blocks[0]])
-        matrices = self._operator.uncounted.x.new_empty(len(blocks), size, size)
-        for k, block in enumerate(blocks):
-            matrices[k] = matrix(block)
-        return matrices.mT
+    def _matrices(self, operator: CountingOperator | Operator, blocks: Sequence[int], out: Tensor) -> Tensor:
+        """What is factored, (m, |I|, |I|), in `out` and column by column, so that LAPACK may work in place."""
+        for block, k in zip(blocks, out, strict=True):
+            operator.block(rows := self.rows[block], out=k)
+            if self._low_rank is not None:
+                k.addmm_(self._low_rank[rows], self._low_rank[rows].T, alpha=-1)
+        return out.mT  # symmetric: the same matrices
 
     def __len__(self) -> int:
         return len(self._unit)

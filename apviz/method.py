@@ -24,7 +24,7 @@ class Method:
         overlap: of a block's own rows.
         history: past updates stepped along again.
         coarse_rank: vectors of the coarse space.
-        skeleton_rank: columns that stand for those of a block where it is far.
+        skeleton_rank: columns that stand for those of a block where it is far; None where none do.
         preconditioner: its name.
         rank: of a low-rank preconditioner.
         coarse: the kind of a preconditioner's coarse space, where it is not the usual one.

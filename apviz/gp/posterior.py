@@ -213,7 +213,7 @@ class Posterior:
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
             warnings.warn(NotConverged(f"the mean's solve is not converged, {end}", solution), stacklevel=3)
-        return solution.weights
+        return solution.weights.to(self.system.x)
 
     @property
     def work(self) -> float:
@@ -386,7 +386,8 @@ class Posterior:
             s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
         )
         solution = attempt(batch, self.variance_solver, hooks, prepared=prepared)
-        solutions, w, r = [solution], solution.weights, c - self._operator.matmul(solution.weights)
+        w = solution.weights.to(c)
+        solutions, r = [solution], c - self._operator.matmul(w)
         while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
             ratio = float(self._excess_ratio(self._variance_of(w, c + r), self._excess_of(r)).max())
             if ratio <= SMALL_EXCESS:
@@ -396,9 +397,10 @@ class Posterior:
             tighter = to_tolerance(self.variance_solver, tol)
             solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
             solutions.append(solution)
-            fresh = c - self._operator.matmul(solution.weights)
+            found = solution.weights.to(c)
+            fresh = c - self._operator.matmul(found)
             better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
-            w, r = torch.where(better, solution.weights, w), torch.where(better, fresh, r)
+            w, r = torch.where(better, found, w), torch.where(better, fresh, r)
         self._solve_work += sum(each.work for each in solutions)
         first = solutions[0]
         return w, c + r, VarianceSolve(

@@ -40,7 +40,7 @@ class Saved:
         y: (n,) scaled training targets, float64.
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
-        solution: how the weights were got; its `weights` are (n,), on the CPU in the dtype of x.
+        solution: how the weights were got; its `weights` are (n,), on the CPU.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
     """
@@ -162,7 +162,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     n, d = x.shape
     shapes = {"x": (n, d), "y": (n,), "weights": (n,), "centre": (d,), "half_width": (d,), "target": (2,)}
     for name, shape in shapes.items():
-        _check_array(name, entries[name], shape, (x.dtype,) if name == "weights" else FLOATS)
+        _check_array(name, entries[name], shape, FLOATS)
     mean, std = entries["target"].tolist()
     if (entries["half_width"] < 0).any() or std <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")

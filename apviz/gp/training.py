@@ -375,7 +375,7 @@ class Training:
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve {solution.stop_message}")
         self._warn_unconverged(number, solution)
-        gradient = marginal_likelihood_gradient(operator, solution.weights, built.probes.dual)
+        gradient = marginal_likelihood_gradient(operator, solution.weights.to(self._x), built.probes.dual)
         direction = self._parametrisation.chain(self._raw.detach(), gradient) / self._n
         if not torch.isfinite(direction).all():
             raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64 where it is not")

@@ -181,7 +181,7 @@ class Solves:
         )
         solution = attempt(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
-        return solution.weights
+        return solution.weights.to(system.b)
 
     def _left_out(self, system: KernelSystem, comparing: str | None) -> Tensor:
         """0 in place of log det K, which is said once.

@@ -80,9 +80,9 @@ class CountingOperator(Operator):
         self._entries.number += count(rows) * count(columns)
         return self._operator.part(rows, columns)
 
-    def block(self, rows: Rows) -> Tensor:
+    def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         self._entries.number += count(rows) ** 2
-        return self._operator.block(rows)
+        return self._operator.block(rows, out)
 
     def columns(self, rows: Rows) -> Tensor:
         self._entries.number += self.n * count(rows)

@@ -43,8 +43,9 @@ class DenseOperator(Operator):
             return native.derivative_sums(self.kernel, self.inputs, a, b)
         return super()._derivative_sums(a, b)
 
-    def block(self, rows: Rows) -> Tensor:
-        return self.matrix[rows][:, rows].clone()
+    def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
+        block = self.matrix[rows][:, rows]
+        return block.clone() if out is None else out.copy_(block)
 
     def columns(self, rows: Rows) -> Tensor:
         columns = self.matrix[:, rows].clone()

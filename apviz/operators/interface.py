@@ -100,10 +100,11 @@ class Operator(ABC):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         """out += correlation(rows, columns) u for scaled inputs rows (r, d), columns (c, d), u (c, p)."""
 
-    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """correlation(rows, columns) for scaled inputs, (r, c)."""
+    def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
+        """correlation(rows, columns) for scaled inputs, (r, c); in `out`, contiguous, where given."""
         u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
-        return self.kernel.correlation_(u, torch.empty_like(u))
+        values = self.kernel.correlation_(u, torch.empty_like(u))
+        return values if out is None else out.copy_(values)
 
     def matmul(self, v: Tensor) -> Tensor:
         """Computes K v for v: (n, p), to (n, p). Evaluates n² entries."""
@@ -142,10 +143,13 @@ class Operator(ABC):
         self._accumulate(out, self.inputs[rows], self.inputs, v * self.kernel.outputscale)
         return out
 
-    def block(self, rows: Rows) -> Tensor:
-        """Evaluates K[I, I], (|I|, |I|), the caller's own to change: |I|² entries."""
+    def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
+        """Evaluates K[I, I], (|I|, |I|), the caller's own to change, in `out` where given: |I|² entries.
+
+        New memory takes several times as long to be written to first as the entries take.
+        """
         inputs = self.inputs[rows]
-        k = self._fill(inputs, inputs).mul_(self.kernel.outputscale)
+        k = self._fill(inputs, inputs, out).mul_(self.kernel.outputscale)
         k.diagonal().fill_(self.kernel.outputscale + self.noise)
         return k
 

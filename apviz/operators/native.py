@@ -231,17 +231,16 @@ def _narrow(dtype: torch.dtype) -> int:
     return int(function())
 
 
-def fill(kernel: Kernel, x: Tensor, z: Tensor) -> Tensor:
-    """Evaluates correlation(x, z); x: (n, d), z: (m, d) scaled inputs, to (n, m)."""
+def fill(kernel: Kernel, x: Tensor, z: Tensor, out: Tensor) -> None:
+    """Evaluates correlation(x, z) into out: (n, m), contiguous; x: (n, d), z: (m, d) scaled inputs."""
     function = _function("fill", x.dtype)
     (n, d), used = x.shape, len(z)
-    zt, out = _transposed(z), torch.empty(n, used, dtype=x.dtype)
+    zt = _transposed(z)
     m = zt.shape[1]
     i64 = ctypes.c_int64
     function(
         *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
     )
-    return out
 
 
 def nearest(x: Tensor, z: Tensor) -> Tensor:

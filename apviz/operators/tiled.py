@@ -118,10 +118,12 @@ class TiledOperator(Operator):
             return native.gathered_products(updates, rows, a)
         return super().gathered_products(updates, rows, a)
 
-    def _fill(self, rows: Tensor, columns: Tensor) -> Tensor:
+    def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
+        if out is None:
+            out = torch.empty(len(rows), len(columns), dtype=rows.dtype, device=rows.device)
         if self._compiled:
-            return native.fill(self.kernel, rows.contiguous(), columns.contiguous())
-        out = torch.empty(len(rows), len(columns), dtype=rows.dtype, device=rows.device)
+            native.fill(self.kernel, rows.contiguous(), columns.contiguous(), out)
+            return out
         for c, tile_columns in self._tiles(columns, 1):
             for r, tile_rows in self._tiles(rows, 0):
                 out[r, c] = self._tile(tile_rows, tile_columns)

@@ -124,7 +124,7 @@ class AlternatingProjection(Solver):
             overlap=self.overlap,
             history=self.history,
             coarse_rank=self.coarse_rank,
-            skeleton_rank=self.skeleton_rank,
+            skeleton_rank=self.skeleton_rank or None,
         )
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:

@@ -196,7 +196,8 @@ class PredictionHook(Hook):
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:
             return {"prediction_work": self._entries / run.system.n**2}
-        predicted = run.system.operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0]
+        w = run.weights[:, :1].to(run.system.b).contiguous()
+        predicted = run.system.operator.cross_matmul(self.test_x, w)[:, 0]
         self._entries += len(self.test_x) * run.system.n
         error = (predicted.double().cpu() + self.mean - self.test_y.double().cpu()).numpy()
         # BLAS scales: no square underflows or overflows

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import apviz
 from apviz.solvers import Prepared, Solver, StopReason
-from apviz.solvers.stopping import Limits
+from apviz.solvers.refinement import Limits
 
 EXACT = {"solver": apviz.Cholesky(tol=1e-6), "dtype": "float64", "device": "cpu"}
 GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)

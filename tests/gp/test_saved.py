@@ -239,7 +239,7 @@ def test_an_entry_that_claims_more_numbers_than_it_holds_is_refused(path):
         ({"x": np.ones(40, np.float32)}, r"x must have shape \(n, d\) with n ≥ 2 and d ≥ 1, it has \(40,\)"),
         ({"x": np.ones((1, 2), np.float32)}, "x must have shape"),
         ({"x": np.ones((40, 2), np.int64)}, "x must be of float32 or float64, it is int64"),
-        ({"x": np.ones((40, 2))}, "weights must be of float64, it is float32"),
+        ({"weights": np.ones(40, np.int64)}, "weights must be of float32 or float64, it is int64"),
         ({"y": np.ones(39)}, r"y must have shape \(40,\), it has \(39,\)"),
         ({"y": np.full(40, np.nan)}, "y has 40 NaN or infinite values"),
         ({"weights": np.ones((40, 1), np.float32)}, r"weights must have shape \(40,\), it has \(40, 1\)"),

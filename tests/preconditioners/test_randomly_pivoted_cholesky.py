@@ -13,9 +13,9 @@ from apviz.preconditioners.randomly_pivoted_cholesky import PROPOSALS, randomly_
 class Patient(CountingOperator):
     """Gives up after so much work: a draw that never ends fails rather than hangs."""
 
-    def block(self, rows):
+    def block(self, rows, out=None):
         assert self.work < 1000, "the pivots are still being drawn after the work of 1000 products with K"
-        return super().block(rows)
+        return super().block(rows, out)
 
 
 def make(x, kernel, noise=0.05, dtype=torch.float64, operator="dense"):
