@@ -103,6 +103,10 @@ class KernelSystem:
         # after the conversion: a finite float64 can be infinite in float32
         check_finite(self.b, "b")
         _check_not_lost(b, self.b)
+        #: (n, l+1) as they were given, in float64 where they were: what a residual is of
+        self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
+            memory_format=torch.contiguous_format
+        )
         #: whether `b` was given as a vector, so that the weights are returned as one
         self.single_column = single_column
         self.kernel, self.noise, self.dtype = kernel, noise, dtype

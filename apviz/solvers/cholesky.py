@@ -83,10 +83,10 @@ class _Direct:
     def __init__(self, prepared: Factored, run: Run) -> None:
         self.prepared, self.run, self.b = prepared, run, run.b
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.clone()
+            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(run.operator.x.dtype, copy=True)
         else:
             self.w = run.initial_weights
-            self.r = run.residual_of(self.w).to(self.b)
+            self.r = run.residual_of(self.w).to(run.operator.x.dtype)
 
     def solve(self) -> StopReason:
         run, r = self.run, self.r

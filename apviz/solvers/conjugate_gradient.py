@@ -116,10 +116,10 @@ class _Iteration:
         self.precondition = prepared.preconditioner or _identity
         self.b = run.b
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.clone()
+            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(self.operator.x.dtype, copy=True)
         else:
             self.w = run.initial_weights
-            self.r = run.residual_of(self.w).to(self.b)
+            self.r = run.residual_of(self.w).to(self.operator.x.dtype)
         self.restart = True
 
     def iterate(self) -> StopReason:

@@ -177,7 +177,8 @@ class Refinement:
     def needs_float64(self, claimed: float) -> bool:
         """Whether the pass to come is to be in float64: it may claim convergence, or float32 would round too much."""
         expected = math.hypot(claimed, self._drift)
-        return self._dtype == torch.float64 or expected < max(1.1 * self._limits.tol, FLOAT32_RESIDUAL)
+        coarse = self.drifts and self._dtype == torch.float32
+        return not coarse or expected < max(1.1 * self._limits.tol, FLOAT32_RESIDUAL)
 
     def runs_away(self, claimed: float) -> bool:
         """Whether a recursion that drifts has a residual that it should not have."""
@@ -189,11 +190,13 @@ class Refinement:
         self._passes.clear()
 
     def passed(self, found: Pass, energy: float, *, claims: bool) -> None:
-        """Takes note of a pass that found the tolerance not met; `claims`: the recursion was at its aim."""
+        """Takes note of a pass; `claims`: the recursion was at its aim."""
+        met = found.residual < self._limits.tol
         if claims:
-            self._in_vain = 0 if found.residual < NO_GAIN * self._start else self._in_vain + 1
+            self._in_vain = 0 if met or found.residual < NO_GAIN * self._start else self._in_vain + 1
             self._rounding_share = found.drift / self._start if self._start > 0 else 0.0
-        self._passes.append((found.residual, energy))
+        if not met:
+            self._passes.append((found.residual, energy))
         self._start, self._drift, self._look_at = found.residual, 0.0, LOOK_STEP * found.residual
 
     def floor(self) -> str | None:

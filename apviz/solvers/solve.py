@@ -32,7 +32,7 @@ log = logging.getLogger("apviz")
 class Recursion(Protocol):
     """A solver at work, in its own order of rows and in the units of the run."""
 
-    #: (n, l+1) right-hand sides in the system's dtype, and the residual in the recursion's own, updated in place
+    #: (n, l+1) right-hand sides in the dtype they were given in, and the residual in the recursion's own, updated in place
     b: Tensor
     r: Tensor
 
@@ -81,7 +81,7 @@ class Run:
         self.clock = clock or Clock(system.device)
         self.clock.add(cost.seconds if cost else 0.0)
         self.operator = CountingOperator(prepared.operator, Entries(cost.entries if cost else 0))
-        self._units = _powers_of_two(system.b)
+        self._units = _powers_of_two(system.given_b)
         b = self.b
         self._norms = torch.linalg.vector_norm(b, dim=0, dtype=torch.float64).cpu()
         is_zero = self._norms == 0
@@ -126,8 +126,8 @@ class Run:
 
     @property
     def b(self) -> Tensor:
-        """The right-hand sides in the units of the solve, (n, l+1); a copy."""
-        b: Tensor = (self.system.b.double() / self._units).to(self.system.b)
+        """The right-hand sides in the units of the solve and the dtype they were given in, (n, l+1); a copy."""
+        b: Tensor = (self.system.given_b.double() / self._units).to(self.system.given_b)
         return b
 
     @property
@@ -409,8 +409,8 @@ class Run:
         return w if torch.equal(held, w.double()) else held
 
     def _lost(self, what: str, do: str) -> str:
-        dtype, largest = self.system.dtype, float(self.system.b.abs().max())
-        return f"the weights of right-hand sides up to {largest:.1e} are {what} {dtype}; {do} B, or use float64"
+        largest = float(self.system.b.abs().max())
+        return f"the weights of right-hand sides up to {largest:.1e} are {what} {torch.float64}; {do} B"
 
 
 def _powers_of_two(b: Tensor) -> Tensor:

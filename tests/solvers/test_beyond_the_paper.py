@@ -79,15 +79,15 @@ def test_with_a_history_the_energy_is_the_least_over_the_span_of_the_last_update
         assert energy(k, found[t][0], b) == pytest.approx(energy(k, span @ least, b), rel=1e-6)
 
 
-def test_a_history_takes_fewer_epochs_on_an_ill_conditioned_system():
-    system, _, _ = problem(n=600, d=4, noise=1e-2)
+def test_a_history_takes_less_work_on_an_ill_conditioned_system():
+    system, _, _ = problem(n=600, d=4, noise=1e-3)
     plain, kept = (
         apviz.solve(
-            system, apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, history=q, tol=1e-4)
+            system, apviz.AlternatingProjection(block_size=60, partition="kd-tree", overlap=1.0, history=q, tol=1e-8)
         )
         for q in (0, 20)
     )
-    assert kept.converged and kept.epochs < 0.7 * plain.epochs
+    assert kept.converged and kept.work < 0.7 * plain.work
 
 
 def test_after_every_update_nothing_of_the_residual_is_left_in_the_coarse_space():

@@ -123,24 +123,30 @@ def test_energies_are_h_of_the_weights_in_the_units_of_b():
         assert total == pytest.approx(-solution.energy, rel=1e-9)
 
 
-def test_weights_too_small_for_float32_are_not_called_converged():
+def test_weights_too_small_or_too_large_for_float32_are_in_float64():
     x, b = points()
-    b = torch.as_tensor(b * 1e-37, dtype=torch.float32)
-    solution, true = solved(
-        x, b, apviz.Matern32(lengthscale=0.3, outputscale=1e7), 1e4, apviz.ConjugateGradient(), torch.float32
-    )
+    for scale, outputscale in ((1e-37, 1e7), (1e37, 1e-6)):
+        kernel = apviz.Matern32(lengthscale=0.3, outputscale=outputscale)
+        b32 = torch.as_tensor(b * scale, dtype=torch.float32)
+        solution, true = solved(x, b32, kernel, 1e-3 * outputscale, apviz.ConjugateGradient(), torch.float32)
+        assert solution.converged and true < 1e-2 and solution.weights.dtype == torch.float64
+
+
+def test_weights_too_small_for_float64_are_not_called_converged():
+    x, b = points()
+    kernel = apviz.Matern32(lengthscale=0.3, outputscale=1e17)
+    solution, true = solved(x, b * 1e-305, kernel, 1e16, apviz.ConjugateGradient(), torch.float64)
     assert true > 1e-2 and not solution.converged
-    assert "so small that digits are lost in torch.float32" in solution.stop_message
-    assert solution.residual == pytest.approx(true, rel=1e-3)
+    assert "so small that digits are lost in torch.float64" in solution.stop_message
 
 
-def test_weights_too_large_for_float32_are_not_called_converged():
+def test_weights_too_large_for_float64_are_not_called_converged():
     x, b = points()
     system = apviz.KernelSystem(
-        x, b * 1e37, apviz.Matern32(lengthscale=0.3, outputscale=1e-6), noise=1e-6, dtype=torch.float32
+        x, b * 1e300, apviz.Matern32(lengthscale=0.3, outputscale=1e-12), noise=1e-12, dtype=torch.float64
     )
     solution = apviz.solve(system, apviz.ConjugateGradient())
-    assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float32" in solution.stop_message
+    assert solution.stop_reason is StopReason.DIVERGED and "beyond torch.float64" in solution.stop_message
 
 
 def test_a_column_that_float32_cannot_hold_is_refused_and_named():
