@@ -24,15 +24,15 @@ from apviz.operators.interface import count
 from apviz.partitions import Partition, near_rows, squared_distances
 
 # rows drawn for each row of T
-SAMPLES = 5
+SAMPLES = 8
 # damping of T, of the largest norm of a skeleton's column: how small entries of the others count
-DAMPING = 3e-3
+DAMPING = 5e-3
 # blocks on which the drift is estimated before all are decomposed
-PROBE_BLOCKS = 6
+PROBE_BLOCKS = 4
 # points of a block from which the distance of all others to it is taken
 LANDMARKS = 32
-# of right-hand sides that are all noise; a tenth of it is usual where they are smooth
-GOOD_DRIFT = 0.15
+# of right-hand sides that are all noise, of which two passes make a hundredth; that of smooth ones is less
+GOOD_DRIFT = 0.14
 
 
 class Columns(Protocol):
@@ -169,24 +169,28 @@ class Suggestion(NamedTuple):
 def suggest_rank(operator: CountingOperator, partition: Partition, rank: int, near: int, seed: int) -> Suggestion:
     """Finds the least of rank/2, rank and 2·rank with which skeletons let the residual drift by under `GOOD_DRIFT`.
 
-    From a few blocks; the largest, where none does.
+    From a few blocks; 2·rank where none does. Evaluates some (|I|² + 10·rank·|I|) entries a block.
     """
     blocks = list(range(0, len(partition), max(1, len(partition) // PROBE_BLOCKS)))[:PROBE_BLOCKS]
     rows = [partition.solved(block) for block in blocks]
     most = max(1, min(count(held) for held in rows) // 3)
-    ranks = sorted({min(most, max(1, round(rank * factor))) for factor in (0.5, 1, 2)})
     factors = BlockFactors(operator, rows)
     generator = torch.Generator().manual_seed(seed)
-    order = _farthest_first(operator.inputs, rows, ranks[-1])
+    order = _farthest_first(operator.inputs, rows, min(most, 2 * rank))
     near_of = near_rows(partition, operator.inputs, near, blocks)
-    error, total = dict.fromkeys(ranks, 0.0), operator.n / len(partition) * len(blocks)
+    fits, updates = [], []
     for k, held in enumerate(rows):
-        fit = _Fit(operator, held, near_of[k], order[k], SAMPLES * ranks[-1], generator)
-        u = factors.solve(k, _signs(count(held), operator.inputs, generator))
-        for each in ranks:
-            error[each] += fit.squared_error(fit.map(each), u)
-    found = [Suggestion(each, math.sqrt(error[each] / total)) for each in ranks]
-    return next((suggestion for suggestion in found if suggestion.drift < GOOD_DRIFT), found[-1])
+        fits.append(_Fit(operator, held, near_of[k], order[k], SAMPLES * min(most, 2 * rank), generator))
+        updates.append(factors.solve(k, _signs(count(held), operator.inputs, generator)))
+    total = operator.n / len(partition) * len(blocks)
+
+    def drift(rank: int) -> float:
+        return math.sqrt(sum(fit.squared_error(fit.map(rank), u) for fit, u in zip(fits, updates, strict=True)) / total)
+
+    tried = Suggestion(min(most, rank), drift(min(most, rank)))
+    further = max(1, rank // 2) if tried.drift < GOOD_DRIFT else min(most, 2 * rank)
+    other = Suggestion(further, drift(further))
+    return tried if tried.drift < GOOD_DRIFT <= other.drift else other
 
 
 def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[Tensor]:

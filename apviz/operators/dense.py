@@ -54,7 +54,9 @@ class DenseOperator(Operator):
         return columns
 
     def in_dtype(self, dtype: torch.dtype) -> DenseOperator:
-        return DenseOperator(self.given, self.kernel, self.noise, dtype, self.matrix.to(dtype))
+        # entries in more digits than the stored ones have are evaluated anew
+        stored = self.matrix.to(dtype) if torch.finfo(dtype).eps >= torch.finfo(self.x.dtype).eps else None
+        return DenseOperator(self.given, self.kernel, self.noise, dtype, stored)
 
     def reordered(self, order: Tensor) -> DenseOperator:
         return DenseOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self.matrix[order][:, order])

@@ -262,6 +262,9 @@ class _Projection:
         self.r.copy_(fresh)
 
     def give_up_skeletons(self) -> bool:
-        had, self.skeletons = self.skeletons is not None, None
+        if self.skeletons is None:
+            return False
+        self.skeletons = None
+        self.weights()
         self.step.use_(self.exact)
-        return had
+        return True

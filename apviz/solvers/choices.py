@@ -23,6 +23,7 @@ MEMORY_SHARE = 0.4
 MAX_HISTORY = 32
 # rows from which on a skeleton is smaller than what is near
 SKELETON_ROWS = 8_000
+SKELETON_RANK = 80
 # of the outputscale: below it blocks need jitter in float32
 FLOAT32_NOISE = 1e-6
 
@@ -49,7 +50,7 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
 
     flat = d <= FEW_INPUTS
     choose("inner_dtype", *inner_dtype(operator))
-    rank, why = skeleton_rank(n, d)
+    rank, why = skeleton_rank(n)
     choose("skeleton_rank", rank, why)
     skeleton = int(found.get("skeleton_rank", given.get("skeleton_rank", 0)))
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
@@ -57,8 +58,8 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     size, why = block_size(operator, overlap, has_skeletons=skeleton > 0)
     choose("block_size", size, why)
     b = found.get("block_size", given["block_size"])
-    evaluated = 2 * skeleton if skeleton else b * (1 + overlap)
-    past = max(1, min(MAX_HISTORY, math.ceil(n / b), int(evaluated / (2 * columns))))
+    evaluated, most = (2 * skeleton, MAX_HISTORY // 2) if skeleton else (b * (1 + overlap), MAX_HISTORY)
+    past = max(1, min(most, math.ceil(n / b), int(evaluated / (2 * columns))))
     choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
@@ -74,18 +75,17 @@ def inner_dtype(operator: Operator) -> tuple[str, str]:
     return "float32", "the residual is evaluated in float64, so this is no less exact"
 
 
-def skeleton_rank(n: int, d: int) -> tuple[int, str]:
+def skeleton_rank(n: int) -> tuple[int, str]:
     """Chooses the rank of skeletons to begin with, and says why; 0 where most rows are near."""
     if n < SKELETON_ROWS:
         return 0, f"n = {n:,} is below {SKELETON_ROWS:,}"
-    solved = solved_rows(n, d, has_skeletons=True)
-    return round(4 * math.sqrt(solved)), f"4 √{solved:,.0f} solved rows"
+    return SKELETON_RANK, "to begin with"
 
 
 def near_size(partition: Partition) -> int:
-    """Returns the rows that count as near a block: an eighth of all, but 3 to 12 times those it solves on."""
+    """Returns the rows that count as near a block: a fifth of all, but 3 to 12 times those it solves on."""
     n, solved = len(partition.order), max(partition.solved_sizes())
-    return int(min(n, solved * min(max(n / (8 * solved), 3), 12)))
+    return int(min(n, solved * min(max(n / (5 * solved), 3), 12)))
 
 
 def block_size(operator: Operator, overlap: float, *, has_skeletons: bool = False) -> tuple[int, str]:
@@ -105,12 +105,12 @@ def block_size(operator: Operator, overlap: float, *, has_skeletons: bool = Fals
 def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:
     """Returns the rows that a block should solve on: 6.7 √n for up to three inputs, 9.5 √n for more.
 
-    With skeletons, where an epoch costs less, 5 √n and 6.7 √n.
+    With skeletons, where an epoch costs less, 5 √n and 7.5 √n.
 
     Factoring then costs about a third and two thirds of a CG iteration, (2/3)n·solved² flops to n²·90. The optimum is
     flat, within a fifth between 6 and 11 on most systems, but with many inputs the hardest take twice the time at 6.7.
     """
-    few, many = (5.0, 6.7) if has_skeletons else (6.7, 9.5)
+    few, many = (5.0, 7.5) if has_skeletons else (6.7, 9.5)
     return (few if d <= FEW_INPUTS else many) * math.sqrt(n)
 
 

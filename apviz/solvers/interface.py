@@ -32,12 +32,12 @@ class StopReason(Enum):
         >>> print(*apviz.StopReason)
         converged max_epochs stagnated diverged stopped
         >>> apviz.StopReason.STAGNATED.advice
-        'rounding, or jitter, keeps the residual above the tolerance; use float64 or a larger tol'
+        'rounding, or jitter, keeps the residual above the tolerance; use more noise or a larger tol'
     """
 
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
     MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
-    STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use float64 or a larger tol"
+    STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use more noise or a larger tol"
     DIVERGED = "diverged: the residual is no longer finite or has exploded; use float64, more noise or more jitter"
     STOPPED = "stopped: a hook asked for it; this solution is not converged"
 
@@ -93,7 +93,7 @@ class Solution:
         seconds: wall-clock time, set-up included.
         setup_work, setup_seconds: the part of both that came before the first update. What was prepared for several
             solves is counted in the first.
-        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW), from the recorded decreases.
+        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW): exact at a pass, and from the recorded decreases since.
 
     Examples:
         >>> import torch, apviz

@@ -150,7 +150,7 @@ class Refinement:
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
         self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
         self._passes: list[tuple[float, float]] = []  # (residual, energy)
-        self._in_vain = 0
+        self._in_vain, self._is_bound = 0, False
 
     @property
     def aim(self) -> float:
@@ -192,6 +192,8 @@ class Refinement:
     def passed(self, found: Pass, energy: float, *, claims: bool) -> None:
         """Takes note of a pass; `claims`: the recursion was at its aim."""
         met = found.residual < self._limits.tol
+        # what neither the recursion nor its drift explains is the bound on rounding in float64
+        self._is_bound = found.residual > 2 * (found.claimed + found.drift)
         if claims:
             self._in_vain = 0 if met or found.residual < NO_GAIN * self._start else self._in_vain + 1
             self._rounding_share = found.drift / self._start if self._start > 0 else 0.0
@@ -202,15 +204,13 @@ class Refinement:
     def floor(self) -> str | None:
         """Says why going on is in vain, or None: two passes in a row gained nothing, or three found no progress."""
         if self._in_vain >= 2:
-            exact = self._dtype == torch.float64
-            return (
-                f"stagnated: the recursion in {self._dtype} claims more than B − KW in float64 shows, "
-                f"{self._start:.2e}{', rounding included' if exact else ''}, and two passes from there gained nothing; "
-                f"use {'more noise' if exact else 'float64 inside, more noise'} or a larger tolerance"
-            )
+            found = f"B − KW is {self._start:.2e} and two passes from there gained nothing"
+            if self._is_bound or self._dtype == torch.float64:
+                return f"stagnated: {found}: more float64 cannot vouch for; use more noise or a larger tolerance"
+            return f"stagnated: {found} in {self._dtype}; use inner_dtype='float64', more noise or a larger tolerance"
         if len(self._passes) < 3:
             return None
         (residual, energy), (now, energy_now) = self._passes[-3], self._passes[-1]
-        within = 4 * torch.finfo(self._dtype).eps * max(abs(energy_now), 1e-300)
+        within = 64 * torch.finfo(torch.float64).eps * max(abs(energy_now), 1e-300)
         progress = now <= 0.99 * residual or abs(energy - energy_now) > within
         return None if progress else "stagnated: three evaluations of B − KW found no progress"

@@ -32,8 +32,9 @@ log = logging.getLogger("apviz")
 class Recursion(Protocol):
     """A solver at work, in its own order of rows and in the units of the run."""
 
-    #: (n, l+1) right-hand sides in the dtype they were given in, and the residual in the recursion's own, updated in place
+    #: (n, l+1) right-hand sides in the dtype they were given in
     b: Tensor
+    #: (n, l+1) the residual in the recursion's own dtype, updated in place
     r: Tensor
 
     def weights(self) -> Tensor:
@@ -319,7 +320,7 @@ class Run:
             squared = column_squares(fresh)
         drift = self._relative(recursion.r - fresh)
         if not self._is_lost:
-            recursion.adopt(fresh, claims)
+            recursion.adopt(fresh, claims or drift > claimed)  # such a recursion follows its own rounding
             self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
         self._pass_number += 1
         residual = self._mean_relative(squared)

@@ -24,7 +24,7 @@ class Step(Protocol):
         ...
 
     def use_(self, columns: Columns) -> None:
-        """Takes the columns of K from elsewhere from now on."""
+        """Takes the columns of K from elsewhere from now on; nothing may wait to be flushed."""
         ...
 
     def flush_to_weights_(self, w: Tensor) -> None:
@@ -105,7 +105,11 @@ class History:
         self.made = 0
 
     def use_(self, columns: Columns) -> None:
-        self.columns = columns
+        """Takes the columns of K from elsewhere, and forgets the updates so far; what they did to W is flushed before."""
+        self.columns, self.made = columns, 0
+        for held in (self.images, self.updates, self.taken, self.rows):
+            held.zero_()
+        self.gram[:] = torch.eye(len(self.images), dtype=self.gram.dtype, device=self.gram.device)
 
     def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
         """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""

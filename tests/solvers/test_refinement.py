@@ -1,0 +1,161 @@
+"""Refinement: exact residuals outside, float32 or skeletons inside, against dense float64 linear algebra."""
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+import apviz.solvers.alternating_projection as alternating_projection
+from apviz.solvers import Hook, attempt
+
+
+def problem(n=1000, d=2, columns=2, noise=0.05, lengthscale=0.5, dtype=torch.float32, seed=0, operator="tiled"):
+    """A system, and ‖B − KW‖/‖B‖ of any weights by dense float64 algebra, the mean over columns."""
+    rng = np.random.default_rng(seed)
+    x, b = rng.uniform(-1, 1, (n, d)), rng.standard_normal((n, columns))
+    system = apviz.KernelSystem(
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator=operator, dtype=dtype, device="cpu"
+    )
+    r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
+    k = (1 + r + r**2 / 3) * np.exp(-r) + noise * np.eye(n)
+
+    def residual(w):
+        return float(np.mean(np.linalg.norm(b - k @ np.asarray(w), axis=0) / np.linalg.norm(b, axis=0)))
+
+    return system, residual
+
+
+def blocks(**settings):
+    given = {"block_size": 60, "partition": "kd-tree", "overlap": 0.5, "history": 8, "skeleton_rank": 20}
+    return apviz.AlternatingProjection(**{**given, **settings})
+
+
+class Passes(Hook):
+    """The passes, and how the solve ended."""
+
+    def __init__(self):
+        self.found, self.epochs = [], []
+
+    def on_pass(self, found):
+        self.found.append(found)
+
+    def on_epoch(self, epoch):
+        self.epochs.append(epoch)
+
+
+SOLVERS = [
+    blocks(),
+    blocks(skeleton_rank=0),
+    blocks(rule="cyclic"),
+    blocks(history=0, coarse_rank=30),
+    apviz.AlternatingProjection(block_size=100),
+    apviz.ConjugateGradient(),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
+    apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=100, coarse_rank=30)),
+    apviz.Cholesky(),
+]
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+def test_a_system_in_float32_is_solved_to_any_tolerance(solver, tol):
+    system, residual = problem()
+    solution = attempt(system, type(solver)(**{**vars(solver), "tol": tol}))
+    assert solution.converged and solution.weights.dtype == torch.float64
+    assert residual(solution.weights) < tol * (1 + 1e-6)
+    true = residual(solution.weights)
+    assert true * (1 - 1e-6) <= solution.residual <= true * (1 + 1e-6) + 1e-10  # a bound on rounding is added
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
+    system, residual = problem(dtype=torch.float64, noise=noise, lengthscale=0.2)
+    solution = attempt(system, blocks(inner_dtype="float32", skeleton_rank=0, tol=1e-8, overlap=1.0))
+    assert solution.converged and residual(solution.weights) < 1e-8
+
+
+def test_passes_say_what_was_found_and_only_one_in_float64_claims():
+    system, residual = problem(n=1500, lengthscale=0.3)
+    for tol in (1e-2, 1e-4):
+        seen = Passes()
+        solution = attempt(system, blocks(tol=tol, skeleton_rank=10), [seen])
+        *before, last = seen.found
+        assert solution.converged and last.is_exact and last.residual == solution.residual < tol
+        assert residual(solution.weights) == pytest.approx(last.residual, rel=1e-4)
+        assert all(not found.is_exact or found.residual >= tol for found in before)
+        assert [found.number for found in seen.found] == list(range(1, len(seen.found) + 1))
+        for found in seen.found:  # what was missed is between what the recursion says and what it drifted by
+            assert abs(found.residual - found.claimed) < 2 * found.drift + 1e-6
+        checked = [epoch.checked_residual for epoch in seen.epochs if np.isfinite(epoch.checked_residual)]
+        assert checked == [found.residual for found in seen.found]
+
+
+def test_the_energy_after_a_pass_is_h_of_the_weights():
+    system, _ = problem(n=1500, lengthscale=0.3, dtype=torch.float64)
+    k = np.asarray(system.operator.block(slice(0, 1500)))
+    b = system.b.numpy()
+
+    class Energies(Passes):
+        def on_start(self, run):
+            self.run = run
+
+        def on_epoch(self, epoch):
+            w = self.run.weights.numpy()
+            self.epochs.append((epoch, float(np.sum(w * (0.5 * k @ w - b)))))
+
+    seen = Energies()
+    attempt(system, blocks(tol=1e-6, skeleton_rank=10), [seen])
+    exact = [(epoch.energy, h) for epoch, h in seen.epochs if np.isfinite(epoch.checked_residual)]
+    assert len(exact) >= 2
+    for energy, h in exact:
+        assert energy == pytest.approx(h, rel=1e-6)
+
+
+def test_a_tolerance_of_a_tenth_needs_one_pass_and_the_look_before_it_says_so():
+    system, _ = problem(n=1500)
+    seen = Passes()
+    assert attempt(system, blocks(tol=0.1, skeleton_rank=30), [seen]).converged
+    assert len(seen.found) == 1
+
+
+def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
+    monkeypatch.setattr(alternating_projection, "near_size", lambda partition: max(partition.solved_sizes()))
+    system, residual = problem(noise=1e-3, lengthscale=1.0, d=3)
+    solution = attempt(system, blocks(skeleton_rank=3, tol=1e-4, max_epochs=300))
+    assert solution.converged and residual(solution.weights) < 1e-4
+
+
+def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said():
+    system, _ = problem(n=8200, d=3, noise=1e-4, lengthscale=1.5, columns=1)
+    prepared = apviz.solvers.overlapping().prepare(system.operator)
+    assert prepared.skeletons is None and prepared.solver.skeleton_rank == 0
+    assert "would let the residual drift by" in prepared.choices["skeleton_rank"]
+
+
+def test_work_counts_near_rows_skeletons_looks_and_passes():
+    system, _ = problem(n=1500, operator="tiled")
+    seen = Passes()
+    solver = blocks(tol=1e-2)
+    prepared = solver.prepare(system.operator)
+    rows, skeletons = prepared.factors.rows, prepared.skeletons
+
+    class Blocks(Passes):
+        def __init__(self):
+            super().__init__()
+            self.entries = 0
+
+        def on_update(self, update):
+            near, solved = len(skeletons.near(update.block)), len(rows[update.block])
+            self.entries += near * solved + 1500 * skeletons.rank
+
+    seen = Blocks()
+    solution = attempt(system, solver, [seen], prepared=prepared)
+    others = (solution.work - solution.setup_work) * 1500**2 - seen.entries - len(seen.found) * 1500**2
+    assert others >= 0 and round(others) % (256 * 1500) == 0  # looks at 256 rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
+    system, _ = problem(seed=seed)
+    first, second = (attempt(system, blocks(tol=1e-6, seed=seed)).weights for _ in range(2))
+    assert torch.equal(first, second)

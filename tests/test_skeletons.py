@@ -1,0 +1,123 @@
+"""Near rows and skeletons against dense float64 linear algebra."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.factors import BlockFactors
+from apviz.operators import CountingOperator
+from apviz.partitions import KDTree, near_rows
+from apviz.skeletons import ExactColumns, Skeletons, suggest_rank
+
+NOISE = 0.05
+
+
+def dense(x, lengthscale):
+    r = np.sqrt(5) * np.linalg.norm((x[:, None] - x[None]) / lengthscale, axis=2)
+    return (1 + r + r**2 / 3) * np.exp(-r) + NOISE * np.eye(len(x))
+
+
+def setup(n=900, d=2, lengthscale=0.5, block_size=60, rank=30, near=200, dtype=torch.float64, seed=0):
+    """A set-up in stored order, and K in that order."""
+    x = np.random.default_rng(seed).uniform(-1, 1, (n, d))
+    system = apviz.KernelSystem(
+        x, np.ones(n), apviz.Matern52(lengthscale=lengthscale), noise=NOISE, operator="tiled", dtype=dtype, device="cpu"
+    )
+    partition = KDTree()(system.operator.inputs, block_size, 0.5)
+    operator = CountingOperator(system.operator).reordered(partition.order)
+    factors = BlockFactors(operator, [partition.solved(block) for block in range(len(partition))])
+    skeletons = Skeletons(operator, partition, factors, rank, near, seed)
+    return partition, operator, factors, skeletons, dense(x[partition.order], lengthscale)
+
+
+def image_of(columns, u, block, n):
+    r = torch.zeros(n, u.shape[1], dtype=u.dtype)
+    columns.subtract_(r, block, -u)
+    return r.numpy()
+
+
+def test_near_rows_are_what_a_block_solves_on_and_the_nearest_to_what_it_owns():
+    x = torch.as_tensor(np.random.default_rng(1).uniform(0, 1, (300, 3)))
+    partition = KDTree()(x, 40, 0.5)
+    stored = x[partition.order]
+    for block, near in enumerate(near_rows(partition, stored, 130)):
+        owned, solved = set(range(300)[partition.owned(block)]), set(partition.solved(block).tolist())
+        distance = torch.cdist(stored, stored[partition.owned(block)]).amin(1)
+        nearest = [row for row in distance.argsort().tolist() if row not in owned][: 130 - len(owned)]
+        assert near.tolist() == sorted(owned | solved | set(nearest))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_near_rows_are_exact_and_far_ones_as_good_as_low_rank_can_be(dtype):
+    partition, operator, _, skeletons, k = setup(dtype=dtype)
+    bound, n = skeletons.bind(operator), operator.n
+    for block in (0, 7, len(partition) - 1):
+        rows, near = partition.solved(block).numpy(), skeletons.near(block).numpy()
+        far = np.setdiff1d(np.arange(n), near)
+        u = np.random.default_rng(block).standard_normal((len(rows), 3))
+        found = image_of(bound, torch.as_tensor(u, dtype=dtype), block, n)
+        exact = k[:, rows] @ u
+        np.testing.assert_allclose(found[near], exact[near], atol=1e-12 if dtype == torch.float64 else 1e-4)
+        missed = np.linalg.norm(found[far] - exact[far])
+        singular = np.linalg.svd(k[np.ix_(far, rows)], compute_uv=False)
+        best = math.sqrt(
+            3 * np.sum(singular[skeletons.rank :] ** 2)
+        )  # what truncation to this rank misses, in the mean
+        assert missed < 10 * best and missed < 0.02 * np.linalg.norm(exact[far])
+
+
+def test_a_skeleton_costs_its_near_rows_and_its_columns():
+    partition, operator, _, skeletons, _ = setup()
+    for block in range(len(partition)):
+        rows = len(partition.solved(block))
+        before = operator.entries
+        image_of(skeletons.bind(operator), torch.ones(rows, 1, dtype=torch.float64), block, operator.n)
+        assert operator.entries - before == len(skeletons.near(block)) * rows + operator.n * skeletons.rank
+
+
+def test_the_skeleton_is_of_distinct_rows_of_the_block():
+    partition, _, _, skeletons, _ = setup()
+    for block in range(len(partition)):
+        chosen = skeletons.skeleton(block).tolist()
+        assert len(set(chosen)) == skeletons.rank and set(chosen) <= set(partition.solved(block).tolist())
+
+
+@pytest.mark.parametrize(("rank", "lengthscale"), [(4, 0.5), (20, 0.5), (20, 0.1), (40, 2.0)])
+def test_the_estimated_drift_is_that_of_updates_for_random_signs(rank, lengthscale):
+    partition, operator, factors, skeletons, k = setup(rank=rank, lengthscale=lengthscale)
+    bound, squared = skeletons.bind(operator), 0.0
+    for block in range(len(partition)):
+        rows = partition.solved(block)
+        z = np.sign(np.random.default_rng(block).standard_normal((len(rows), 20)))
+        u = factors.solve(block, torch.as_tensor(z))
+        found = image_of(bound, u, block, operator.n)
+        squared += np.sum((found - k[:, rows.numpy()] @ u.numpy()) ** 2) / 20
+    true = math.sqrt(squared / operator.n)
+    assert true / 2 < skeletons.drift < 2 * true or max(true, skeletons.drift) < 1e-10
+
+
+def test_a_larger_rank_is_suggested_where_far_columns_hold_more():
+    ranks = []
+    for d in (1, 2, 5):
+        partition, operator, _, _, _ = setup(n=1200, d=d, lengthscale=0.4, block_size=80)
+        ranks.append(suggest_rank(operator, partition, 16, 300, 0).rank)
+    assert ranks == sorted(ranks) and ranks[0] < ranks[-1]
+
+
+def test_where_all_that_is_far_is_zero_nothing_is_added_to_it():
+    partition, operator, _, skeletons, _ = setup(lengthscale=0.002)
+    u = torch.ones(len(partition.solved(3)), 2, dtype=torch.float64)
+    found = image_of(skeletons.bind(operator), u, 3, operator.n)
+    far = np.setdiff1d(np.arange(operator.n), skeletons.near(3).numpy())
+    assert np.isfinite(found).all() and np.abs(found[far]).max() < 1e-20
+
+
+def test_where_every_row_is_near_columns_are_exact():
+    partition, operator, _, skeletons, k = setup(n=200, near=200)
+    u = torch.randn(len(partition.solved(1)), 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact = image_of(ExactColumns(operator, [partition.solved(j) for j in range(len(partition))]), u, 1, 200)
+    np.testing.assert_allclose(image_of(skeletons.bind(operator), u, 1, 200), exact, atol=1e-12)
+    np.testing.assert_allclose(exact, k[:, partition.solved(1).numpy()] @ u.numpy(), atol=1e-12)
