@@ -18,6 +18,7 @@ from apviz.tracing.schema import (
     FINISHED,
     GROUPS,
     INTERRUPTED,
+    PASS,
     SCHEMA_VERSION,
     SPECTRUM,
     STEP,
@@ -150,7 +151,7 @@ def check_complete(trace: Trace) -> None:
     said = [spectrum[name].attrs for name in SPECTRUM]
     if not all(isinstance(each.get("how"), str) and "is_estimate" in each for each in said):
         raise ValueError("its group spectrum does not say how its values were got, or whether they are estimates")
-    for group, variables in {"update": UPDATE, "block": BLOCK}.items():
+    for group, variables in {"update": UPDATE, "pass": PASS, "block": BLOCK}.items():
         if group in trace:
             _check_group(trace, group, variables)
     lacking = [name for name in ("rule", "partition", "block_size", "overlap") if getattr(method, name) is None]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
+from apviz.solvers.refinement import Pass
 from apviz.solvers.serialization import to_plain
 from apviz.solvers.solve import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
@@ -194,6 +195,20 @@ class Recorder(Hook):
             self._chosen = torch.as_tensor(groups["block"]["times_chosen"]) if "block" in groups else self._chosen
         self._pending = []
         self.flush_if_due()
+
+    def on_pass(self, found: Pass) -> None:
+        # told of after its epoch, with which it is written at the next flush
+        row = {
+            "pass": [found.number],
+            "epoch": [found.epoch],
+            "work": [found.work],
+            "seconds": [found.seconds],
+            "claimed_residual": [found.claimed],
+            "residual": [found.residual],
+            "drift": [found.drift],
+            "is_exact": [found.is_exact],
+        }
+        self._records[-1].put(**{"pass": row})
 
     def on_stop(self, solution: Solution) -> None:
         if self.final_snapshot and self._run.update_number not in self.snapshots:

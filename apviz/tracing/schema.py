@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+# goes up where a trace can no longer be read as before; a group more that may be missing does not change that
 SCHEMA_VERSION: Final = 2
 
 #: dimensions along which a group grows while a solve runs
-GROWING: Final = ("update", "epoch", "step")
+GROWING: Final = ("update", "epoch", "pass", "step")
 
 #: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
 INTERRUPTED: Final = "interrupted"
@@ -65,6 +66,22 @@ EPOCH: Final[dict[str, Variable]] = {
     "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target as solved"),
     "prediction_work": Variable(
         ("epoch",), "float64", "work of the test predictions so far, not part of `work`", "n² kernel entries"
+    ),
+}
+
+#: where B − KW was evaluated anew in the course of the solve: one row a pass, after whose epoch it is written
+PASS: Final[dict[str, Variable]] = {
+    "pass": Variable(("pass",), "int64", "pass, an evaluation of B − KW on all rows", "1"),
+    "epoch": Variable(("pass",), "int64", "epoch at whose end the pass was made", "epoch"),
+    "work": Variable(("pass",), "float64", "work after the pass, set-up included", "n² kernel entries"),
+    "seconds": Variable(("pass",), "float64", "time since the start of the solve, after the pass", "s"),
+    "claimed_residual": Variable(
+        ("pass",), "float64", "relative residual of the recursion before the pass, mean over right-hand sides", "1"
+    ),
+    "residual": Variable(("pass",), "float64", "relative residual of B − KW, mean over right-hand sides", "1"),
+    "drift": Variable(("pass",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the pass", "1"),
+    "is_exact": Variable(
+        ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
     ),
 }
 
@@ -144,6 +161,7 @@ STEP: Final[dict[str, Variable]] = {
 GROUPS: Final[dict[str, dict[str, Variable]]] = {
     "update": UPDATE,
     "epoch": EPOCH,
+    "pass": PASS,
     "block": BLOCK | BLOCK_HISTORY,
     "spectrum": SPECTRUM,
     "eigenvalues": EIGENVALUES,

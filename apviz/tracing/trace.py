@@ -101,7 +101,7 @@ class Trace:
         return group in self.tree.children
 
     def __getitem__(self, group: str) -> xr.Dataset:
-        """Returns one of the groups `update`, `epoch`, `block`, `spectrum`, `rows`, `snapshot`, `eigenvalues`.
+        """Returns a group: `update`, `epoch`, `pass`, `block`, `spectrum`, `rows`, `snapshot` or `eigenvalues`.
 
         Raises:
             KeyError: a group this trace does not have; the message lists those it has.
@@ -111,7 +111,7 @@ class Trace:
         return self.tree[group].to_dataset()
 
     def to_dataframe(self, group: str = "epoch") -> pd.DataFrame:
-        """Returns the variables of a group over its own dimension only (`epoch`, `update`, `block`), indexed by it."""
+        """Returns the variables of a group over its own dimension only, such as `epoch` or `pass`, indexed by it."""
         data = self[group]
         flat = [name for name, variable in data.data_vars.items() if variable.dims == (group,)]
         return data[flat].to_dataframe()

@@ -1,0 +1,109 @@
+"""The passes of a solve are recorded: what the recursion claimed, and what B − KW was."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.tracing.archive import pack, unpack
+from apviz.tracing.opening import check_complete
+
+X = np.random.default_rng(0).uniform(size=(300, 2))
+B = np.sin(9 * X[:, :1]) + 0.3 * np.random.default_rng(1).standard_normal((300, 2))
+# Matérn-3/2, lengthscale 0.2, noise 0.05, written out
+R = np.sqrt(3) * np.linalg.norm(X[:, None] - X[None], axis=-1) / 0.2
+K = (1 + R) * np.exp(-R) + 0.05 * np.eye(300)
+
+SKELETONS = apviz.AlternatingProjection(
+    block_size=40, partition="principal-axis-tree", overlap=0.5, history=2, skeleton_rank=8, tol=1e-6
+)
+SOLVERS = (
+    SKELETONS,
+    apviz.AlternatingProjection(
+        block_size=40, partition="principal-axis-tree", overlap=1.0, inner_dtype="float32", tol=1e-6, check_every=3
+    ),
+    apviz.ConjugateGradient(tol=1e-6, check_every=7),
+)
+
+
+class Dense(apviz.Hook):
+    """What the passes should have found, by dense algebra."""
+
+    def on_start(self, run):
+        self.run, self.residuals, self.works = run, [], []
+
+    def on_pass(self, found):
+        r = B - K @ self.run.weights.numpy()
+        self.residuals.append((np.linalg.norm(r, axis=0) / np.linalg.norm(B, axis=0)).mean())
+        self.works.append(self.run.work)
+
+
+def recorded(solver, path=None, *hooks):
+    system = apviz.KernelSystem(
+        X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu", dataset="made"
+    )
+    recorder = apviz.Recorder(path)
+    apviz.solve(system, solver, [*hooks, recorder])
+    return recorder.trace
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, solver):
+    dense = Dense()
+    trace = recorded(solver, tmp_path / "a.zarr", dense)
+    check_complete(trace)
+    found, epoch = trace["pass"], trace["epoch"]
+    assert found.sizes["pass"] > 1
+    np.testing.assert_array_equal(found["pass"], np.arange(1, found.sizes["pass"] + 1))
+    exact = found["is_exact"].values == 1
+    np.testing.assert_allclose(found["residual"].values[exact], np.array(dense.residuals)[exact], rtol=1e-6)
+    np.testing.assert_allclose(found["residual"].values[~exact], np.array(dense.residuals)[~exact], rtol=1e-2)
+    np.testing.assert_array_equal(found["work"], dense.works)
+    # a pass belongs to the epoch that says so too
+    at = np.flatnonzero(epoch["checked_residual"].notnull())
+    np.testing.assert_array_equal(found["epoch"], epoch["epoch"].values[at])
+    for of_pass, of_epoch in (("residual", "checked_residual"), ("drift", "drift"), ("work", "work")):
+        np.testing.assert_array_equal(found[of_pass], epoch[of_epoch].values[at])
+    # only float64 has the last word
+    assert trace.converged and exact[-1] and found["residual"].values[-1] < solver.tol
+    assert trace.to_dataframe("pass").index.name == "pass"
+
+
+def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
+    trace = recorded(SKELETONS, tmp_path / "a.zarr")
+    file = io.BytesIO()
+    pack({"a": tmp_path / "a.zarr"}, file)
+    (path,) = unpack(file, tmp_path / "unpacked").values()
+    for opened in (apviz.open_trace(tmp_path / "a.zarr"), apviz.open_trace(path)):
+        assert opened["pass"].identical(trace["pass"])
+
+
+def test_a_solve_without_a_pass_has_no_such_group_and_is_complete(tmp_path):
+    trace = recorded(apviz.Cholesky(), tmp_path / "a.zarr")  # its residuals are of B − KW, none of a recursion
+    for each in (trace, apviz.open_trace(tmp_path / "a.zarr")):
+        assert "pass" not in each
+        check_complete(each)
+
+
+def test_a_group_of_passes_that_lacks_a_variable_is_refused():
+    trace = recorded(SKELETONS)
+    trace.tree["pass"] = trace["pass"].drop_vars("claimed_residual")
+    with pytest.raises(ValueError, match="its group pass has no claimed_residual"):
+        check_complete(trace)
+
+
+def test_passes_of_an_interrupted_solve_are_kept(tmp_path):
+    class Interrupt(apviz.Hook):
+        def on_pass(self, found):
+            if found.number == 2:
+                raise KeyboardInterrupt
+
+    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=torch.float64, device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        solver = apviz.AlternatingProjection(block_size=40, tol=1e-12, check_every=1)
+        apviz.solve(system, solver, [apviz.Recorder(tmp_path / "a.zarr"), Interrupt()])
+    assert apviz.open_trace(tmp_path / "a.zarr")["pass"].sizes["pass"] == 2
