@@ -12,6 +12,7 @@ from apviz.plots.k_norm_error import k_norm_error
 from apviz.plots.lanczos_ranks import lanczos_ranks
 from apviz.plots.lengthscales import lengthscales
 from apviz.plots.noise_sweep import noise_sweep
+from apviz.plots.passes import passes
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
 from apviz.plots.residual_map import ResidualMap, residual_map
@@ -34,6 +35,7 @@ __all__ = [
     "lengthscales",
     "method_color",
     "noise_sweep",
+    "passes",
     "residual_drift",
     "residual_image",
     "residual_map",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -146,22 +146,31 @@ class Curves:
         row: int = 1,
         column: int = 1,
         x: str | None = None,
+        at: Mapping[str, Any] | None = None,
+        also: Sequence[str] = (),
         **scatter: Any,
     ) -> None:
         """Draws `values` against the rows `rows` of the trace's epochs.
 
         Hovering names the method and gives `what`, epoch, work and seconds in full.
+
+        Args:
+            at: x values by unit in place of those of epochs; epochs may be fractions, of which hovering names the one
+                they are part of.
+            also: said first where the pointer is, one line for each value.
         """
         epochs = trace["epoch"]
-        choices = {unit: np.asarray(epochs[name].values[rows], float) for unit, name in VARIABLES.items()}
+        found = at or {unit: epochs[name].values[rows] for unit, name in VARIABLES.items()}
+        choices = {unit: np.asarray(found[unit], float) for unit in VARIABLES}
         values = np.asarray(values, dtype=float)
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
         # the legend entry tells runs of one method apart; where it leaves the method out, the method comes instead
         method = escaped(trace.label)
         head = "%{fullData.name}" if method in scatter["name"] else method
+        first = f"<b>{head}</b><br>{'%{text}<br>' if also else ''}"
         hover = (
-            f"<b>{head}</b><br>{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
+            f"{first}{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
             " · work %{customdata[1]:.6g} · %{customdata[2]:.4g} s<extra></extra>"
         )
         self.grid.add_scatter(
@@ -169,8 +178,8 @@ class Curves:
             column,
             x=choices[x or self.x],
             y=values,
-            customdata=np.column_stack([choices["epochs"], choices["work"], choices["seconds"], exact]),
-            **{"hovertemplate": hover, **scatter},
+            customdata=np.column_stack([np.ceil(choices["epochs"]), choices["work"], choices["seconds"], exact]),
+            **{"hovertemplate": hover, **({"text": list(also)} if also else {}), **scatter},
         )
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 #: markers that a browser draws in a third of a second
 DRAWN_UPDATES: Final = 6_000
 
+_GUARANTEED: Final = "<br>guaranteed %{customdata[2]:.6g}"
 _HOVER: Final = (
     "update %{x:,d}, epoch %{customdata[0]:d}<br>block %{y:d}<br>energy removed %{customdata[1]:.6g}"
-    "<br>guaranteed %{customdata[2]:.6g}<br>work %{customdata[3]:.6g} · %{customdata[4]:.4g} s<extra></extra>"
+    + _GUARANTEED
+    + "<br>work %{customdata[3]:.6g} · %{customdata[4]:.4g} s<extra></extra>"
 )
 
 
@@ -31,7 +33,7 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
 
     Several traces are stacked in panels that share the colours. Beyond `DRAWN_UPDATES` one update is drawn
     from each of as many equal stretches of the run, and the figure says so. Updates that removed no energy
-    are grey crosses.
+    are grey crosses. With skeletons energies are approximate, and the figure says so.
 
     Raises:
         ValueError: no trace; a trace without blocks; an unknown theme.
@@ -58,6 +60,8 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
         updates = run["update"]
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
+        if run.method.skeleton_rank:
+            notes.append(f"{run.label}: energies as by its skeletons; passes correct their sum")
         if len(drawn) < total:
             notes.append(f"{run.label}: {len(drawn):,} of {total:,} updates drawn, evenly over the run")
         decrease = updates["energy_decrease"].values[drawn]
@@ -99,7 +103,7 @@ def _add(figure: go.Figure, updates: xr.Dataset, rows: Any, row: int, **scatter:
         x=updates["update"].values[rows],
         y=updates["block"].values[rows],
         customdata=np.column_stack([updates[name].values[rows] for name in shown]),
-        hovertemplate=_HOVER,
+        hovertemplate=_HOVER if updates["guaranteed_decrease"].notnull().any() else _HOVER.replace(_GUARANTEED, ""),
         mode="markers",
         row=row,
         col=1,

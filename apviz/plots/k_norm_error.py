@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 _NOTES = ("The error lies inside the band; dashes are bounds",)
+_AT_PASSES = "with skeletons the error is known at passes (dots): between them energies are approximate"
 
 
 def k_norm_error(
@@ -33,7 +34,8 @@ def k_norm_error(
     W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
     end, so a band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper
     for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
-    called estimates. Buttons switch x.
+    called estimates. Of a run with skeletons the band is known at passes, which are marked, and no bound is known.
+    Buttons switch x.
 
     Args:
         errors: (epochs + 1,) ‖W − W*‖²_K of the one trace, before the first epoch and after each, where W* is known;
@@ -67,6 +69,8 @@ def k_norm_error(
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
         notes.append(f"no band is known for {', '.join(without)}")
+    if any(run.method.skeleton_rank for run in several):
+        notes.append(_AT_PASSES)
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
     title = "Squared K-norm error, and its bound"
@@ -113,13 +117,16 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
         hovertemplate=None,
     )
     edges: tuple[tuple[str, Any, Any], ...] = (("at most", upper, known), ("at least", lower, low[::-1]))
+    dots: dict[str, Any] = {"mode": "lines"}
+    if error.attrs["at_passes"]:
+        dots = {"mode": "lines+markers", "marker": {"color": color, "size": 7}}
     for word, edge, rows in edges:
         curves.add(
             trace,
             edge[rows] / start,
             f"error {word}",
             rows,
-            mode="lines",
+            **dots,
             line={"color": color, "width": 2},
             name=entry,
             legendgroup=entry,

@@ -27,6 +27,9 @@ from apviz.tracing.store import Record, TraceStore, what_to_do
 from apviz.tracing.trace import Trace
 
 LIBRARIES = ("apviz", "torch", "numpy", "scipy", "pykeops", "xarray", "zarr")
+ENERGIES = (("update", "energy_decrease"), ("epoch", "energy"))
+# what both say of a solve with skeletons
+BY_SKELETONS = "by columns of which most are a skeleton's; exact after an epoch that ends with a pass in float64"
 # flushing may take one part in this many of the solve's time
 FLUSH_SHARE = 100
 
@@ -155,7 +158,10 @@ class Recorder(Hook):
                     "jitter": run.factors.jitter,
                 }
             )
-            self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
+            if run.solver.method.skeleton_rank:
+                record.variable_attrs |= {key: {"how": BY_SKELETONS} for key in ENERGIES}
+            else:
+                self._guarantee = 1 / (2 * len(run.partition) * found.lambda_max_block.bound)
         self._chosen = torch.zeros(len(run.partition) if run.partition else 0, dtype=torch.int64)
         self._squared = float(torch.linalg.vector_norm(run.residual_vectors.double()) ** 2)
         if self.rows:

@@ -49,6 +49,11 @@ def runs():
         "cyclic": run(projection(block_size=50, rule="cyclic", max_epochs=300)),
         "cut": run(projection(block_size=50, rule="random", max_epochs=2)),
         "interrupted": run(projection(block_size=50, rule="shuffled", tol=1e-4), Interrupt()),
+        "skeletons": run(
+            projection(
+                block_size=50, partition="principal-axis-tree", overlap=0.5, history=2, skeleton_rank=8, tol=1e-6
+            )
+        ),
         "noisy": run(projection(block_size=50, max_epochs=300), noise=0.5),
         "cg": run(gradient(), apviz.PredictionHook(*test)),
         "pcg": run(gradient(preconditioner=apviz.PivotedCholesky(rank=20))),

@@ -94,3 +94,10 @@ def test_norms_that_are_exactly_zero_are_blank_cells_and_do_not_stretch_the_colo
 def test_a_solver_without_blocks_is_an_error_that_names_it(runs, plot):
     with pytest.raises(ValueError, match=r"CG has no blocks"):
         plot([runs["ap"], runs["cg"]])
+
+
+def test_energies_by_skeletons_are_said_to_be_approximate_and_nothing_is_guaranteed(runs):
+    figure = plots.block_timeline([runs["ap"], runs["skeletons"]])
+    assert "energies as by its skeletons" in figure.layout.title.text
+    exact, approximate = (each.hovertemplate for each in figure.data)
+    assert "guaranteed" in exact and "guaranteed" not in approximate

@@ -12,13 +12,14 @@ from apviz.plots._style import THEMES
 
 FIGURES = {
     plots.residuals: ["ap", "ap100", "cyclic", "cut", "interrupted", "cg", "pcg", "cholesky"],
-    plots.k_norm_error: ["ap", "cyclic", "cg"],
+    plots.k_norm_error: ["ap", "cyclic", "cg", "skeletons"],
     plots.test_rmse: ["ap", "cg"],
     plots.residual_drift: ["ap", "cg"],
+    plots.passes: ["ap", "skeletons", "cut", "cg"],
     plots.batch_sizes: ["ap", "ap100"],
     plots.batch_size_sweep: ["ap", "ap100", "cut", "interrupted"],
     plots.noise_sweep: ["ap", "noisy", "cg", "cut", "interrupted"],
-    plots.block_timeline: ["ap", "cyclic"],
+    plots.block_timeline: ["ap", "cyclic", "skeletons"],
     plots.block_norms: ["ap", "cyclic"],
     plots.lengthscales: ["training ap", "training one", "training cut"],
     plots.training: ["training ap", "training cg", "training kappa", "training cut"],
@@ -129,7 +130,7 @@ def test_nothing_drawn_on_a_log_axis_is_zero_or_negative(plot, traces):
 
 
 def test_one_method_has_one_colour_in_every_figure(runs):
-    by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.residual_drift)
+    by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.residual_drift, plots.passes)
     for theme in THEMES:
         for run in (runs["ap"], runs["cg"]):
             expected = plots.method_color(run.method, theme)

@@ -136,8 +136,9 @@ def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
 def error_sentence(trace: Trace) -> str:
     """Sentence on the error in the K-norm at the end, and on what theory says of it."""
     error = relative_error(trace)
-    low, high, bound = (float(error[name].iloc[-1]) for name in ("error_at_least", "error_at_most", "bound"))
-    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][-1])
+    known = np.flatnonzero(error["error_at_most"].notna())[-1]  # with skeletons, that of the last pass
+    low, high, bound = (float(error[name].iloc[known]) for name in ("error_at_least", "error_at_most", "bound"))
+    name, epoch = error.attrs["bound_name"], int(trace["epoch"]["epoch"][known])
     called = f"{name}, an estimate," if error.attrs["bound_is_estimate"] else name
     theory = f"{called} allows {bound:.2g}" if math.isfinite(bound) else name
     return (

@@ -1,0 +1,140 @@
+"""Passes of runs: the residual that the recursion claims, and what B − KW really is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import plotly.graph_objects as go
+
+from apviz.plots._axes import VARIABLES, X, as_traces, positive
+from apviz.plots._curves import RESIDUAL, Curves, Grid
+from apviz.plots._labels import legend_entry, run_names
+from apviz.plots._style import CHECK, NOT_CONVERGED, UNFINISHED, ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+_NOTE: Final = "where a run leaps, a pass put the residual of the recursion right"
+_SIZE: Final = 11
+
+
+def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
+    """Residual by the recursion as a line, and what the passes found as diamonds: B − KW, evaluated on all rows.
+
+    The recursion is cheaper than K (float32, skeletons) and drifts; a pass, where the line leaps, puts it right.
+    Filled diamonds are passes in float64, which alone may claim convergence, open ones those in float32. Hovering over
+    one gives the drift. Runs without a pass are named. Buttons switch x.
+
+    Args:
+        x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
+
+    Raises:
+        ValueError: no trace, or none with a pass; an unknown x or theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 200)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solver = apviz.AlternatingProjection(block_size=25, overlap=0.5, skeleton_rank=5, tol=1e-6)
+        >>> _ = apviz.solve(system, solver, hooks=[recorder])
+        >>> figure = apviz.plots.passes(recorder.trace)
+        >>> figure.data[1].marker.symbol[-1]  # the last word has float64
+        'diamond'
+    """
+    several, colors = as_traces(traces), theme_named(theme)
+    curves = Curves(Grid(), colors, x)
+    kinds, without = set[int](), []
+    for trace, name in zip(several, run_names(several), strict=True):
+        if "pass" not in trace:
+            without.append(name)
+            continue
+        kinds |= set(trace["pass"]["is_exact"].values.tolist())
+        _draw(curves, trace, method_color(trace.method, theme), legend_entry(name, trace))
+    if not kinds:
+        raise ValueError(
+            "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
+            "claims to be done, and every `check_every` epochs or iterations: lower that setting"
+        )
+    for is_exact, said in ((1, "pass in float64, which may claim"), (0, "pass in float32, which may not")):
+        if is_exact in kinds:
+            marker = {"symbol": _symbol(is_exact), "color": colors.ink, "size": _SIZE, "line": {"width": 2}}
+            curves.add_key(said, mode="markers", marker=marker)
+    curves.log_axis(RESIDUAL, tolerances_of=several)
+    curves.buttons()
+    notes = [_NOTE, *([f"no pass is known of {', '.join(without)}"] if without else [])]
+    return curves.finish(several, "What is claimed, and what is true", f"passes/{x}", notes)
+
+
+def _symbol(is_exact: int) -> str:
+    return "diamond" if is_exact else CHECK
+
+
+def _draw(curves: Curves, trace: Trace, color: str, name: str) -> None:
+    at, residuals = _path(trace)
+    drawn = curves.thin(positive(residuals), np.arange(len(residuals)))
+    belonging = {"name": name, "legendgroup": name}
+    curves.add(
+        trace,
+        positive(residuals)[drawn],
+        "residual by the recursion",
+        at={unit: values[drawn] for unit, values in at.items()},
+        mode="lines",
+        line={"color": color, "width": 2},
+        **belonging,
+    )
+    found = trace["pass"]
+    symbols = [_symbol(is_exact) for is_exact in found["is_exact"].values.tolist()]
+    numbers = (found[each].values for each in ("pass", "claimed_residual", "drift"))
+    curves.add(
+        trace,
+        positive(found["residual"].values),
+        "B − KW:",
+        at={unit: found[variable].values for unit, variable in VARIABLES.items()},
+        also=[f"pass {k}: {r:.6g} was claimed<br>drift {drift:.3g}" for k, r, drift in zip(*numbers, strict=True)],
+        mode="markers",
+        marker={"color": color, "symbol": symbols, "size": _SIZE, "line": {"width": 2, "color": color}},
+        showlegend=False,
+        **belonging,
+    )
+    if not trace.converged:
+        end = {unit: values[-1:] for unit, values in at.items()}
+        symbol = NOT_CONVERGED if trace.finished else UNFINISHED
+        marker = {"color": color, "symbol": symbol, "size": _SIZE, "line": {"width": 2}}
+        curves.add(
+            trace, positive(residuals)[-1:], "residual at the end", at=end, mode="markers", marker=marker,
+            showlegend=False, **belonging,
+        )  # fmt: skip
+
+
+def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
+    """Where the recursion was, update by update, claimed residual before a pass and that of B − KW after it included.
+
+    Returns x by unit, epochs as fractions, and the mean residuals.
+    """
+    epochs, found = trace["epoch"], trace["pass"]
+    start = [each[:1] for each in (epochs["epoch"].values, epochs["work"].values, epochs["seconds"].values)]
+    parts = [(*start, epochs["residual"].values[:1])]
+    stages = [np.column_stack([start[0], [3]])]
+    if "update" in trace:
+        updates = trace["update"]
+        epoch = updates["epoch_of_update"].values
+        # the share of its epoch that is done after each update
+        first = np.searchsorted(epoch, epoch)
+        done = (np.arange(len(epoch)) - first + 1) / (np.searchsorted(epoch, epoch, side="right") - first)
+        residual = updates["residual"].values.mean(axis=1)
+        parts.append((epoch - 1 + done, updates["work"].values, updates["seconds"].values, residual))
+        stages.append(np.column_stack([epoch, np.zeros(len(epoch))]))
+    of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
+    parts.append((*of_pass, found["claimed_residual"].values))
+    stages.append(np.column_stack([of_pass[0], np.ones(len(of_pass[0]))]))
+    # CG goes on with its own residual, unless that claimed to be below the tolerance
+    taken = np.array(trace.method.has_blocks) | (found["claimed_residual"].values < trace.attrs["tol"])
+    parts.append(tuple(each[taken] for each in (*of_pass, found["residual"].values)))
+    stages.append(np.column_stack([of_pass[0], np.full(len(of_pass[0]), 2)])[taken])
+    stage = np.concatenate(stages)
+    order = np.lexsort((stage[:, 1], stage[:, 0]))  # stable: updates stay in order
+    epoch, work, seconds, residual = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
+    return {"work": work, "epochs": epoch, "seconds": seconds}, residual

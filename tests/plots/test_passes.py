@@ -1,0 +1,69 @@
+"""The figure of what the recursion claims and what passes find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apviz import plots
+
+
+def line_and_marks(figure):
+    line, marks = figure.data[:2]
+    assert line.mode == "lines" and marks.mode == "markers"
+    return line, marks
+
+
+def test_the_line_leaps_from_what_was_claimed_to_what_the_pass_found(runs):
+    trace = runs["skeletons"]
+    line, marks = line_and_marks(plots.passes(trace))
+    found = trace["pass"]
+    np.testing.assert_array_equal(marks.x, found["work"])
+    np.testing.assert_array_equal(marks.y, found["residual"])
+    for claimed, residual, work in zip(found["claimed_residual"], found["residual"], found["work"], strict=True):
+        (at,) = np.flatnonzero((line.x == float(work)) & (line.y == float(claimed)))
+        assert (line.x[at + 1], line.y[at + 1]) == (float(work), float(residual))
+    # every update is on it, in order
+    updates = trace["update"]
+    assert len(line.x) == 1 + updates.sizes["update"] + 2 * found.sizes["pass"]
+    assert set(updates["work"].values) <= set(line.x) and (np.diff(line.x) >= 0).all()
+
+
+def test_only_passes_in_float64_are_filled_and_each_kind_is_explained(runs):
+    trace = runs["skeletons"]
+    figure = plots.passes(trace)
+    is_exact = trace["pass"]["is_exact"].values
+    assert set(is_exact) == {0, 1}
+    _, marks = line_and_marks(figure)
+    assert [symbol == "diamond" for symbol in marks.marker.symbol] == list(is_exact == 1)
+    assert {"pass in float64, which may claim", "pass in float32, which may not"} <= {each.name for each in figure.data}
+    drifts = trace["pass"]["drift"].values
+    assert all(f"drift {drift:.3g}" in text for drift, text in zip(drifts, marks.text, strict=True))
+
+
+def test_by_epochs_the_updates_of_one_are_apart_and_a_pass_is_at_its_end(runs):
+    line, marks = line_and_marks(plots.passes(runs["skeletons"], x="epochs"))
+    assert (np.diff(line.x) >= 0).all() and not np.equal(np.mod(line.x, 1), 0).all()
+    np.testing.assert_array_equal(marks.x, runs["skeletons"]["pass"]["epoch"])
+
+
+def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edited):
+    trace = edited(runs["cg"])
+    found = trace["pass"].isel({"pass": [-1, -1]})
+    found["claimed_residual"] = "pass", [0.5, 0.005]
+    found["residual"] = "pass", [0.6, 0.009]
+    trace.tree["pass"] = found
+    line, marks = line_and_marks(plots.passes(trace))
+    assert list(marks.y) == [0.6, 0.009] and 0.6 not in line.y and 0.009 in line.y
+
+
+def test_runs_without_a_pass_are_named_and_alone_are_an_error(runs):
+    assert "no pass is known of Cholesky" in plots.passes([runs["ap"], runs["cholesky"]]).layout.title.text
+    with pytest.raises(ValueError, match="no trace has a pass"):
+        plots.passes(runs["cholesky"])
+
+
+def test_a_run_that_did_not_converge_ends_in_a_cross(runs, edited):
+    cut = edited(runs["skeletons"], {"stop_reason": "max_epochs"})
+    assert [each.marker.symbol for each in plots.passes(cut).data].count("x") == 1
+    assert [each.marker.symbol for each in plots.passes(runs["skeletons"]).data].count("x") == 0
