@@ -74,7 +74,8 @@ def energies_are_exact(trace: Trace) -> np.ndarray:
     if not trace.method.skeleton_rank:
         return np.ones(len(epochs), bool)
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1] if "pass" in trace else []
-    return np.isin(epochs, exact) | (np.arange(len(epochs)) == 0)
+    known: np.ndarray = np.isin(epochs, exact) | (np.arange(len(epochs)) == 0)
+    return known
 
 
 def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 _NOTES = ("The error lies inside the band; dashes are bounds",)
-_AT_PASSES = "with skeletons the error is known at passes (dots): between them energies are approximate"
+_AT_PASSES = "with skeletons it is known at passes only, between the dots of a bar"
 
 
 def k_norm_error(
@@ -34,7 +34,7 @@ def k_norm_error(
     W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
     end, so a band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper
     for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
-    called estimates. Of a run with skeletons the band is known at passes, which are marked, and no bound is known.
+    called estimates. Of a run with skeletons the error is known at passes alone, as a bar each, and no bound is known.
     Buttons switch x.
 
     Args:
@@ -101,33 +101,39 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
     # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
     low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
     known = curves.thin(upper, known)
-    curves.add(
-        trace,
-        np.concatenate([upper[known], lower[low]]) / start,
-        "",
-        np.concatenate([known, low]),
-        mode="lines",
-        fill="toself",
-        fillcolor=translucent(color, 0.28),
-        line={"width": 0},
-        name=entry,
-        legendgroup=entry,
-        showlegend=False,
-        hoverinfo="skip",
-        hovertemplate=None,
-    )
+    at_passes = error.attrs["at_passes"]
+    if not at_passes:  # between passes an area would claim what is not known
+        curves.add(
+            trace,
+            np.concatenate([upper[known], lower[low]]) / start,
+            "",
+            np.concatenate([known, low]),
+            mode="lines",
+            fill="toself",
+            fillcolor=translucent(color, 0.28),
+            line={"width": 0},
+            name=entry,
+            legendgroup=entry,
+            showlegend=False,
+            hoverinfo="skip",
+            hovertemplate=None,
+        )
+
+    def dots(edge: Floats) -> dict[str, Any]:
+        scatter: dict[str, Any] = {"mode": "markers", "marker": {"color": color, "size": 8}}
+        if edge is upper:
+            reach = (upper - np.nan_to_num(lower))[known] / start
+            scatter["error_y"] = {"array": 0 * reach, "arrayminus": reach, "symmetric": False, "width": 0}
+        return scatter
+
     edges: tuple[tuple[str, Any, Any], ...] = (("at most", upper, known), ("at least", lower, low[::-1]))
-    dots: dict[str, Any] = {"mode": "lines"}
-    if error.attrs["at_passes"]:
-        dots = {"mode": "lines+markers", "marker": {"color": color, "size": 7}}
     for word, edge, rows in edges:
         curves.add(
             trace,
             edge[rows] / start,
             f"error {word}",
             rows,
-            **dots,
-            line={"color": color, "width": 2},
+            **(dots(edge) if at_passes else {"mode": "lines", "line": {"color": color, "width": 2}}),
             name=entry,
             legendgroup=entry,
             showlegend=edge is upper,

@@ -11,13 +11,15 @@ import plotly.graph_objects as go
 from apviz.plots._axes import VARIABLES, X, as_traces, positive
 from apviz.plots._curves import RESIDUAL, Curves, Grid
 from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import CHECK, NOT_CONVERGED, UNFINISHED, ThemeName, method_color, theme_named
+from apviz.plots._style import CHECK, NOT_CONVERGED, UNFINISHED, ThemeName, method_color, method_symbols, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 _NOTE: Final = "where a run leaps, a pass put the residual of the recursion right"
 _SIZE: Final = 11
+# on the line of a run, to tell those of one colour apart
+_MARKERS: Final = 15
 
 
 def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
@@ -47,12 +49,13 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
     kinds, without = set[int](), []
-    for trace, name in zip(several, run_names(several), strict=True):
+    symbols = method_symbols([trace.method for trace in several])
+    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
         if "pass" not in trace:
             without.append(name)
             continue
         kinds |= set(trace["pass"]["is_exact"].values.tolist())
-        _draw(curves, trace, method_color(trace.method, theme), legend_entry(name, trace))
+        _draw(curves, trace, method_color(trace.method, theme), symbol, legend_entry(name, trace))
     if not kinds:
         raise ValueError(
             "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
@@ -72,17 +75,18 @@ def _symbol(is_exact: int) -> str:
     return "diamond" if is_exact else CHECK
 
 
-def _draw(curves: Curves, trace: Trace, color: str, name: str) -> None:
+def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> None:
     at, residuals = _path(trace)
     drawn = curves.thin(positive(residuals), np.arange(len(residuals)))
-    belonging = {"name": name, "legendgroup": name}
+    belonging: dict[str, Any] = {"name": name, "legendgroup": name}
     curves.add(
         trace,
         positive(residuals)[drawn],
         "residual by the recursion",
         at={unit: values[drawn] for unit, values in at.items()},
-        mode="lines",
+        mode="lines+markers",
         line={"color": color, "width": 2},
+        marker={"color": color, "symbol": symbol, "size": 6, "maxdisplayed": _MARKERS},
         **belonging,
     )
     found = trace["pass"]
@@ -100,13 +104,19 @@ def _draw(curves: Curves, trace: Trace, color: str, name: str) -> None:
         **belonging,
     )
     if not trace.converged:
-        end = {unit: values[-1:] for unit, values in at.items()}
         symbol = NOT_CONVERGED if trace.finished else UNFINISHED
-        marker = {"color": color, "symbol": symbol, "size": _SIZE, "line": {"width": 2}}
+        # it may lie on a pass
+        edge = {"width": 1.5, "color": curves.theme.paper} if trace.finished else {"width": 2}
         curves.add(
-            trace, positive(residuals)[-1:], "residual at the end", at=end, mode="markers", marker=marker,
-            showlegend=False, **belonging,
-        )  # fmt: skip
+            trace,
+            positive(trace["epoch"]["residual"].values)[-1:],
+            "residual at the end",
+            [-1],
+            mode="markers",
+            marker={"color": color, "symbol": symbol, "size": _SIZE + 2, "line": edge},
+            showlegend=False,
+            **belonging,
+        )
 
 
 def _path(trace: Trace) -> tuple[dict[str, Any], Any]:

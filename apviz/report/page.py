@@ -136,7 +136,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     shown.append(
         embedded(
             "Error in the K-norm, and theory's bound",
-            "The error comes from recorded energies; the band is what the last residual leaves open. Dashed: theory.",
+            "The error comes from recorded energies; the band is what the last residual leaves open. Dashed: theory. "
+            "With skeletons it is known where a pass was made.",
             lambda theme: plots.k_norm_error(traces, theme=theme),
         )
     )
@@ -179,7 +180,17 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
                 lambda theme, trace=trace: plots.residual_image(trace, theme=theme),  # type: ignore[misc]
             )
         )
-    if any(t["epoch"]["drift"].notnull().any() for t in traces):
+    refined = [t for t in traces if "pass" in t]
+    if refined:
+        shown.append(
+            embedded(
+                "The recursion against B − KW",
+                "The line is the residual by the recursion, in which float32 and skeletons are cheap; a diamond is a "
+                "pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
+                lambda theme: plots.passes(refined, theme=theme),
+            )
+        )
+    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # of former versions, and of GPyTorch's CG
         shown.append(
             embedded(
                 "Drift",

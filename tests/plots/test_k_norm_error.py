@@ -88,3 +88,13 @@ def test_runs_without_an_energy_are_named_and_alone_are_an_error(runs, edited):
     assert "no band is known for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
     with pytest.raises(ValueError, match=r"no trace has a K-norm error band"):
         plots.k_norm_error(unknown)
+
+
+def test_with_skeletons_the_error_is_drawn_at_passes_and_nothing_between_them(runs):
+    trace = runs["skeletons"]
+    figure = plots.k_norm_error(trace, x="epochs")
+    upper, lower = figure.data
+    assert upper.mode == lower.mode == "markers" and "known at passes" in figure.layout.title.text
+    exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
+    np.testing.assert_array_equal(upper.x, [0, *exact])
+    np.testing.assert_allclose(upper.y - upper.error_y.arrayminus, lower.y, rtol=1e-6)

@@ -10,7 +10,7 @@ from apviz import plots
 
 def line_and_marks(figure):
     line, marks = figure.data[:2]
-    assert line.mode == "lines" and marks.mode == "markers"
+    assert line.mode == "lines+markers" and marks.mode == "markers"
     return line, marks
 
 
