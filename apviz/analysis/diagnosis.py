@@ -3,8 +3,9 @@
 Rules, in the order they are asked; the first that holds is the answer. Every number in them is a constant below.
 
 1. *interrupted*: no stop reason was reached, or a hook stopped the solve.
-2. *floor of the precision*: the solve stagnated or diverged, or ended at a residual that the recursion's drift from B
-   − KW makes up to a half and more.
+2. *floor of the precision*: the solve stagnated or diverged, though B − KW in float64 was what it went on from; or
+   it did not converge with blocks that needed more jitter than σ². In a trace of a former version or of GPyTorch's own
+   CG, which has no passes, also where the recursion's drift from B − KW is half of the residual it ended at, or more.
 3. *tolerance too loose*: it converged to a tolerance above 0.5, at a residual above 0.1; W = 0 has residual 1.
 4. *nothing is predicted*: the test RMSE never was 2% below that of W = 0, which predicts the mean, though the system is
    solved to 0.1.
@@ -41,6 +42,8 @@ from apviz.tracing import Trace, TrainingTrace
 
 # of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
 DRIFT_SHARE = 0.5
+# passes are worth a word where there are several, and they took so much of the work
+PASSES_SHARE, SEVERAL_PASSES = 1 / 3, 4
 # W = 0 has residual 1: a tolerance above the first is met by little, and a residual above the second is much of it
 LOOSE_TOL, SOLVED_RESIDUAL = 0.5, 0.1
 # a test error that never was so much below the mean's predicts nothing
@@ -170,6 +173,11 @@ def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosi
     quickest = min(as_far, key=_work, default=None)
     if quickest is not None and _work(quickest) <= FAR_LESS_WORK_SHARE * _work(trace):
         facts.append(f"{quickest.label} converged on the same system after {_work(quickest):.3g} work.")
+    passes = _passes(trace)
+    if passes >= SEVERAL_PASSES and passes >= PASSES_SHARE * _work(trace):
+        facts.append(
+            f"{passes} passes, evaluations of B − KW of 1.0 work each, took {passes / _work(trace):.0%} of the work."
+        )
     if "rows" in trace:
         distinct, rows = _distinct(trace)
         if distinct < rows:
@@ -203,15 +211,26 @@ def _interrupted(trace: Trace) -> Diagnosis | None:
 def _precision(trace: Trace) -> Diagnosis | None:
     drift = float(trace["epoch"]["drift"].max()) if trace["epoch"]["drift"].notnull().any() else math.nan
     failed, end = trace.outcome in ("stagnated", "diverged"), _residual(trace)
-    if not failed and (trace.converged or not drift >= DRIFT_SHARE * end):
+    passes, jitter = _passes(trace), _jitter(trace)
+    # a pass puts right what has drifted, and skeletons drift by far more than rounding
+    drifted = not passes and drift >= DRIFT_SHARE * end
+    # beside so much jitter the noise does not count: the smallest eigenvalues are hardly solved for
+    if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
         return None
-    dtype = trace.attrs["dtype"]
-    drifted = f" its residual drifted up to {drift:.2g} from B − KW," if math.isfinite(drift) else ""
+    dtype = _settings(trace).get("inner_dtype", "system")
+    dtype = trace.attrs["dtype"] if dtype == "system" else dtype
+    facts = [f"{passes} {'pass' if passes == 1 else 'passes'} put its residual right"] if passes else []
+    if math.isfinite(drift) and not passes:
+        facts.append(f"its residual drifted up to {drift:.2g} from B − KW")
+    if jitter > 0:
+        facts.append(f"blocks needed a jitter of up to {jitter:.2g}")
     evidence = (
-        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}:{drifted} it ended at {end:.2g}, the "
-        f"tolerance is {_tol(trace):g}."
+        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}: "
+        f"{', '.join([*facts, f'it ended at {end:.2g}'])}, the tolerance is {_tol(trace):g}."
     )
     if dtype == "float32":
+        if trace.attrs["dtype"] == "float64":
+            return Diagnosis(Limit.PRECISION, evidence, "Let the blocks be in float64 too.", {"inner_dtype": "float64"})
         return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
     looser = _short(10 * _tol(trace))
     if looser >= LOOSE_TOL:
@@ -390,6 +409,15 @@ def _last_rmse(trace: Trace) -> float | None:
     rmse = trace["epoch"]["test_rmse"].values
     known = rmse[np.isfinite(rmse)]
     return float(known[-1]) if len(known) else None
+
+
+def _passes(trace: Trace) -> int:
+    return int(trace["pass"].sizes["pass"]) if "pass" in trace else 0
+
+
+def _jitter(trace: Trace) -> float:
+    """The most that a block needed on its diagonal; 0 of a method without blocks."""
+    return float(trace["block"]["jitter"].max()) if "block" in trace else 0.0
 
 
 def _settings(trace: Trace) -> dict[str, Any]:

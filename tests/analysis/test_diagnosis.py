@@ -70,11 +70,65 @@ def test_a_run_that_was_stopped_says_where_it_ended():
     assert found.limit is Limit.INTERRUPTED and "the work limit of 2 was reached" in found.evidence
 
 
-def test_a_solve_that_stagnates_in_float32_should_be_done_in_float64():
-    single = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(block_size=N, tol=1e-8))
-    assert single.outcome in ("stagnated", "diverged")
+def test_what_float32_kept_from_its_tolerance_is_refined_to_it_now():
+    trace = recorded(system(1e-3, 0.5, dtype=torch.float32), apviz.AlternatingProjection(block_size=N, tol=1e-8))
+    assert trace.converged and diagnose(trace).limit is Limit.NOTHING
+
+
+def near_singular(dtype):
+    """So smooth a kernel and so little noise that float32 has no factor without jitter."""
+    return system(1e-7, 1.0, apviz.RBF, dtype=dtype)
+
+
+@pytest.mark.filterwarnings("ignore::apviz.NotConverged", "ignore:.*jitter")
+def test_a_solve_that_refinement_does_not_save_from_float32_should_be_done_in_float64():
+    solver = apviz.Cholesky(tol=1e-5)
+    single, double = (recorded(near_singular(dtype), solver) for dtype in (torch.float32, torch.float64))
+    assert (single.outcome, double.outcome) == ("stagnated", "converged")
     found = diagnose(single)
+    assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"}
+
+
+@pytest.mark.filterwarnings("ignore::apviz.NotConverged", "ignore:.*jitter")
+def test_blocks_in_float32_that_needed_jitter_should_be_in_float64():
+    solver = apviz.AlternatingProjection(block_size=N, tol=1e-5, inner_dtype="float32", max_epochs=60)
+    trace = recorded(near_singular(torch.float64), solver)
+    found, jitter = diagnose(trace), float(trace["block"]["jitter"].max())
+    assert found.limit is Limit.PRECISION and found.change == {"inner_dtype": "float64"} and jitter > 0
+    assert f"a jitter of up to {jitter:.2g}" in found.evidence and "drifted" not in found.evidence
+    assert recorded(near_singular(torch.float64), dataclasses.replace(solver, **found.change)).converged
+
+
+def test_the_drift_of_a_former_version_that_never_put_it_right_is_named():
+    slow = apviz.AlternatingProjection(block_size=20, tol=1e-7, max_epochs=20, check_every=10)
+    trace = recorded(system(1e-3, 0.5, dtype=torch.float32), slow)
+    drift = trace["epoch"]["drift"].values
+    drift[-1] = 0.6 * float(trace["epoch"]["residual"][-1])
+    trace.tree["epoch"] = trace["epoch"].assign(drift=("epoch", drift))
+    assert diagnose(trace).limit is not Limit.PRECISION  # passes went on from B − KW
+    former = trace.tree.copy()
+    del former["pass"]
+    found = diagnose(apviz.Trace(former))
     assert found.limit is Limit.PRECISION and found.change == {"dtype": "float64"} and "drifted" in found.evidence
+
+
+def test_the_drift_of_skeletons_is_not_taken_for_rounding():
+    solver = apviz.AlternatingProjection(
+        block_size=40, partition="principal-axis-tree", overlap=0.5, skeleton_rank=3, tol=1e-9, max_epochs=12
+    )
+    trace = recorded(system(0.01), solver)
+    assert not trace.converged and float(trace["epoch"]["drift"].max()) > 0.01
+    assert diagnose(trace).limit is not Limit.PRECISION
+
+
+def test_passes_that_took_much_of_the_work_are_counted():
+    solver = apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60, check_every=1)
+    trace = recorded(system(0.01), solver)
+    count, work = trace["pass"].sizes["pass"], float(trace["epoch"]["work"][-1])
+    assert count == 60 and f"{count} passes" in diagnose(trace).evidence
+    assert f"took {count / work:.0%} of the work" in diagnose(trace).evidence
+    rare = recorded(system(0.01), dataclasses.replace(solver, check_every=50))
+    assert "passes" not in diagnose(rare).evidence
 
 
 def test_a_tolerance_that_the_predictions_do_not_need_is_loosened_to_where_the_error_was_flat():

@@ -89,8 +89,17 @@ def test_what_does_not_project_on_overlapping_blocks_gets_them(data, solver):
     assert found.limit is Limit.CONDITIONING and found.change == {"solver": "overlap"}
 
 
-def test_solves_that_rounding_keeps_from_their_tolerance_get_float64(data):
+def test_solves_that_float32_kept_from_their_tolerance_are_refined_to_it_now(data):
     training = Training(*data, TrainingSettings(solver=Cholesky(tol=1e-9), steps=2, probes=2), dtype=torch.float32)
+    training.run()
+    assert diagnose_training(training.trace).limit is Limit.STEPS
+
+
+def test_solves_that_rounding_keeps_from_their_tolerance_get_float64(data):
+    # so smooth and with so little noise that K has no factor in float32 without jitter
+    initial = Hyperparameters("rbf", (3.0,), 1.0, 1e-9, 0.0)
+    settings = TrainingSettings(solver=Cholesky(tol=1e-6), steps=2, probes=2, noise_floor=1e-10, step_size=1e-3)
+    training = Training(*data, settings, dtype=torch.float32, initial=initial)
     with pytest.warns(UserWarning, match="stagnated|rounding"):
         training.run()
     found = diagnose_training(training.trace)
