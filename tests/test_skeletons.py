@@ -51,8 +51,9 @@ def test_near_rows_are_what_a_block_solves_on_and_the_nearest_to_what_it_owns():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_near_rows_are_exact_and_far_ones_as_good_as_low_rank_can_be(dtype):
-    partition, operator, _, skeletons, k = setup(dtype=dtype)
+@pytest.mark.parametrize(("d", "lengthscale"), [(2, 0.1), (3, 0.2), (5, 0.8)])
+def test_near_rows_are_exact_and_far_ones_nearly_as_good_as_low_rank_can_be(dtype, d, lengthscale):
+    partition, operator, _, skeletons, k = setup(n=1500, d=d, lengthscale=lengthscale, near=300, dtype=dtype)
     bound, n = skeletons.bind(operator), operator.n
     for block in (0, 7, len(partition) - 1):
         rows, near = partition.solved(block).numpy(), skeletons.near(block).numpy()
@@ -66,7 +67,7 @@ def test_near_rows_are_exact_and_far_ones_as_good_as_low_rank_can_be(dtype):
         best = math.sqrt(
             3 * np.sum(singular[skeletons.rank :] ** 2)
         )  # what truncation to this rank misses, in the mean
-        assert missed < 10 * best and missed < 0.02 * np.linalg.norm(exact[far])
+        assert missed < 4 * best + 0.01 * np.linalg.norm(exact)
 
 
 def test_a_skeleton_costs_its_near_rows_and_its_columns():

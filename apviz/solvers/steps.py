@@ -105,7 +105,7 @@ class History:
         self.made = 0
 
     def use_(self, columns: Columns) -> None:
-        """Takes the columns of K from elsewhere, and forgets the updates so far; what they did to W is flushed before."""
+        """Takes the columns of K from elsewhere, and forgets the updates so far: what they did to W is in it."""
         self.columns, self.made = columns, 0
         for held in (self.images, self.updates, self.taken, self.rows):
             held.zero_()
