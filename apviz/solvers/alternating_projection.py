@@ -203,10 +203,10 @@ class _Projection:
         else:
             self.w = prepared.in_order(run.initial_weights)
             self.r = run.residual_of(run.initial_weights).to(operator.x.dtype)
-        exact = ExactColumns(operator, self.factors.rows)
-        self.skeletons = prepared.skeletons
-        columns: Columns = self.skeletons.bind(operator) if self.skeletons else exact
-        self.exact = exact
+        self.has_skeletons = prepared.skeletons is not None
+        columns: Columns = ExactColumns(operator, self.factors.rows)
+        if prepared.skeletons is not None:
+            columns = prepared.skeletons.bind(operator)
         self.step: Step = Alone(columns)
         if settings.history:
             longest = max(partition.solved_sizes())
@@ -244,7 +244,7 @@ class _Projection:
         s, looks = self.settings, bool(self.partition.margins) and self.rule.needs_norms
         return Limits(
             s.tol, s.min_epochs, s.max_epochs, s.check_every, max(1, len(self.partition) // 8) * looks,
-            REDUCTION, self.skeletons is not None,
+            REDUCTION, self._go_exact if self.has_skeletons else None,
         )  # fmt: skip
 
     # --- what the run asks for ------------------------------------------------------------------------------------
@@ -261,10 +261,7 @@ class _Projection:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
         self.r.copy_(fresh)
 
-    def give_up_skeletons(self) -> bool:
-        if self.skeletons is None:
-            return False
-        self.skeletons = None
+    def _go_exact(self) -> None:
+        """Gives up the skeletons: what the updates so far did to R was not exact."""
         self.weights()
-        self.step.use_(self.exact)
-        return True
+        self.step.use_(ExactColumns(self.operator, self.factors.rows))

@@ -114,6 +114,3 @@ class _Direct:
 
     def adopt(self, fresh: Tensor, claimed: bool) -> None:
         """There is no recursion."""
-
-    def give_up_skeletons(self) -> bool:
-        return False

@@ -156,9 +156,6 @@ class _Iteration:
             self.r.copy_(fresh)
             self.restart = True
 
-    def give_up_skeletons(self) -> bool:
-        return False
-
 
 def _identity(r: Tensor) -> Tensor:
     return r

@@ -10,6 +10,7 @@ they may claim convergence.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,7 @@ class Limits:
         check_every: epochs between evaluations of B − KW where the recursion does not ask for one.
         look_every: updates between looks at the residual inside an epoch, which then may end early; 0: none.
         reduction: the most by which the recursion lowers the residual between two passes; 0: by any amount.
-        drifts: whether the recursion drifts from B − KW by more than rounding.
+        go_exact: of a recursion that drifts from B − KW by more than rounding, what ends that where it does too much.
     """
 
     tol: float
@@ -55,7 +56,7 @@ class Limits:
     check_every: int
     look_every: int = 0
     reduction: float = 0.0
-    drifts: bool = False
+    go_exact: Callable[[], None] | None = None
 
 
 class ExactResidual:
@@ -146,7 +147,7 @@ class Refinement:
     def __init__(self, limits: Limits, residual: float, dtype: torch.dtype) -> None:
         self._limits, self._dtype = limits, dtype
         #: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost
-        self.drifts = limits.drifts
+        self.drifts = limits.go_exact is not None
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
         self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
         self._passes: list[tuple[float, float]] = []  # (residual, energy)

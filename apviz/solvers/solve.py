@@ -49,10 +49,6 @@ class Recursion(Protocol):
         """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
         ...
 
-    def give_up_skeletons(self) -> bool:
-        """Goes on with exact columns of K; returns whether it did not before."""
-        ...
-
 
 class Run:
     """A solve in progress: what a solver reports to, and what hooks may look at.
@@ -140,7 +136,7 @@ class Run:
     @property
     def weights(self) -> Tensor:
         """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
-        return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()))
+        return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()).double())
 
     @property
     def residual_vectors(self) -> Tensor:
@@ -272,7 +268,8 @@ class Run:
         if found is not None:
             refinement.passed(found, self._last_energy, claims=claims)
             floor = refinement.floor()
-            if (floor or runs_away) and self._recursion.give_up_skeletons():
+            if refinement.drifts and limits.go_exact is not None and (floor or runs_away):
+                limits.go_exact()
                 refinement.exact_from_now()
             elif floor:
                 self.stop_message = floor
