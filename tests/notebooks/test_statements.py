@@ -310,3 +310,64 @@ def test_the_numbers_of_the_benchmarks_in_notebook_08_are_those_of_their_table()
     assert min(known, key=known.get).startswith("bike") and float(said[1]) == min(known.values())
     assert int(said[2]) == round(max(known.values()))
     assert all(float(ratio.lstrip("> ")) <= max(known.values()) for ratio in ratios.values())
+
+
+@pytest.fixture(scope="module")
+def far():
+    """The names of notebook 08 up to its block in the middle of the photograph."""
+    pytest.importorskip("apviz.widgets", reason="the widgets need ipywidgets")
+    return ran("08", "code-1", "code-2", "code-far")
+
+
+def test_of_the_columns_of_a_block_in_notebook_08_some_dozens_matter_outside_and_fewer_without_the_nearest(far):
+    h, x, block, near = far["h"], far["pixels"].numpy(), far["block"], far["near"]
+    q = np.sqrt(5) * np.linalg.norm((x[:, None] - x[block]) / np.asarray(h.lengthscale), axis=-1)
+    columns = h.outputscale * (1 + q + q**2 / 3) * np.exp(-q)
+    largest = np.linalg.eigvalsh(columns[block])[-1]
+    counts = []
+    for kept, fall in zip((block, near), far["falls"].values(), strict=True):
+        others = np.setdiff1d(np.arange(len(x)), kept)
+        values = scipy.linalg.svdvals(columns[others]) / largest
+        np.testing.assert_allclose(fall[:60], values[:60], rtol=1e-6)
+        counts.append((values > 1e-3).sum())
+    assert 1.3 * counts[1] < counts[0] < 36 < 300 < len(block)
+    assert "Of hundreds of columns some dozens matter" in prose("08") and "and fewer still" in prose("08")
+    # near are those nearest to what the block owns
+    owned = far["partition"].owned(far["middle"])
+    distance = np.min([np.linalg.norm((x - each) / h.lengthscale, axis=1) for each in x[owned]], axis=0)
+    outside = np.setdiff1d(near, block)
+    assert distance[outside].max() <= distance[np.setdiff1d(np.arange(len(x)), near)].min() + 1e-5
+    assert "photograph of 13,696 pixels" in prose("08") and len(x) == 13_696
+
+
+def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_float32_miss_the_tolerance(far):
+    names = dict(far)
+    sources = {cell.id: cell.source for cell in notebook("08").cells}
+    exec(compile(sources["code-passes"], "08 code-passes", "exec"), names)
+    solutions, watched = list(names["solutions"].values()), list(names["watched"].values())
+    every, good, poor = solutions
+    assert all(solution.converged for solution in solutions) and names["large"].dtype == torch.float32
+    assert (names["by_hand"] < 1e-8).all() and (names["rounded"] > 1e-8).all()
+    np.testing.assert_allclose(names["by_hand"], [solution.residual for solution in solutions], rtol=0.01)
+    passes = [watch.passes for watch in watched]
+    # they lose by passes what their updates save, and what a pass finds is more than was claimed
+    assert (
+        len(passes[2]) > len(passes[1])
+        and good.work < 0.7 * poor.work
+        and poor.work == pytest.approx(every.work, rel=0.2)
+    )
+    assert all(found.residual > found.claimed for several in passes[1:] for found in several)
+    assert not passes[2][0].is_exact and all(several[-1].is_exact for several in passes)
+    # as it is drawn, a pass takes 1.0 work, and no claim lies inside it
+    for watch in watched:
+        for found in watch.passes:
+            assert not any(found.work - 1 + 1e-9 < work < found.work for work, _ in watch.claims)
+    assert torch.finfo(torch.float32).eps / 2 == pytest.approx(6e-8, rel=0.01) and r"$6 \cdot 10^{-8}$" in prose("08")
+
+
+def test_auto_does_without_skeletons_that_drift_by_more_than_notebook_08_says():
+    from apviz.solvers.alternating_projection import MAX_DRIFT
+    from apviz.solvers.choices import SKELETON_ROWS
+
+    assert f"would let the residual drift by more than {MAX_DRIFT:.0%}, `auto` does without" in prose("08")
+    assert f"from {SKELETON_ROWS:,} rows on with skeletons" in prose("08")
