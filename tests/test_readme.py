@@ -32,11 +32,21 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_snippet_that_solves_converges_and_leaves_a_trace(tmp_path):
-    (snippet,) = [block for block in blocks("python") if "apviz.solve" in block]
+    (snippet,) = [block for block in blocks("python", README) if "apviz.solve" in block]
     done = run([sys.executable, "-c", snippet], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "converged" in done.stdout
     assert (tmp_path / "runs/ap.zarr/zarr.json").exists()
+
+
+def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_passes_that_find_more_than_was_claimed(tmp_path):
+    (snippet,) = [block for block in blocks("python", GUIDE) if "on_pass" in block]
+    done = run([sys.executable, "-c", snippet + "\nassert system.dtype == __import__('torch').float32"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    *passes, last = done.stdout.splitlines()
+    assert last == "converged torch.float64" and len(passes) > 1
+    found = [[float(number) for number in re.findall(r"\d\.\de-\d+", line)] for line in passes]
+    assert all(residual > claimed for claimed, residual in found[:-1]) and found[-1][1] < 1e-8
 
 
 def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path):
