@@ -1,10 +1,8 @@
 """Skeletons beside columns as they are: work and seconds to 0.01, 0.001 and 1e-6, with everything included.
 
 Each row is overlapping alternating projection as `auto` chooses it, with skeletons and without, in one run, in
-float32 with passes in float64. Of solves under two seconds the least of three. The residual reported is that of the last
-pass, B − KW in float64.
-
-    python -m benchmarks.refinement [data sets]
+float32 with passes in float64. Of solves under two seconds the least of three. The residual reported is that of the
+last pass, B − KW in float64.
 """
 
 from __future__ import annotations

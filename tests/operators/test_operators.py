@@ -452,3 +452,44 @@ def test_subtracting_a_combination_counts_no_entries_of_k_and_an_image_of_its_ow
     images = r.clone()[None]  # −K[:, I] u
     problem.operator.subtract_combination_(r, images, torch.ones(1, 3, dtype=torch.float64))
     assert not r.any()
+
+
+@every_case(examples=5)
+def test_parts_of_the_matrix_and_their_products_are_those_of_the_dense_one(make_problem, engine, kind, shape):
+    problem = make_problem(engine, kind, **shape)
+    columns, indices = some_rows(problem, shape["as_slice"])
+    others = np.setdiff1d(np.arange(shape["n"]), indices)
+    near = np.sort(np.concatenate([indices, others[::3]]))
+    far = torch.tensor(others[1::3], dtype=torch.int64)
+    np.testing.assert_allclose(
+        problem.operator.part(far, columns), problem.exact[np.ix_(far, indices)], rtol=0, atol=problem.allowed()
+    )
+    r, u = problem.random(shape["n"], shape["p"]), problem.random(len(indices), shape["p"])
+    expected = r.double().numpy()
+    expected[near] -= problem.exact_with_noise[np.ix_(near, indices)] @ u.double().numpy()
+    problem.operator.subtract_part_(r, torch.tensor(near), columns, u)
+    np.testing.assert_allclose(r, expected, rtol=0, atol=problem.allowed(u) + 8 * torch.finfo(r.dtype).eps)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_operator_in_another_dtype_has_entries_in_all_of_its_digits(make_problem, engine, dtype):
+    problem = make_problem(engine, Matern52, n=50, d=3, ard=True, dtype=torch.float32)
+    other = problem.operator.in_dtype(dtype)
+    tol = 1e-14 if dtype == torch.float64 else 1e-5
+    np.testing.assert_allclose(other.block(slice(0, 50)), problem.exact_with_noise, rtol=0, atol=tol * 50)
+    assert other.x.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 3, 8, 16, 17])
+def test_a_product_with_k_is_bitwise_the_same_with_any_number_of_threads(make_problem, dtype, columns):
+    problem = make_problem("compiled", Matern32, n=1031, d=3, ard=False, dtype=dtype)
+    v, threads, found = problem.random(1031, columns), torch.get_num_threads(), []
+    try:
+        for number in (1, 2, 3):
+            torch.set_num_threads(number)
+            found.append(problem.operator.matmul(v))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])

@@ -138,7 +138,7 @@ def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
     row, column = torch.meshgrid(torch.arange(107.0), torch.arange(160.0), indexing="ij")
     x = torch.stack([row.ravel() / 53 - 1, column.ravel() / 80 - 1], 1)
     x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:13_696]]
-    solver = apviz.AlternatingProjection(block_size=100, partition="kd-tree", overlap=1.0, max_epochs=1, tol=1e-9)
+    solver = apviz.AlternatingProjection(block_size=100, partition="kd-tree", overlap=1.0, max_epochs=2, tol=1e-9)
     trace = solved(x, torch.sin(5 * x).sum(1), solver, snapshots=range(60))
     figure = plots.residual_image(trace)
     assert len(figure.frames) == 60 and len(figure.data[0].z) == 13_696

@@ -222,9 +222,9 @@ def test_columns_of_the_pivots_and_blocks_of_the_proposals_are_the_entries_that_
     for name, cost in (("block", lambda rows: len(rows) ** 2), ("columns", lambda rows: 400 * len(rows))):
         call = getattr(counting.uncounted, name)
 
-        def spy(rows, call=call, name=name, cost=cost):
+        def spy(rows, *others, call=call, name=name, cost=cost):
             asked.append((name, cost(rows)))
-            return call(rows)
+            return call(rows, *others)
 
         setattr(counting.uncounted, name, spy)
     factor_of(counting, rank)

@@ -48,7 +48,7 @@ SOLVERS = [
     blocks(skeleton_rank=0),
     blocks(rule="cyclic"),
     blocks(history=0, coarse_rank=30),
-    apviz.AlternatingProjection(block_size=600),
+    apviz.AlternatingProjection(block_size=1000),
     apviz.ConjugateGradient(),
     apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=50)),
     apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=100, coarse_rank=30)),
