@@ -21,8 +21,8 @@ MEMORY_SHARE = 0.4
 # the most past updates; a step along them reads history·(l+1) numbers a row, and an update evaluates as many entries
 # a row as it has solved rows
 MAX_HISTORY = 32
-# rows from which on a skeleton is smaller than what is near
-SKELETON_ROWS = 8_000
+# rows from which on skeletons save seconds; from 8,000 on they save work (`benchmarks/notes.md`)
+SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
 # of the outputscale: below it blocks need jitter in float32
 FLOAT32_NOISE = 1e-6
