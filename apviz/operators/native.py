@@ -91,7 +91,7 @@ def library() -> ctypes.CDLL | None:
     except OSError as error:
         warnings.warn(
             f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
-            "1.6 to 6.5 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
+            "4 to 46 times slower. It needs a C++ compiler (g++, clang++, or the one CXX names) and a cache "
             "folder that can be written.",
             stacklevel=2,
         )

@@ -35,7 +35,7 @@ RUNAWAY = 10.0
 LOOK_STEP = 0.3
 LOOK_SHARE = 0.02
 LOOK_ROWS = 256
-# a residual that float32 holds well beside the rounding of K W, and that no tolerance in use is above
+# a residual that the rounding of K W in float32 seldom comes near (`benchmarks/notes.md`)
 FLOAT32_RESIDUAL = 0.02
 
 
