@@ -18,6 +18,10 @@ from apviz.operators.interface import count
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3)
 # small blocks are factored together, as many as hold this: one call in place of many
 BATCH_BYTES = 2**20
+# of the outputscale: below it entries of a unit factor, up to the root of its inverse, come near float16's largest
+HALF_NOISE = 1e-8
+# columns of a factor that are converted at a time, into memory that stays in cache
+PANEL = 256
 
 
 class NotPositiveDefinite(ValueError):
@@ -33,13 +37,18 @@ class BlockFactors:
     Args:
         rows: the rows each block solves on, in the operator's order.
         low_rank: (n, r) factor the blocks of K − LLᵀ instead, for L in the operator's order.
+        dtype: in which C is kept, of no more bytes than the operator's, in which it is computed; None: that. In
+            float16 entries are rounded by 2⁻¹¹ of each; they are below √(κ of the block), which is to be below 65,504.
 
     Raises:
         MemoryError: the factors would not fit the free memory.
         NotPositiveDefinite: names the block and the jitter tried.
     """
 
-    def __init__(self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None) -> None:
+    def __init__(
+        self, operator: CountingOperator, rows: Sequence[Rows], low_rank: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
         self.rows, self._low_rank, self._operator = rows, low_rank, operator
         of_size: dict[int, list[int]] = defaultdict(list)
         for block, held in enumerate(rows):
@@ -47,12 +56,18 @@ class BlockFactors:
         x = operator.x
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
         self.numbers = numbers_held(count(held) for held in rows)
-        _check_memory(self.numbers, x, max(of_size))
+        self.dtype = dtype or x.dtype
+        if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.kernel.outputscale:
+            raise ValueError(
+                f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
+                f"{operator.noise / operator.kernel.outputscale:.1e} of it; use factor_dtype='inner'"
+            )
+        _check_memory(self.numbers, self.dtype, x, max(of_size))
         self._unit: dict[int, Tensor] = {}
         self._pivots: dict[int, Tensor] = {}
         for size, blocks in of_size.items():
             # one piece: squares allocated between what comes and goes would leave holes
-            squares = x.new_empty(math.ceil(len(blocks) / 2), size, size).mT
+            squares = x.new_empty(math.ceil(len(blocks) / 2), size, size, dtype=self.dtype).mT
             together = max(1, BATCH_BYTES // (size**2 * x.element_size()))
             spare = x.new_empty(min(together, math.ceil(len(blocks) / 2)), size, size)
             for upper in (False, True):
@@ -102,6 +117,8 @@ class BlockFactors:
     def solve(self, block: int, r: Tensor) -> Tensor:
         """Solves K[I, I] U = r for r: (|I|, l+1), to the same shape."""
         unit = self._unit[block]  # not torch.cholesky_solve, which copies the factor at every call
+        if unit.dtype != r.dtype:
+            return _solve_by_panels(unit, self._pivots[block], r)
         half = torch.linalg.solve_triangular(unit, r, upper=False, unitriangular=True).div_(self._pivots[block])
         u: Tensor = torch.linalg.solve_triangular(unit.mT, half, upper=True, unitriangular=True)
         return u
@@ -109,6 +126,26 @@ class BlockFactors:
     def matrices(self) -> Iterator[Tensor]:
         """Evaluates K[I, I] of every block again, for what looks on: not counted as work, without jitter."""
         return (self._operator.uncounted.block(block) for block in self.rows)
+
+
+def _solve_by_panels(unit: Tensor, pivots: Tensor, r: Tensor) -> Tensor:
+    """Solves C D Cᵀ u = r for C kept in another dtype: no more than `PANEL` columns of it are converted at a time."""
+    size, u = len(unit), r.clone()
+    panels = [(first, min(first + PANEL, size)) for first in range(0, size, PANEL)]
+    for first, end in panels:
+        panel = unit[first:, first:end].to(r.dtype)
+        u[first:end] = torch.linalg.solve_triangular(
+            panel[: end - first], u[first:end], upper=False, unitriangular=True
+        )
+        u[end:].addmm_(panel[end - first :], u[first:end], alpha=-1)
+    u.div_(pivots)
+    for first, end in reversed(panels):
+        panel = unit[first:, first:end].to(r.dtype)
+        u[first:end].addmm_(panel[end - first :].mT, u[end:], alpha=-1)
+        u[first:end] = torch.linalg.solve_triangular(
+            panel[: end - first].mT, u[first:end], upper=True, unitriangular=True
+        )
+    return u
 
 
 def cholesky_with_jitter(matrix: Tensor, what: str, scale: float) -> tuple[Tensor, float]:
@@ -135,14 +172,17 @@ def more_digits(dtype: torch.dtype) -> str:
     return "more noise" if dtype == torch.float64 else "float64 or more noise"
 
 
-def check_fits(x: Tensor, block_size: int, overlap: float) -> None:
+def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | None = None) -> None:
     """Checks, before rows are put into blocks, that the factors for the inputs x: (n, d) will fit the memory.
+
+    Args:
+        dtype: in which they are kept; None: that of x.
 
     Raises:
         MemoryError: they would not fit the free memory.
     """
     sizes = _solved_sizes(len(x), block_size, overlap)
-    _check_memory(numbers_held(sizes), x, max(sizes))
+    _check_memory(numbers_held(sizes), dtype or x.dtype, x, max(sizes))
 
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:
@@ -156,10 +196,10 @@ def _solved_sizes(n: int, block_size: int, overlap: float) -> list[int]:
     return [min(n, size + int(overlap * size)) for size in owned]
 
 
-def _check_memory(needed: int, x: Tensor, largest: int) -> None:
+def _check_memory(needed: int, dtype: torch.dtype, x: Tensor, largest: int) -> None:
     """Of the numbers needed, and of one square that is factored beside them."""
     require_memory(
-        (needed + largest**2) * x.element_size(),
+        needed * dtype.itemsize + largest**2 * x.element_size(),
         x.device,
         f"the Cholesky factors of the blocks (largest: {largest} rows) need",
         "use a smaller block_size or overlap: memory is n·b·(1 + overlap)²/2",

@@ -74,9 +74,9 @@ class Skeletons:
         self._rows = [partition.solved(block) for block in range(len(partition))]
         self.rank, self.near_size = rank, near
         longest = max(count(rows) for rows in self._rows)
-        self.numbers = len(partition) * longest * rank
+        self.numbers, kept = len(partition) * longest * rank, factors.dtype
         what = f"skeletons of rank {rank} for {len(partition)} blocks need"
-        require_memory(self.numbers * operator.x.element_size(), operator.x.device, what, "use skeleton_rank=0")
+        require_memory(self.numbers * kept.itemsize, operator.x.device, what, "use skeleton_rank=0")
         inputs = operator.inputs
         self._near = near_rows(partition, inputs, near)
         order = _farthest_first(inputs, self._rows, rank)
@@ -87,7 +87,7 @@ class Skeletons:
         for block, rows in enumerate(self._rows):
             fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
             t = fit.map(len(order[block]))
-            self._maps.append(t)
+            self._maps.append(t.to(kept))
             self._skeletons.append(_indices(rows, inputs)[order[block]])
             z = _signs(count(rows), inputs, generator)
             error += fit.squared_error(t, factors.solve(block, z))
@@ -118,7 +118,7 @@ class BoundSkeletons:
         near, skeleton = of._near[block], of._skeletons[block]
         kept = r[near]
         if len(near) < len(r):
-            operator.subtract_columns_(r, skeleton, of._maps[block] @ u)
+            operator.subtract_columns_(r, skeleton, of._maps[block].to(u) @ u)
         r[near] = kept
         operator.subtract_part_(r, near, of._rows[block], u)
 

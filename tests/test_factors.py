@@ -59,6 +59,40 @@ def test_every_block_is_solved_whatever_its_neighbours_sizes_and_however_many_ar
         np.testing.assert_allclose(matrix, k, rtol=0, atol=10 * EPS[dtype])
 
 
+@pytest.mark.parametrize("panel", [7, 30, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_factors_in_half_precision_are_those_of_a_matrix_as_near_as_its_rounding(monkeypatch, panel, dtype):
+    monkeypatch.setattr(factors, "PANEL", panel)
+    sizes = [30, 20, 30, 30, 1, 50]
+    counting, rows = operator(sum(sizes), dtype), consecutive(sizes)
+    found = BlockFactors(counting, rows, dtype=torch.float16)
+    for block, held in enumerate(rows):
+        k = dense(counting, held).numpy()
+        inverse = found.solve(block, torch.eye(len(held), dtype=dtype)).double().numpy()
+        np.testing.assert_allclose(inverse, inverse.T, atol=50 * EPS[dtype] * np.abs(inverse).max())
+        assert (np.linalg.eigvalsh(inverse) > 0).all()  # a projection is a descent whatever was rounded
+        # |(C + δC) D (C + δC)ᵀ − C D Cᵀ| is at most twice 2⁻¹¹ |C| D |C|ᵀ
+        unit = np.linalg.cholesky(k)
+        np.testing.assert_array_less(
+            np.abs(np.linalg.inv(inverse) - k), 1e-12 + 2.1 * 2.0**-11 * np.abs(unit) @ np.abs(unit).T
+        )
+
+
+def test_factors_in_half_precision_take_half_the_memory():
+    sizes = [30, 20, 30, 30, 20]
+    counting, rows = operator(sum(sizes), torch.float32), consecutive(sizes)
+    found, seen = BlockFactors(counting, rows, dtype=torch.float16), {}
+    bytes_held([counting, rows], seen)
+    squares = 2 * 30**2 + 20**2
+    assert 2 * squares <= bytes_held(found, seen) <= 2 * squares + 4 * sum(sizes) + 8 * len(sizes)
+
+
+def test_half_precision_is_refused_where_entries_of_a_factor_may_be_beyond_it():
+    counting = operator(40, torch.float64, noise=1e-9)
+    with pytest.raises(ValueError, match=r"noise of at least 1e-08 of the outputscale, got 1.0e-09 .*'inner'"):
+        BlockFactors(counting, consecutive([20, 20]), dtype=torch.float16)
+
+
 def bytes_held(thing, seen):
     """Memory of the tensors that can be reached from something and have not been seen."""
     total, left = 0, [thing]

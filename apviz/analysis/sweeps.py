@@ -158,7 +158,8 @@ def factor_bytes(trace: Trace) -> float:
     if "block" not in trace:
         return math.nan
     sizes = trace["block"]["solved_size"].values.tolist()
-    return float(numbers_held(sizes) * np.dtype(trace.attrs["dtype"]).itemsize)
+    # older traces do not say in which they are kept
+    return float(numbers_held(sizes) * np.dtype(trace.attrs.get("factor_dtype", trace.attrs["dtype"])).itemsize)
 
 
 def sweep_table(traces: Sequence[Trace]) -> pd.DataFrame:

@@ -33,6 +33,7 @@ from apviz.solvers.solve import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
 
 InnerDtype = Literal["system", "float32", "float64", "auto"]
+FactorDtype = Literal["inner", "float16", "auto"]
 DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
 # the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
 REDUCTION = 0.01
@@ -62,6 +63,9 @@ class AlternatingProjection(Solver):
         inner_dtype: in which the blocks are factored and the residual is updated: `float32`, for any tolerance, for
             weights and every claim of convergence are in float64 in any case (`apviz.solvers.refinement`); `float64`;
             `system`: that of the system; `auto`: float32 unless σ² is too small beside the outputscale for it.
+        factor_dtype: in which the factors, and the maps onto skeletons, are kept: `inner`, that of the recursion;
+            `float16`, half its memory: the projections are then a little less exact, which a history makes up for, and
+            so do passes; σ² is to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
         check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:
@@ -94,6 +98,7 @@ class AlternatingProjection(Solver):
     coarse_rank: int | Auto = 0
     skeleton_rank: int | Auto = 0
     inner_dtype: InnerDtype = "system"
+    factor_dtype: FactorDtype = "inner"
     seed: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
@@ -110,6 +115,8 @@ class AlternatingProjection(Solver):
         require_whole_or_auto("skeleton_rank", self.skeleton_rank, 0)
         known = get_args(InnerDtype)
         require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
+        known = get_args(FactorDtype)
+        require(self.factor_dtype in known, "factor_dtype", self.factor_dtype, f"one of {', '.join(known)}")
         require_whole("seed", self.seed, 0)
         rule_named(self.rule)
         partitioner_named(self.partition)
@@ -145,7 +152,8 @@ class AlternatingProjection(Solver):
                 )
                 choices = {**choices, **others, "skeleton_rank": why}
                 partition, stored = settings._cut(inner)
-        factors = BlockFactors(stored, [partition.solved(block) for block in range(len(partition))])
+        rows = [partition.solved(block) for block in range(len(partition))]
+        factors = BlockFactors(stored, rows, dtype=settings._kept(stored))
         coarse = skeletons = None
         if settings.coarse_rank:
             factor = randomly_pivoted_cholesky(stored, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed)
@@ -162,9 +170,13 @@ class AlternatingProjection(Solver):
     def _cut(self, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
         """The blocks, and the operator with its rows as they are stored."""
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
-        check_fits(operator.x, size, overlap)
+        check_fits(operator.x, size, overlap, self._kept(operator))
         partition = partitioner_named(self.partition, self.seed)(operator.inputs, size, overlap)
         return partition, operator if partition.is_identity else operator.reordered(partition.order)
+
+    def _kept(self, operator: CountingOperator) -> torch.dtype:
+        """The dtype in which factors are kept."""
+        return torch.float16 if self.factor_dtype == "float16" else operator.x.dtype
 
     def _probed(self, stored: CountingOperator, partition: Partition) -> tuple[int, str]:
         """The rank of the skeletons that a few blocks suggest, and why; 0 where none is worth it."""

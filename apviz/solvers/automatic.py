@@ -104,7 +104,7 @@ def overlapping(**settings: Any) -> AlternatingProjection:
     """
     chosen = {
         "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
-        "skeleton_rank": "auto", "inner_dtype": "auto",
+        "skeleton_rank": "auto", "inner_dtype": "auto", "factor_dtype": "auto",
     }  # fmt: skip
     return AlternatingProjection(**{**chosen, **settings})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -16,16 +17,22 @@ S = TypeVar("S")
 
 # the most inputs with which a block has little surface and few neighbours
 FEW_INPUTS = 3
-# the share of the free memory that the factors may take
-MEMORY_SHARE = 0.4
+# the share of the free memory that the set-up may take: factors, skeletons, near rows and history
+MEMORY_SHARE = 0.45
 # the most past updates; a step along them reads history·(l+1) numbers a row, and an update evaluates as many entries
 # a row as it has solved rows
 MAX_HISTORY = 32
+# the share of the free memory that past updates may take
+HISTORY_SHARE = 0.1
 # rows from which on skeletons save seconds; from 8,000 on they save work (`benchmarks/notes.md`)
 SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
 # of the outputscale: below it blocks need jitter in float32
 FLOAT32_NOISE = 1e-6
+# the most rows near a block, of those it solves on
+MOST_NEAR = 12
+# bytes of an index of a row, and of a number in half precision
+INDEX, HALF = 8, 2
 
 
 def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str, str]]:
@@ -55,12 +62,17 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     skeleton = int(found.get("skeleton_rank", given.get("skeleton_rank", 0)))
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
-    size, why = block_size(operator, overlap, has_skeletons=skeleton > 0)
-    choose("block_size", size, why)
+    item = 4 if found.get("inner_dtype", given.get("inner_dtype")) == "float32" else operator.inputs.element_size()
+    plan = _Plan(n, columns, overlap, skeleton, item, free_memory(operator.inputs.device))
+    wished = solved_rows(n, d, has_skeletons=skeleton > 0) / (1 + overlap)
+    dtype, why = plan.factor_dtype(wished, operator)
+    choose("factor_dtype", dtype, why)
+    kept = HALF if found.get("factor_dtype", given.get("factor_dtype")) == "float16" else item
+    choose("block_size", *plan.block_size(wished, kept, d))
     b = found.get("block_size", given["block_size"])
-    evaluated, most = (2 * skeleton, MAX_HISTORY // 2) if skeleton else (b * (1 + overlap), MAX_HISTORY)
-    past = max(1, min(most, math.ceil(n / b), int(evaluated / (2 * columns))))
-    choose("history", past, f"{columns} right-hand sides; stepping along more would cost as much as the entries")
+    choose(
+        "history", plan.history(b), f"{columns} right-hand sides; stepping along more would cost as much as the entries"
+    )
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 
@@ -85,21 +97,65 @@ def skeleton_rank(n: int) -> tuple[int, str]:
 def near_size(partition: Partition) -> int:
     """Returns the rows that count as near a block: a fifth of all, but 3 to 12 times those it solves on."""
     n, solved = len(partition.order), max(partition.solved_sizes())
-    return int(min(n, solved * min(max(n / (5 * solved), 3), 12)))
+    return int(min(n, solved * min(max(n / (5 * solved), 3), MOST_NEAR)))
 
 
-def block_size(operator: Operator, overlap: float, *, has_skeletons: bool = False) -> tuple[int, str]:
-    """Chooses the rows that a block owns, and says why: `solved_rows` with their margin, or what fits the memory."""
-    (n, d), item = operator.inputs.shape, operator.inputs.element_size()
-    wished = solved_rows(n, d, has_skeletons=has_skeletons) / (1 + overlap)
-    free = free_memory(operator.inputs.device)
-    fits = 2 * MEMORY_SHARE * free / (item * n * (1 + overlap) ** 2)
-    b = max(1, min(n, round(min(wished, fits))))
-    gib = item * n * b * (1 + overlap) ** 2 / 2 / 2**30
-    if fits < wished:
-        return b, f"the factors may take {MEMORY_SHARE:.0%} of the free memory, {gib:.2g} GiB"
-    each = solved_rows(1, d, has_skeletons=has_skeletons)
-    return b, f"{each:g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
+@dataclass(frozen=True)
+class _Plan:
+    """What is kept of a set-up, under the memory that is free to this process.
+
+    Args:
+        item: bytes of a number of the recursion.
+        free: bytes.
+    """
+
+    n: int
+    columns: int
+    overlap: float
+    skeleton_rank: int
+    item: int
+    free: int
+
+    def factor_dtype(self, wished: float, operator: Operator) -> tuple[str, str]:
+        """In which factors and maps are kept so that blocks of `wished` rows fit, and why."""
+        if operator.noise < FLOAT32_NOISE * operator.kernel.outputscale:
+            return "inner", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
+        if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
+            return "inner", "the factors fit the free memory"
+        return "float16", f"float32 would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
+
+    def block_size(self, wished: float, kept: int, d: int) -> tuple[int, str]:
+        """The rows that a block owns, for factors of `kept` bytes a number, and why: `wished`, or what fits."""
+        left = max(0.0, MEMORY_SHARE * self.free - self._others(wished, kept))
+        fits = left / self._factors(1.0, kept)
+        b = max(1, min(self.n, round(min(wished, fits))))
+        gib = self._factors(b, kept) / 2**30
+        if fits < wished:
+            return b, f"what is kept may take {MEMORY_SHARE:.0%} of the free memory, factors of {gib:.2g} GiB"
+        each = solved_rows(1, d, has_skeletons=self.skeleton_rank > 0)
+        return b, f"{each:g} √n solved rows for d = {d}, factors of {gib:.2g} GiB"
+
+    def history(self, b: float) -> int:
+        """The past updates that cost no more to step along than the entries of a new one; of short memory fewer."""
+        s = self.skeleton_rank
+        evaluated, most = (2 * s, MAX_HISTORY // 2) if s else (b * (1 + self.overlap), MAX_HISTORY)
+        each = self.item * self.n * self.columns
+        return max(
+            1,
+            min(
+                most, math.ceil(self.n / b), int(evaluated / (2 * self.columns)), int(HISTORY_SHARE * self.free / each)
+            ),
+        )
+
+    def _factors(self, b: float, kept: int) -> float:
+        """Bytes of the factors, two in a square."""
+        return kept * self.n * b * (1 + self.overlap) ** 2 / 2
+
+    def _others(self, b: float, kept: int) -> float:
+        """Bytes of the history, the maps onto skeletons and the near rows."""
+        solved = self.n * (1 + self.overlap)  # of all blocks together
+        near = min(MOST_NEAR * solved, self.n**2 / (5 * b)) * INDEX if self.skeleton_rank else 0.0
+        return self.history(b) * self.item * self.n * self.columns + kept * solved * self.skeleton_rank + near
 
 
 def solved_rows(n: int, d: int, *, has_skeletons: bool = False) -> float:

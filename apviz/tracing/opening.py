@@ -117,7 +117,7 @@ _TRAINING: Final[dict[str, Any]] = {"training_settings": str}
 #: not in every trace
 _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
-    "kernel_parameters": str, "stagnated_steps": int, "trace_id": str,
+    "kernel_parameters": str, "stagnated_steps": int, "trace_id": str, "factor_dtype": str,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("solver_settings", "training_settings", "choices", "hyperparameters", "kernel_parameters")

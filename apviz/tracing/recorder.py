@@ -353,6 +353,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):
         attrs["tol"] = solver.tol
+    if run.factors is not None:
+        attrs["factor_dtype"] = str(run.factors.dtype).removeprefix("torch.")
     return attrs
 
 

@@ -31,6 +31,7 @@ def runs():
         "100": run(projection(block_size=100)),
         "64 bits": run(projection(block_size=100), dtype=torch.float64),
         "margin": run(projection(block_size=100, partition="principal-axis-tree", overlap=0.5)),
+        "half": run(projection(block_size=30, factor_dtype="float16")),
         "cut": run(projection(block_size=60, tol=1e-5, max_epochs=1)),
         "noisy": run(projection(block_size=100), noise=0.5),
         "cg": run(apviz.ConjugateGradient()),
@@ -65,6 +66,7 @@ def test_the_slowest_may_be_one_that_did_not_converge(runs):
 def test_factors_take_a_square_of_the_solved_rows_for_every_two_blocks(runs):
     assert factor_bytes(runs["30"]) == 5 * 30**2 * 4
     assert factor_bytes(runs["64 bits"]) == 2 * 100**2 * 8  # the third has a square of its own
+    assert factor_bytes(runs["half"]) == 5 * 30**2 * 2
     size, several = np.unique(runs["margin"]["block"]["solved_size"].values, return_counts=True)
     assert factor_bytes(runs["margin"]) == 4 * (np.ceil(several / 2) * size**2).sum()
     assert math.isnan(factor_bytes(runs["cg"]))

@@ -47,7 +47,8 @@ def test_given_values_always_win():
 @pytest.mark.parametrize("d", [3, 5])
 def test_blocks_solve_on_as_many_rows_at_any_overlap_and_twice_as_many_of_four_times_the_points(d):
     def solved(n, overlap):
-        return choices.block_size(system(n, d).operator, overlap)[0] * (1 + overlap)
+        given = apviz.AlternatingProjection(block_size="auto", overlap=overlap)
+        return resolve(given, system(n, d).operator, 3)[0].block_size * (1 + overlap)
 
     for overlap in (0.5, 1.0, 3.0):
         assert solved(900, overlap) == pytest.approx(solved(900, 0.0), rel=0.03)
@@ -64,14 +65,28 @@ def test_factoring_the_blocks_costs_less_than_an_iteration_at_any_n(d, n):
     assert 0.2 < factoring / (90 * n**2) < 0.8  # an entry of K takes some 90 flops
 
 
-def test_where_memory_is_short_the_factors_fit_into_it_and_the_reason_says_so(monkeypatch):
-    free, operator = 2_000_000, system(1600).operator
-    wished, _ = choices.block_size(operator, 1.0)
-    assert factor_bytes(operator.inputs, wished, 1.0) > free
-    monkeypatch.setattr(choices, "free_memory", lambda device: free)
-    size, why = choices.block_size(operator, 1.0)
-    assert free / 4 < factor_bytes(operator.inputs, size, 1.0) < free / 2  # the solve wants memory too
-    assert "of the free memory" in why
+MEMORY = apviz.AlternatingProjection(block_size="auto", overlap=1.0, history="auto", factor_dtype="auto")
+
+
+def test_where_memory_is_short_factors_are_in_half_precision_and_then_blocks_smaller(monkeypatch):
+    operator = system(1600).operator
+    wished = resolve(MEMORY, operator, 3)[0]
+    assert wished.factor_dtype == "inner"
+    sizes = []
+    for free in (3_200_000, 1_600_000, 800_000):
+        monkeypatch.setattr(choices, "free_memory", lambda device, free=free: free)
+        found, why = resolve(MEMORY, operator, 3)
+        sizes.append(found.block_size)
+        assert found.factor_dtype == "float16" and "GiB" in why["factor_dtype"]
+        held = factor_bytes(operator.inputs, found.block_size, 1.0) / 2 + 12 * operator.n * found.history
+        assert 0.2 * free < held < free / 2  # the solve wants memory too
+    assert sizes[0] == wished.block_size > sizes[1] > sizes[2]
+    assert "of the free memory" in why["block_size"]
+
+
+def test_factors_are_never_in_half_precision_where_it_may_not_hold_them(monkeypatch):
+    monkeypatch.setattr(choices, "free_memory", lambda device: 800_000)
+    assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].factor_dtype == "inner"
 
 
 def test_more_right_hand_sides_get_a_shorter_history():

@@ -74,6 +74,15 @@ def test_float32_inside_a_system_in_float64_is_no_less_exact(noise):
     assert solution.converged and residual(solution.weights) < 1e-8
 
 
+@pytest.mark.parametrize(("noise", "history"), [(0.05, 0), (1e-3, 8)])
+@pytest.mark.parametrize("skeleton_rank", [0, 20])
+def test_factors_in_half_precision_are_no_less_exact(noise, history, skeleton_rank):
+    system, residual = problem(dtype=torch.float32, noise=noise, lengthscale=0.2)
+    solver = blocks(factor_dtype="float16", skeleton_rank=skeleton_rank, history=history, tol=1e-8, overlap=1.0)
+    solution = attempt(system, solver)
+    assert solution.converged and residual(solution.weights) < 1e-8
+
+
 def test_passes_say_what_was_found_and_only_one_in_float64_claims():
     system, residual = problem(n=1500, lengthscale=0.3)
     for tol in (1e-2, 1e-4):

@@ -414,9 +414,9 @@ class Random:
         )
         noise = 10 ** rng.uniform(-8, 0) * (1.0 if rng.random() < 0.5 else kernel.outputscale)
         operator = str(rng.choice(["dense", "tiled"]))
-        return x, b, kernel, noise, self._solver(rng, n), dtype, operator
+        return x, b, kernel, noise, self._solver(rng, n, noise / kernel.outputscale), dtype, operator
 
-    def _solver(self, rng, n):
+    def _solver(self, rng, n, noise):
         tol = float(10 ** rng.uniform(-6, -0.3))
         kind, size = rng.random(), int(rng.integers(1, max(2, n)))
         if kind < 0.1:
@@ -441,6 +441,7 @@ class Random:
             coarse_rank=int(rng.choice([0, 0, 0, min(5, n // 2)])),
             skeleton_rank=int(rng.choice([0, 0, 3, 15])),
             inner_dtype=str(rng.choice(["system", "float32", "auto"])),
+            factor_dtype=str(rng.choice(["inner", "float16" if noise > 1e-8 else "inner"])),
         )
 
 
