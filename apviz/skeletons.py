@@ -27,12 +27,16 @@ from apviz.partitions import Partition, near_rows, squared_distances
 SAMPLES = 8
 # damping of T, of the largest norm of a skeleton's column: how small entries of the others count
 DAMPING = 5e-3
-# blocks on which the drift is estimated before all are decomposed
-PROBE_BLOCKS = 4
+# blocks on which the drift is estimated before all are decomposed: so many, and a share of all
+PROBE_BLOCKS, PROBE_SHARE = 4, 0.1
 # points of a block from which the distance of all others to it is taken
 LANDMARKS = 32
-# of right-hand sides that are all noise, of which two passes make a hundredth; that of smooth ones is less
-GOOD_DRIFT = 0.14
+# epochs for each factor of e by which the residual is to fall
+EPOCHS = 0.5
+# times the drift estimated for an update of each block, what later passes find
+LATER_DRIFT = 2.5
+# right-hand sides that are looked at
+MOST_SIDES = 4
 
 
 class Columns(Protocol):
@@ -160,37 +164,72 @@ class _Fit:
 
 
 class Suggestion(NamedTuple):
-    """A rank, and the drift estimated for it."""
+    """A rank and a number of near rows, and the drift estimated for both."""
 
     rank: int
+    near: int
     drift: float
 
 
-def suggest_rank(operator: CountingOperator, partition: Partition, rank: int, near: int, seed: int) -> Suggestion:
-    """Finds the least of rank/2, rank and 2·rank with which skeletons let the residual drift by under `GOOD_DRIFT`.
+def suggest(
+    operator: CountingOperator, partition: Partition, ranks: Sequence[int], nears: Sequence[int], tol: float,
+    like: Tensor | None, seed: int,
+) -> Suggestion:  # fmt: skip
+    """Finds the rank and the number of near rows with which epochs and passes together cost least.
 
-    From a few blocks; 2·rank where none does. Evaluates some (|I|² + 10·rank·|I|) entries a block.
+    The drift is estimated on a few blocks. Each pass leaves about so much of the residual before it.
+
+    Args:
+        like: (n, l+1) right-hand sides in stored order, in whose directions the drift is to be small; None: in random
+            ones, of which it is larger than of smooth ones.
     """
-    blocks = list(range(0, len(partition), max(1, len(partition) // PROBE_BLOCKS)))[:PROBE_BLOCKS]
+    several = min(len(partition), max(PROBE_BLOCKS, round(PROBE_SHARE * len(partition))))
+    blocks = [k * len(partition) // several for k in range(several)]
     rows = [partition.solved(block) for block in blocks]
-    most = max(1, min(count(held) for held in rows) // 3)
+    most, longest = max(1, min(count(held) for held in rows) // 3), max(count(held) for held in rows)
     factors = BlockFactors(operator, rows)
     generator = torch.Generator().manual_seed(seed)
-    order = _farthest_first(operator.inputs, rows, min(most, 2 * rank))
-    near_of = near_rows(partition, operator.inputs, near, blocks)
-    fits, updates = [], []
+    order = _farthest_first(operator.inputs, rows, min(most, max(ranks)))
+    sides = None if like is None else _of_unit_size(like[:, :MOST_SIDES], operator.inputs)
+    updates = []
     for k, held in enumerate(rows):
-        fits.append(_Fit(operator, held, near_of[k], order[k], SAMPLES * min(most, 2 * rank), generator))
-        updates.append(factors.solve(k, _signs(count(held), operator.inputs, generator)))
+        z = _signs(count(held), operator.inputs, generator) if sides is None else sides[held]
+        updates.append(factors.solve(k, z))
     total = operator.n / len(partition) * len(blocks)
+    fits: dict[int, list[_Fit]] = {}
 
-    def drift(rank: int) -> float:
-        return math.sqrt(sum(fit.squared_error(fit.map(rank), u) for fit, u in zip(fits, updates, strict=True)) / total)
+    def drift(rank: int, near: int) -> float:
+        if near not in fits:
+            near_of = near_rows(partition, operator.inputs, near, blocks)
+            size = SAMPLES * len(order[0])
+            fits[near] = [_Fit(operator, held, near_of[k], order[k], size, generator) for k, held in enumerate(rows)]
+        pairs = zip(fits[near], updates, strict=True)
+        return math.sqrt(sum(fit.squared_error(fit.map(rank), u) for fit, u in pairs) / total)
 
-    tried = Suggestion(min(most, rank), drift(min(most, rank)))
-    further = max(1, rank // 2) if tried.drift < GOOD_DRIFT else min(most, 2 * rank)
-    other = Suggestion(further, drift(further))
-    return tried if tried.drift < GOOD_DRIFT <= other.drift else other
+    epochs = 1 + EPOCHS * math.log(1 / tol)
+
+    def work(rank: int, near: int) -> float:
+        """Of the epochs."""
+        return epochs * len(partition) * (near * longest / operator.n**2 + rank / operator.n)
+
+    found: list[tuple[float, Suggestion]] = []
+    for rank, near in sorted(
+        {(min(most, rank), near) for rank in ranks for near in nears}, key=lambda each: work(*each)
+    ):
+        if found and work(rank, near) + 1.0 >= min(found)[0]:
+            break
+        estimated = drift(rank, near)
+        passes = max(1, math.ceil(math.log(tol) / math.log(min(0.9, max(LATER_DRIFT * estimated, 1e-30)))))
+        found.append((work(rank, near) + passes, Suggestion(rank, near, estimated)))
+    return min(found)[1]
+
+
+def _of_unit_size(b: Tensor, like: Tensor) -> Tensor | None:
+    """Columns of b that are not zero, of root mean square 1, as `like`; None for none."""
+    scaled = b.double() / b.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
+    norms: Tensor = torch.linalg.vector_norm(scaled, dim=0) / math.sqrt(len(b))
+    kept = norms > 0
+    return (scaled[:, kept] / norms[kept]).to(like) if bool(kept.any()) else None
 
 
 def _farthest_first(inputs: Tensor, blocks: Sequence[Rows], size: int) -> list[Tensor]:

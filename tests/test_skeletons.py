@@ -10,7 +10,7 @@ import apviz
 from apviz.factors import BlockFactors
 from apviz.operators import CountingOperator
 from apviz.partitions import KDTree, near_rows
-from apviz.skeletons import ExactColumns, Skeletons, suggest_rank
+from apviz.skeletons import ExactColumns, Skeletons, suggest
 
 NOISE = 0.05
 
@@ -100,12 +100,21 @@ def test_the_estimated_drift_is_that_of_updates_for_random_signs(rank, lengthsca
     assert true / 2 < skeletons.drift < 2 * true or max(true, skeletons.drift) < 1e-10
 
 
-def test_a_larger_rank_is_suggested_where_far_columns_hold_more():
-    ranks = []
+def test_more_is_suggested_where_far_columns_hold_more_and_the_drift_is_what_skeletons_then_have():
+    costs = []
     for d in (1, 2, 5):
-        partition, operator, _, _, _ = setup(n=1200, d=d, lengthscale=0.4, block_size=80)
-        ranks.append(suggest_rank(operator, partition, 16, 300, 0).rank)
-    assert ranks == sorted(ranks) and ranks[0] < ranks[-1]
+        partition, operator, factors, _, _ = setup(n=1200, d=d, lengthscale=0.4, block_size=80)
+        found = suggest(operator, partition, (4, 8, 16, 32), (150, 300), 0.01, None, 0)
+        costs.append(found.rank * operator.n + found.near * 120)
+        built = Skeletons(operator, partition, factors, found.rank, found.near, 0)
+        assert built.drift / 2 - 0.01 < found.drift < 2 * built.drift + 0.01
+    assert costs == sorted(costs) and costs[0] < costs[-1]
+
+
+def test_a_smaller_tolerance_is_suggested_no_larger_drift():
+    partition, operator, _, _, _ = setup(n=1200, lengthscale=0.4, block_size=80)
+    drifts = [suggest(operator, partition, (4, 8, 16, 32), (150, 300), tol, None, 0).drift for tol in (0.1, 1e-3, 1e-6)]
+    assert drifts == sorted(drifts, reverse=True)
 
 
 def test_where_all_that_is_far_is_zero_nothing_is_added_to_it():

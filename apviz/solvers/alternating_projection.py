@@ -25,8 +25,8 @@ from apviz.settings import (
     require_whole,
     require_whole_or_auto,
 )
-from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest_rank
-from apviz.solvers.choices import near_size, resolve
+from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest
+from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes, resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
 from apviz.solvers.solve import Run
@@ -60,6 +60,8 @@ class AlternatingProjection(Solver):
             pivoted Cholesky factor V, whose KV costs 1.0 work and n²·coarse_rank multiplications once; 0: none.
         skeleton_rank: number of columns that stand for those of a block in all rows but the nearest, which then cost no
             more than these; see `apviz.skeletons`. 0: every column as it is, the paper's.
+        near_rows: with skeletons, the rows around a block whose entries are evaluated all the same; 0: chosen with
+            their rank, else a fifth of all, but 3 to 12 times those it solves on.
         inner_dtype: in which the blocks are factored and the residual is updated: `float32`, for any tolerance, for
             weights and every claim of convergence are in float64 in any case (`apviz.solvers.refinement`); `float64`;
             `system`: that of the system; `auto`: float32 unless σ² is too small beside the outputscale for it.
@@ -97,6 +99,7 @@ class AlternatingProjection(Solver):
     history: int | Auto = 0
     coarse_rank: int | Auto = 0
     skeleton_rank: int | Auto = 0
+    near_rows: int = 0
     inner_dtype: InnerDtype = "system"
     factor_dtype: FactorDtype = "inner"
     seed: int = 0
@@ -113,6 +116,7 @@ class AlternatingProjection(Solver):
         require_whole_or_auto("history", self.history, 0)
         require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
         require_whole_or_auto("skeleton_rank", self.skeleton_rank, 0)
+        require_whole("near_rows", self.near_rows, 0)
         known = get_args(InnerDtype)
         require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
         known = get_args(FactorDtype)
@@ -137,15 +141,16 @@ class AlternatingProjection(Solver):
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
         return resolve(self, operator, columns)
 
-    def build(self, operator: CountingOperator, columns: int) -> Blocks:
+    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Blocks:
         settings, choices = self.resolve(operator, columns)
         dtype = DTYPES.get(settings.inner_dtype, operator.x.dtype)
         inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))
         partition, stored = settings._cut(inner)
         if self.skeleton_rank == "auto" and settings.skeleton_rank:
-            rank, why = settings._probed(stored, partition)
+            rank, near, why = settings._probed(stored, partition, like)
             if rank:
-                settings, choices = replace(settings, skeleton_rank=rank), {**choices, "skeleton_rank": why}
+                settings = replace(settings, skeleton_rank=rank, near_rows=near)
+                choices = {**choices, "skeleton_rank": why}
             else:
                 settings, others = replace(self, skeleton_rank=0, inner_dtype=settings.inner_dtype).resolve(
                     inner, columns
@@ -160,7 +165,8 @@ class AlternatingProjection(Solver):
             v = torch.linalg.qr(factor).Q
             coarse = biorthonormal(v, stored.matmul(v))[:2]
         if settings.skeleton_rank:
-            rank, near = int(chosen("skeleton_rank", settings.skeleton_rank)), near_size(partition)
+            rank = int(chosen("skeleton_rank", settings.skeleton_rank))
+            near = settings.near_rows or near_size(partition)
             skeletons = Skeletons(stored, partition, factors, rank, near, settings.seed)
         return Blocks(
             solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices,
@@ -178,14 +184,18 @@ class AlternatingProjection(Solver):
         """The dtype in which factors are kept."""
         return torch.float16 if self.factor_dtype == "float16" else operator.x.dtype
 
-    def _probed(self, stored: CountingOperator, partition: Partition) -> tuple[int, str]:
-        """The rank of the skeletons that a few blocks suggest, and why; 0 where none is worth it."""
-        found = suggest_rank(
-            stored, partition, int(chosen("skeleton_rank", self.skeleton_rank)), near_size(partition), self.seed
-        )
+    def _probed(self, stored: CountingOperator, partition: Partition, like: Tensor | None) -> tuple[int, int, str]:
+        """The rank of the skeletons and the near rows that a few blocks suggest, and why; 0 where none is worth it."""
+        first = int(chosen("skeleton_rank", self.skeleton_rank))
+        ranks, nears = [max(1, round(first * step)) for step in RANK_STEPS], near_sizes(partition)
+        nears = [self.near_rows] if self.near_rows else nears
+        if like is not None:
+            like = like if partition.is_identity else like[partition.order]
+        found = suggest(stored, partition, ranks, nears, self.tol, like, self.seed)
         if found.drift > MAX_DRIFT:
-            return 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
-        return found.rank, f"{found.rank}: lets the residual drift by about {found.drift:.1%} (an estimate)"
+            return 0, 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
+        why = f"lets the residual drift by about {found.drift:.1%} (an estimate) beyond {found.near:,} near rows"
+        return found.rank, found.near, f"{found.rank}: {why}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from apviz.operators import CountingOperator, Operator, make_operator
 from apviz.preconditioners import RandomlyPivotedCholesky
@@ -68,9 +69,9 @@ class Automatic(Solver):
         resolved, reasons = solver.resolve(operator, columns)
         return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Prepared:
         solver, why = self._choose(operator.uncounted)
-        built = solver.build(operator, columns)
+        built = solver.build(operator, columns, like)
         return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
 
     def _choose(self, operator: Operator) -> tuple[Solver, str]:

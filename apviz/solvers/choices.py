@@ -27,10 +27,12 @@ HISTORY_SHARE = 0.1
 # rows from which on skeletons save seconds; from 8,000 on they save work (`benchmarks/notes.md`)
 SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
+# of it, the ranks that are tried
+RANK_STEPS = (0.25, 0.5, 1.0, 2.0)
 # of the outputscale: below it blocks need jitter in float32
 FLOAT32_NOISE = 1e-6
-# the most rows near a block, of those it solves on
-MOST_NEAR = 12
+# rows near a block, of those it solves on: the fewest and the most
+LEAST_NEAR, MOST_NEAR = 3, 12
 # bytes of an index of a row, and of a number in half precision
 INDEX, HALF = 8, 2
 
@@ -97,7 +99,15 @@ def skeleton_rank(n: int) -> tuple[int, str]:
 def near_size(partition: Partition) -> int:
     """Returns the rows that count as near a block: a fifth of all, but 3 to 12 times those it solves on."""
     n, solved = len(partition.order), max(partition.solved_sizes())
-    return int(min(n, solved * min(max(n / (5 * solved), 3), MOST_NEAR)))
+    return int(min(n, solved * min(max(n / (5 * solved), LEAST_NEAR), MOST_NEAR)))
+
+
+def near_sizes(partition: Partition) -> list[int]:
+    """Returns the numbers of near rows that are tried, each twice the one before, up to `near_size`."""
+    found = [near_size(partition)]
+    while found[-1] >= 2 * LEAST_NEAR * max(partition.solved_sizes()):
+        found.append(found[-1] // 2)
+    return found
 
 
 @dataclass(frozen=True)

@@ -234,12 +234,13 @@ class Solver(ABC):
         """
         return self, {}
 
-    def prepare(self, operator: Operator, columns: int = 1) -> Prepared:
+    def prepare(self, operator: Operator, columns: int = 1, *, like: Tensor | None = None) -> Prepared:
         """Builds what does not depend on B: partition, factors, preconditioner; good for any number of solves.
 
         Args:
             operator: K.
             columns: right-hand sides that are to be expected, by which `auto` chooses.
+            like: (n, columns), some like them: how smooth they are decides what skeletons may leave out.
 
         Raises:
             MemoryError: it would not fit the free memory.
@@ -252,13 +253,13 @@ class Solver(ABC):
         # ten epochs is what the paper's training solves take at least
         operator.fix_engine(10.0 * operator.n**2, columns)
         counting = CountingOperator(operator)
-        prepared = self.build(counting, columns)
+        prepared = self.build(counting, columns, like)
         if operator.x.is_cuda:
             torch.cuda.synchronize()
         return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
 
     @abstractmethod
-    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Prepared:
         """Builds what `prepare` returns, but for who asked and what it cost; a solver of your own has this."""
 
 

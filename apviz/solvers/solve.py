@@ -495,7 +495,7 @@ def attempt(
     clock = Clock(system.device)  # choosing is part of the solve's time
     try:
         if prepared is None:
-            prepared = solver.prepare(system.operator, system.b.shape[1])
+            prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
             cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
         else:
             prepared = prepared.ending_as(solver)
