@@ -25,8 +25,8 @@ from apviz.kernels import KERNELS
 from apviz.operators import OPERATORS, CountingOperator
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Automatic, Hook, NotConverged, Solution, Solver, StopReason, attempt
+from apviz.solvers.run import Run
 from apviz.solvers.serialization import from_plain, to_plain
-from apviz.solvers.solve import Run
 from apviz.spectrum import spectrum
 from apviz.system import KernelSystem
 from apviz.tracing.recorder import surroundings

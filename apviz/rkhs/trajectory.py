@@ -18,7 +18,7 @@ from apviz.rules import Rule as SelectionRule
 from apviz.settings import require, require_whole
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.interface import Update
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.system import KernelSystem
 
 Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]

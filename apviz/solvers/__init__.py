@@ -6,7 +6,8 @@ from apviz.solvers.automatic import Automatic, overlapping
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
-from apviz.solvers.solve import Run, attempt, solve
+from apviz.solvers.run import Run
+from apviz.solvers.solve import attempt, solve
 
 __all__ = [
     "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotConverged",

@@ -29,7 +29,7 @@ from apviz.skeletons import Columns, ExactColumns, Skeletons, suggest
 from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes, resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
 
 InnerDtype = Literal["system", "float32", "float64", "auto"]

@@ -16,7 +16,7 @@ from apviz.operators import CountingOperator
 from apviz.settings import require_tolerance
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import NO_GAIN, Limits
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.solvers.steps import column_inner
 
 # with the factor of K, or of K with jitter: each lowers the residual by what the factor lacks in digits

@@ -17,7 +17,7 @@ from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, re
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.solvers.steps import column_squares
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from apviz.partitions import Partition
     from apviz.preconditioners.base import Apply
     from apviz.solvers.refinement import Pass
-    from apviz.solvers.solve import Run
+    from apviz.solvers.run import Run
 
 
 class StopReason(Enum):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from apviz.settings import require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 
 
 class ProgressHook(Hook):

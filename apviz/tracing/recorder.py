@@ -18,8 +18,8 @@ import torch
 
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.refinement import Pass
+from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
-from apviz.solvers.solve import Run
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION

@@ -18,8 +18,8 @@ from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
 from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.solvers import Automatic, Hook, Solver
+from apviz.solvers.run import Run
 from apviz.solvers.serialization import from_plain
-from apviz.solvers.solve import Run
 from apviz.system import KernelSystem
 from apviz.tracing import Trace
 

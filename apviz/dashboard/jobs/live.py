@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace
 
 #: so many times as long as a look at the trace takes is solved before the next, and there are at most so many a second

@@ -18,7 +18,7 @@ from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
 from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
 from apviz.tracing.store import Record
 

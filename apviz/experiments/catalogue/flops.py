@@ -25,7 +25,7 @@ from apviz.operators.tiled import TiledOperator
 from apviz.rules import GaussSouthwell
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.alternating_projection import _Projection
-from apviz.solvers.solve import Run
+from apviz.solvers.run import Run
 from apviz.solvers.steps import column_inner
 from apviz.system import KernelSystem
 

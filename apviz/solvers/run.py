@@ -1,0 +1,413 @@
+"""The run of a solve: what a solver reports to and hooks look at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from apviz.factors import BlockFactors
+from apviz.operators import CountingOperator
+from apviz.operators.counting import Entries
+from apviz.partitions import Partition
+from apviz.preconditioners.base import Apply
+from apviz.solvers.clock import Clock
+from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
+from apviz.solvers.refinement import ExactResidual, Limits, Pass, Refinement
+from apviz.solvers.steps import column_inner, column_squares
+from apviz.system import KernelSystem
+
+
+class Recursion(Protocol):
+    """A solver at work, in its own order of rows and in the units of the run."""
+
+    #: (n, l+1) right-hand sides in the dtype they were given in
+    b: Tensor
+    #: (n, l+1) the residual in the recursion's own dtype, updated in place
+    r: Tensor
+
+    def weights(self) -> Tensor:
+        """Returns W so far, (n, l+1) in float64."""
+        ...
+
+    def block_norms(self) -> Tensor | None:
+        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
+        ...
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+        """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
+        ...
+
+
+class Run:
+    """A solve in progress: what a solver reports to, and what hooks may look at.
+
+    Solvers work on right-hand sides whose largest entries lie between 1 and 2: each is divided by its own power of
+    two, which is exact, so that no norm can underflow or overflow and B times a power of two is solved alike. What
+    solvers report is in these units, what hooks and users see is in the user's.
+
+    Attributes:
+        system, prepared: what is solved, with which settings and set-up; none of the settings says `auto` any more.
+        operator: counts the kernel entries, in the order of rows of the solve; a solver asks nothing of the system's
+            operator behind its back.
+        initial_weights: (n, l+1) float64, in the user's order and the units of the run, or None.
+    """
+
+    def __init__(
+        self,
+        system: KernelSystem,
+        prepared: Prepared,
+        hooks: Iterable[Hook] = (),
+        initial_weights: Tensor | None = None,
+        cost: Cost | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.system, self.prepared, self.hooks = system, prepared, list(hooks)
+        self.solver, self.choices = prepared.solver, dict(prepared.choices)
+        self.clock = clock or Clock(system.device)
+        self.clock.add(cost.seconds if cost else 0.0)
+        self.operator = CountingOperator(prepared.operator, Entries(cost.entries if cost else 0))
+        self._units = _powers_of_two(system.given_b)
+        b = self.b
+        self._norms = torch.linalg.vector_norm(b, dim=0, dtype=torch.float64).cpu()
+        is_zero = self._norms == 0
+        self._norms[is_zero] = 1.0
+        # the square of each unit ÷ that of the largest
+        self._share = (self._units / self._units.max()).square()
+        self._is_alike = bool((self._share == 1).all())
+        self.initial_weights = None
+        if initial_weights is not None:
+            scaled = initial_weights.double() / self._units
+            # where b is zero, so is the solution
+            self.initial_weights = scaled.masked_fill_(is_zero.to(scaled.device), 0.0)
+        self.epoch_number = self.update_number = 0
+        self.setup_work = self.setup_seconds = 0.0
+        self.stop_message = ""
+        #: whether any hook listens to updates; if not, what only they need is not computed
+        self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
+        self._exact = ExactResidual(self.operator)  # before hooks can reach what it is made from
+        self._stopped_inside = self._is_lost = False
+        self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
+        self._stop_requested: str | None = None
+        self._first_energy = self._last_energy = self._first_residual = 0.0
+        self.residual_per_rhs = torch.ones_like(self._norms)
+        self._pass_number = 0
+        self._wants_pass = False
+        self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
+
+    @property
+    def partition(self) -> Partition | None:
+        """The partition of a method with blocks, else None."""
+        return self.prepared.partition
+
+    @property
+    def factors(self) -> BlockFactors | None:
+        """The factors of the blocks of a method that has some, else None."""
+        return self.prepared.factors
+
+    @property
+    def preconditioner(self) -> Apply | None:
+        """The map r ↦ P⁻¹r of conjugate gradients that have one, else None."""
+        return self.prepared.preconditioner
+
+    @property
+    def b(self) -> Tensor:
+        """The right-hand sides in the units of the solve and the dtype they were given in, (n, l+1); a copy."""
+        b: Tensor = (self.system.given_b.double() / self._units).to(self.system.given_b)
+        return b
+
+    @property
+    def rhs_norms(self) -> Tensor:
+        """The norms ‖b_i‖, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
+        norms: Tensor = self._norms * self._units.cpu()
+        return norms
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
+        return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()).double())
+
+    @property
+    def residual_vectors(self) -> Tensor:
+        """The residual R as the recursion has it, (n, l+1), in the user's order and units; a copy."""
+        return self._in_users_units(self.prepared.in_users_order(self._recursion.r))
+
+    @property
+    def initial_energy(self) -> float:
+        """The energy h(W) before the first update."""
+        return self._energy_in_users_units(self._first_energy)
+
+    @property
+    def energy(self) -> float:
+        """The energy h(W) after the last epoch; NaN where float64 does not hold the square of |B|."""
+        return self._energy_in_users_units(self._last_energy)
+
+    @property
+    def work(self) -> float:
+        """The kernel entries ÷ n² so far, with those of the set-up where it was made for this solve."""
+        return self.operator.work
+
+    @property
+    def residual(self) -> float:
+        """The mean over right-hand sides of ‖r_i‖/‖b_i‖ after the last epoch."""
+        return float(self.residual_per_rhs.mean())
+
+    def seconds(self) -> float:
+        """Counts the seconds so far, without those that hooks took for their own."""
+        return self.clock.seconds(self.clock.mark())
+
+    def request_stop(self, why: str) -> None:
+        """Asks the solve to stop after the current update."""
+        self._stop_requested = why
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether a hook has asked the solve to stop."""
+        return self._stop_requested is not None
+
+    # --- what a solver calls ------------------------------------------------------------------------------------
+
+    def start(self, recursion: Recursion, limits: Limits) -> None:
+        """Tells the hooks that the set-up is done, and `recursion` at its first residual."""
+        self._recursion, self._limits = recursion, limits
+        self.setup_work, self.setup_seconds = self.work, self.seconds()
+        self._first_energy = self._last_energy = self._energy_now(recursion.r)
+        for hook in self.hooks:
+            hook.on_start(self)
+        self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
+        self._first_residual = self.residual
+        self._refinement = Refinement(limits, self.residual, recursion.r.dtype)
+
+    def weighted(self, norms: Tensor) -> Tensor:
+        """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
+        return norms if self._is_alike else norms * self._share.to(norms)
+
+    def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor) -> None:
+        """Reports an update to the hooks.
+
+        Args:
+            energy_decrease: (l+1,) float64 decreases of h, one a right-hand side.
+            squared_residual: (l+1,) squared norms of the residual; not looked at where `records_updates` is false.
+        """
+        self.update_number += 1
+        decrease = (energy_decrease * self._share).sum()
+        self._decrease += decrease
+        if not self.records_updates:
+            return
+        update = Update(
+            self.update_number, self.epoch_number + 1, block, self.work,
+            decrease * self._energy_unit, squared_residual / self._norms.to(squared_residual.device).square(),
+            self.clock.mark(),
+        )  # fmt: skip
+        for hook in self.hooks:
+            hook.on_update(update)
+
+    def ends_inside_epoch(self, squared_residual: Tensor) -> bool:
+        """Tests whether to end the epoch after this update: a hook asks for it, or the recursion claims to be done."""
+        self._stopped_inside = self.must_stop
+        if self._stopped_inside:
+            return True
+        limits = self._limits
+        looks = limits.look_every > 0 and self.update_number % limits.look_every == 0
+        may_end = looks and self.epoch_number + 1 >= limits.minimum
+        if not may_end:
+            return False
+        self._wants_pass = self._is_pass_due(self._mean_relative(squared_residual))
+        return self._wants_pass
+
+    def end_epoch(self, squared_residual: Tensor, *, is_fresh: bool = False) -> StopReason | None:
+        """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs.
+
+        Args:
+            squared_residual: (l+1,) squared norms by the recursion.
+            is_fresh: they are of B − KW already (`fresh_residual`), and there is no recursion that could have drifted.
+        """
+        self.epoch_number += 1
+        limits, checked, drift = self._limits, math.nan, math.nan
+        if self._stopped_inside:  # a last and incomplete epoch
+            self._report_epoch(squared_residual, checked, drift)
+            return self._stopped()
+        claimed = self._mean_relative(squared_residual)
+        last = self.epoch_number >= limits.maximum
+        refinement = self._refinement
+        runs_away, found = not is_fresh and refinement.runs_away(claimed), None
+        claims = False
+        if not is_fresh and self.epoch_number >= limits.minimum:
+            claims = self._wants_pass or (claimed < limits.tol if last else self._is_pass_due(claimed))
+        self._wants_pass = False
+        is_due = math.isfinite(claimed) and self.epoch_number % limits.check_every == 0
+        if is_fresh:
+            checked = claimed
+        elif claims or is_due or runs_away:
+            found, squared_residual = self._pass(claimed, last or refinement.needs_float64(claimed), claims)
+            checked, drift = found.residual, found.drift
+        self._report_epoch(squared_residual, checked, drift)
+        if found is not None:
+            self._report_pass(found)
+        is_exact = is_fresh or (found is not None and found.is_exact)
+        if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
+            if self._is_lost:
+                self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
+            return StopReason.DIVERGED
+        if is_exact and checked < limits.tol and self.epoch_number >= limits.minimum:
+            return StopReason.CONVERGED
+        if is_exact and checked >= limits.tol and self._is_lost:
+            self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
+            return StopReason.STAGNATED
+        if found is not None:
+            refinement.passed(found, self._last_energy, claims=claims)
+            floor = refinement.floor()
+            if refinement.drifts and limits.go_exact is not None and (floor or runs_away):
+                limits.go_exact()
+                refinement.exact_from_now()
+            elif floor:
+                self.stop_message = floor
+                return StopReason.STAGNATED
+        if self.must_stop:
+            return self._stopped()
+        return StopReason.MAX_EPOCHS if last else None
+
+    def fresh_residual(self) -> tuple[Tensor, Tensor]:
+        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence.
+
+        W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
+        """
+        w = self._recursion.weights()
+        held = self._as_held(w)
+        self._is_lost = held is not w
+        return self._exact.residual(self._recursion.b, held, self._limits.tol)
+
+    def residual_of(self, w: Tensor) -> Tensor:
+        """Computes B − KW, (n, l+1) in float64, for w: (n, l+1) to start from, in the order of the user's rows."""
+        w = self.prepared.in_order(w)
+        return self._exact.residual(self.prepared.in_order(self.b), w, math.inf)[0]
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _is_pass_due(self, claimed: float) -> bool:
+        """Whether B − KW is to be evaluated: the recursion is at its aim, and what drifts does not rather go on."""
+        refinement, recursion = self._refinement, self._recursion
+        if refinement.runs_away(claimed):
+            return True
+        if not claimed < refinement.aim:
+            return False
+        if not refinement.drifts:
+            return True
+        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._norms, self._generator)
+        return refinement.looked(claimed, drift)
+
+    def _pass(self, claimed: float, is_exact: bool, claims: bool) -> tuple[Pass, Tensor]:
+        """Evaluates B − KW, which becomes the recursion's; returns it and its (l+1,) squared norms."""
+        recursion = self._recursion
+        if is_exact:
+            fresh, squared = self.fresh_residual()
+        else:
+            fresh = recursion.b - self.operator.matmul(recursion.weights().to(recursion.r))
+            squared = column_squares(fresh)
+        drift = self._relative(recursion.r - fresh)
+        if not self._is_lost:
+            recursion.adopt(fresh, claims or drift > claimed)  # such a recursion follows its own rounding
+            self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
+        self._pass_number += 1
+        residual = self._mean_relative(squared)
+        seconds = self.seconds()
+        return Pass(
+            self._pass_number, self.epoch_number, self.work, seconds, claimed, residual, drift, is_exact
+        ), squared
+
+    def _energy_now(self, r: Tensor) -> float:
+        """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
+        by_column = column_inner(self._recursion.weights(), self._recursion.b + r)
+        return -0.5 * float((by_column * self._share).sum())
+
+    def _report_pass(self, found: Pass) -> None:
+        for hook in self.hooks:
+            hook.on_pass(found)
+
+    def _mean_relative(self, squared: Tensor) -> float:
+        return float((squared.double().cpu().sqrt() / self._norms).mean())
+
+    def _relative(self, a: Tensor) -> float:
+        """‖A‖_F/‖B‖_F in the user's units."""
+        of_b = (self._norms.square() * self._share.cpu()).sum()
+        return math.sqrt(float((column_squares(a) * self._share).sum()) / float(of_b))
+
+    @property
+    def _energy_unit(self) -> float:
+        """The factor from energies here to the user's; NaN where float64 does not hold it."""
+        largest = float(self._units.max())
+        return largest**2 if 1e-150 < largest < 1e150 else math.nan
+
+    def _energy_in_users_units(self, energy: float) -> float:
+        return energy * self._energy_unit if energy else 0.0
+
+    def _in_users_units(self, a: Tensor) -> Tensor:
+        return (a.double() * self._units).to(a)
+
+    def _stopped(self) -> StopReason:
+        self.stop_message = f"stopped: {self._stop_requested}"
+        return StopReason.STOPPED
+
+    def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
+        """The one transfer from the device in an epoch."""
+        self.residual_per_rhs = squared.double().cpu().sqrt() / self._norms
+        self._last_energy = self._first_energy - float(self._decrease)
+        norms, block_norms = None, self._recursion.block_norms()
+        if block_norms is not None:
+            norms = (block_norms.double() * self._share).sum(1).sqrt().cpu() * float(self._units.max())
+        seconds = self.seconds()
+        measured: dict[str, float] = {}
+        with self.clock.pause():
+            for hook in self.hooks:
+                measured |= hook.measure(self)
+        epoch = Epoch(
+            self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs.clone(), checked, drift,
+            self.energy, norms, measured,
+        )  # fmt: skip
+        for hook in self.hooks:
+            hook.on_epoch(epoch)
+
+    def solution(self, reason: StopReason) -> Solution:
+        """Returns what the solve ended with."""
+        weights = self.weights
+        return Solution(
+            weights=weights[:, 0] if self.system.single_column else weights,
+            stop_reason=reason,
+            stop_message=self.stop_message or reason.sentence(self.system.dtype),
+            residual=self.residual,
+            residual_per_rhs=self.residual_per_rhs,
+            epochs=self.epoch_number,
+            work=self.work,
+            seconds=self.seconds(),
+            setup_work=self.setup_work,
+            setup_seconds=self.setup_seconds,
+            energy=self.energy,
+        )
+
+    def _as_held(self, w: Tensor) -> Tensor:
+        """W as its dtype holds it in the user's units, in the units of the run: w itself where no digit that counts is
+        lost."""
+        info, largest = torch.finfo(w.dtype), w.abs().amax(0).double() * self._units
+        # what is lost of entries smaller than the largest by as much as rounding does not count
+        fits = (largest < 0.5 * info.max) & ((largest * info.eps > info.tiny) | (largest == 0))
+        if bool(fits.all()):
+            return w
+        held = (w.double() * self._units).to(w).double() / self._units
+        return w if torch.equal(held, w.double()) else held
+
+    def _lost(self, what: str, do: str) -> str:
+        largest = float(self.system.b.abs().max())
+        return f"the weights of right-hand sides up to {largest:.1e} are {what} {torch.float64}; {do} B"
+
+
+def _powers_of_two(b: Tensor) -> Tensor:
+    """(l+1,) float64: for each column of b: (n, l+1) the power of two at or below its largest entry.
+
+    A column of zeros takes that of the largest of the others, beside which it then weighs nothing; or 1.
+    """
+    largest = b.abs().amax(0).double()
+    largest = torch.where(largest > 0, largest, largest.max() if bool(largest.any()) else 1.0)
+    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
