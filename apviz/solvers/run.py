@@ -18,6 +18,7 @@ from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
 from apviz.solvers.refinement import ExactResidual, Limits, Pass, Refinement
 from apviz.solvers.steps import column_inner, column_squares
+from apviz.solvers.units import Units
 from apviz.system import KernelSystem
 
 
@@ -45,9 +46,7 @@ class Recursion(Protocol):
 class Run:
     """A solve in progress: what a solver reports to, and what hooks may look at.
 
-    Solvers work on right-hand sides whose largest entries lie between 1 and 2: each is divided by its own power of
-    two, which is exact, so that no norm can underflow or overflow and B times a power of two is solved alike. What
-    solvers report is in these units, what hooks and users see is in the user's.
+    What solvers work on and report is in units of the run (`apviz.solvers.units`), what hooks and users see in theirs.
 
     Attributes:
         system, prepared: what is solved, with which settings and set-up; none of the settings says `auto` any more.
@@ -70,19 +69,12 @@ class Run:
         self.clock = clock or Clock(system.device)
         self.clock.add(cost.seconds if cost else 0.0)
         self.operator = CountingOperator(prepared.operator, Entries(cost.entries if cost else 0))
-        self._units = _powers_of_two(system.given_b)
-        b = self.b
-        self._norms = torch.linalg.vector_norm(b, dim=0, dtype=torch.float64).cpu()
-        is_zero = self._norms == 0
-        self._norms[is_zero] = 1.0
-        # the square of each unit ÷ that of the largest
-        self._share = (self._units / self._units.max()).square()
-        self._is_alike = bool((self._share == 1).all())
+        self._units = Units(system.given_b)
         self.initial_weights = None
         if initial_weights is not None:
-            scaled = initial_weights.double() / self._units
+            scaled = self._units.of_users(initial_weights)
             # where b is zero, so is the solution
-            self.initial_weights = scaled.masked_fill_(is_zero.to(scaled.device), 0.0)
+            self.initial_weights = scaled.masked_fill_(self._units.is_zero.to(scaled.device), 0.0)
         self.epoch_number = self.update_number = 0
         self.setup_work = self.setup_seconds = 0.0
         self.stop_message = ""
@@ -93,7 +85,7 @@ class Run:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._stop_requested: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
-        self.residual_per_rhs = torch.ones_like(self._norms)
+        self.residual_per_rhs = torch.ones_like(self._units.norms)
         self._pass_number = 0
         self._wants_pass = False
         self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
@@ -116,34 +108,32 @@ class Run:
     @property
     def b(self) -> Tensor:
         """The right-hand sides in the units of the solve and the dtype they were given in, (n, l+1); a copy."""
-        b: Tensor = (self.system.given_b.double() / self._units).to(self.system.given_b)
-        return b
+        return self._units.b
 
     @property
     def rhs_norms(self) -> Tensor:
         """The norms ‖b_i‖, (l+1,) float64 on the host, with 1 in place of 0; a copy."""
-        norms: Tensor = self._norms * self._units.cpu()
-        return norms
+        return self._units.rhs_norms
 
     @property
     def weights(self) -> Tensor:
         """The weights so far, (n, l+1) float64, in the user's order and units; a copy."""
-        return self._in_users_units(self.prepared.in_users_order(self._recursion.weights()).double())
+        return self._units.in_users(self.prepared.in_users_order(self._recursion.weights()).double())
 
     @property
     def residual_vectors(self) -> Tensor:
         """The residual R as the recursion has it, (n, l+1), in the user's order and units; a copy."""
-        return self._in_users_units(self.prepared.in_users_order(self._recursion.r))
+        return self._units.in_users(self.prepared.in_users_order(self._recursion.r))
 
     @property
     def initial_energy(self) -> float:
         """The energy h(W) before the first update."""
-        return self._energy_in_users_units(self._first_energy)
+        return self._units.energy_in_users(self._first_energy)
 
     @property
     def energy(self) -> float:
         """The energy h(W) after the last epoch; NaN where float64 does not hold the square of |B|."""
-        return self._energy_in_users_units(self._last_energy)
+        return self._units.energy_in_users(self._last_energy)
 
     @property
     def work(self) -> float:
@@ -183,7 +173,7 @@ class Run:
 
     def weighted(self, norms: Tensor) -> Tensor:
         """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
-        return norms if self._is_alike else norms * self._share.to(norms)
+        return self._units.weighted(norms)
 
     def updated(self, block: int, energy_decrease: Tensor, squared_residual: Tensor) -> None:
         """Reports an update to the hooks.
@@ -193,13 +183,13 @@ class Run:
             squared_residual: (l+1,) squared norms of the residual; not looked at where `records_updates` is false.
         """
         self.update_number += 1
-        decrease = (energy_decrease * self._share).sum()
+        decrease = (energy_decrease * self._units.share).sum()
         self._decrease += decrease
         if not self.records_updates:
             return
         update = Update(
             self.update_number, self.epoch_number + 1, block, self.work,
-            decrease * self._energy_unit, squared_residual / self._norms.to(squared_residual.device).square(),
+            decrease * self._units.energy, squared_residual / self._units.norms.to(squared_residual.device).square(),
             self.clock.mark(),
         )  # fmt: skip
         for hook in self.hooks:
@@ -215,7 +205,7 @@ class Run:
         may_end = looks and self.epoch_number + 1 >= limits.minimum
         if not may_end:
             return False
-        self._wants_pass = self._is_pass_due(self._mean_relative(squared_residual))
+        self._wants_pass = self._is_pass_due(self._units.mean_relative(squared_residual))
         return self._wants_pass
 
     def end_epoch(self, squared_residual: Tensor, *, is_fresh: bool = False) -> StopReason | None:
@@ -230,7 +220,7 @@ class Run:
         if self._stopped_inside:  # a last and incomplete epoch
             self._report_epoch(squared_residual, checked, drift)
             return self._stopped()
-        claimed = self._mean_relative(squared_residual)
+        claimed = self._units.mean_relative(squared_residual)
         last = self.epoch_number >= limits.maximum
         refinement = self._refinement
         runs_away, found = not is_fresh and refinement.runs_away(claimed), None
@@ -276,7 +266,7 @@ class Run:
         W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
         """
         w = self._recursion.weights()
-        held = self._as_held(w)
+        held = self._units.as_held(w)
         self._is_lost = held is not w
         return self._exact.residual(self._recursion.b, held, self._limits.tol)
 
@@ -296,7 +286,7 @@ class Run:
             return False
         if not refinement.drifts:
             return True
-        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._norms, self._generator)
+        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._units.norms, self._generator)
         return refinement.looked(claimed, drift)
 
     def _pass(self, claimed: float, is_exact: bool, claims: bool) -> tuple[Pass, Tensor]:
@@ -307,12 +297,12 @@ class Run:
         else:
             fresh = recursion.b - self.operator.matmul(recursion.weights().to(recursion.r))
             squared = column_squares(fresh)
-        drift = self._relative(recursion.r - fresh)
+        drift = self._units.relative(recursion.r - fresh)
         if not self._is_lost:
             recursion.adopt(fresh, claims or drift > claimed)  # such a recursion follows its own rounding
             self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
         self._pass_number += 1
-        residual = self._mean_relative(squared)
+        residual = self._units.mean_relative(squared)
         seconds = self.seconds()
         return Pass(
             self._pass_number, self.epoch_number, self.work, seconds, claimed, residual, drift, is_exact
@@ -321,31 +311,11 @@ class Run:
     def _energy_now(self, r: Tensor) -> float:
         """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
         by_column = column_inner(self._recursion.weights(), self._recursion.b + r)
-        return -0.5 * float((by_column * self._share).sum())
+        return -0.5 * float((by_column * self._units.share).sum())
 
     def _report_pass(self, found: Pass) -> None:
         for hook in self.hooks:
             hook.on_pass(found)
-
-    def _mean_relative(self, squared: Tensor) -> float:
-        return float((squared.double().cpu().sqrt() / self._norms).mean())
-
-    def _relative(self, a: Tensor) -> float:
-        """‖A‖_F/‖B‖_F in the user's units."""
-        of_b = (self._norms.square() * self._share.cpu()).sum()
-        return math.sqrt(float((column_squares(a) * self._share).sum()) / float(of_b))
-
-    @property
-    def _energy_unit(self) -> float:
-        """The factor from energies here to the user's; NaN where float64 does not hold it."""
-        largest = float(self._units.max())
-        return largest**2 if 1e-150 < largest < 1e150 else math.nan
-
-    def _energy_in_users_units(self, energy: float) -> float:
-        return energy * self._energy_unit if energy else 0.0
-
-    def _in_users_units(self, a: Tensor) -> Tensor:
-        return (a.double() * self._units).to(a)
 
     def _stopped(self) -> StopReason:
         self.stop_message = f"stopped: {self._stop_requested}"
@@ -353,11 +323,11 @@ class Run:
 
     def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
         """The one transfer from the device in an epoch."""
-        self.residual_per_rhs = squared.double().cpu().sqrt() / self._norms
+        self.residual_per_rhs = self._units.relative_per_rhs(squared)
         self._last_energy = self._first_energy - float(self._decrease)
         norms, block_norms = None, self._recursion.block_norms()
         if block_norms is not None:
-            norms = (block_norms.double() * self._share).sum(1).sqrt().cpu() * float(self._units.max())
+            norms = (block_norms.double() * self._units.share).sum(1).sqrt().cpu() * self._units.largest
         seconds = self.seconds()
         measured: dict[str, float] = {}
         with self.clock.pause():
@@ -387,27 +357,6 @@ class Run:
             energy=self.energy,
         )
 
-    def _as_held(self, w: Tensor) -> Tensor:
-        """W as its dtype holds it in the user's units, in the units of the run: w itself where no digit that counts is
-        lost."""
-        info, largest = torch.finfo(w.dtype), w.abs().amax(0).double() * self._units
-        # what is lost of entries smaller than the largest by as much as rounding does not count
-        fits = (largest < 0.5 * info.max) & ((largest * info.eps > info.tiny) | (largest == 0))
-        if bool(fits.all()):
-            return w
-        held = (w.double() * self._units).to(w).double() / self._units
-        return w if torch.equal(held, w.double()) else held
-
     def _lost(self, what: str, do: str) -> str:
         largest = float(self.system.b.abs().max())
         return f"the weights of right-hand sides up to {largest:.1e} are {what} {torch.float64}; {do} B"
-
-
-def _powers_of_two(b: Tensor) -> Tensor:
-    """(l+1,) float64: for each column of b: (n, l+1) the power of two at or below its largest entry.
-
-    A column of zeros takes that of the largest of the others, beside which it then weighs nothing; or 1.
-    """
-    largest = b.abs().amax(0).double()
-    largest = torch.where(largest > 0, largest, largest.max() if bool(largest.any()) else 1.0)
-    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
