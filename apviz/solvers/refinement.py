@@ -1,4 +1,4 @@
-"""Refinement: B − KW exactly outside, a cheaper recursion inside; when to look, how far to go, where the floor is.
+"""Refinement: B − KW exactly outside, a cheaper recursion inside; how far to go, when to look, where the floor is.
 
 A recursion in float32, or one that takes a skeleton for most of a column, drifts from B − KW by a share of what its
 residual was when it last was exact. So it need not go much further down than that share before B − KW is evaluated
@@ -12,17 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator
-from apviz.operators.tiled import TiledOperator
-
-# roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
-ROUNDINGS_PER_ENTRY = 8.0
-# of the tolerance, that rounding in float64 may be without being looked at
-NEGLIGIBLE_TOL_SHARE = 1e-3
 # of the tolerance, up to which the drift may be outweighed by going further down
 DRIFT_SHARE = 0.6
 # below its tolerance by so much, the recursion's residual and its drift together are expected to be found
@@ -31,12 +25,31 @@ CONFIDENT = 0.95
 NO_GAIN = 0.9
 # of the residual at the last pass, from which on a recursion that is not exact is no longer believed
 RUNAWAY = 10.0
-# of the residual, after which the drift is looked at; and the rows looked at, a share of all but at least so many
+# of the residual, after which the drift is looked at
 LOOK_STEP = 0.3
-LOOK_SHARE = 0.02
-LOOK_ROWS = 256
 # a residual that the rounding of K W in float32 seldom comes near (`benchmarks/notes.md`)
 FLOAT32_RESIDUAL = 0.02
+
+
+class Recursion(Protocol):
+    """A solver at work, in its own order of rows and in the units of the run."""
+
+    #: (n, l+1) right-hand sides in the dtype they were given in
+    b: Tensor
+    #: (n, l+1) the residual in the recursion's own dtype, updated in place
+    r: Tensor
+
+    def weights(self) -> Tensor:
+        """Returns W so far, (n, l+1) in float64."""
+        ...
+
+    def block_norms(self) -> Tensor | None:
+        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
+        ...
+
+    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+        """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -57,58 +70,6 @@ class Limits:
     look_every: int = 0
     reduction: float = 0.0
     go_exact: Callable[[], None] | None = None
-
-
-class ExactResidual:
-    """Evaluates the residual in float64: what a user would find, not what the operator's dtype believes in.
-
-    In float32 both K and B − KW are rounded, by up to the condition number more than W is: where σ² is small, the
-    residual of the rounded K may be below the tolerance while that of K is far above it.
-
-    What float64 itself rounds is bounded too, and added where it may be more than a thousandth of the tolerance.
-
-    Args:
-        operator: K, in the solver's order of rows; what is evaluated here counts as its work.
-    """
-
-    def __init__(self, operator: CountingOperator) -> None:
-        exact = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
-        exact.fix_engine(0.0, 1)
-        self._operator = operator.of(exact)
-        # an input is rounded by its size, its differences and so the entries of K by twice that
-        largest = float(exact.inputs.abs().max())
-        self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
-        self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
-
-    def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
-        """Computes B − KW, (n, l+1) in float64, and its (l+1,) squared norms. Evaluates n² entries.
-
-        Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
-        """
-        columns, w = w.shape[1], w.double()
-        norms = torch.linalg.vector_norm(w, dim=0)
-        rounding = self._roundings * self._trace * norms
-        is_small = bool(
-            (rounding <= NEGLIGIBLE_TOL_SHARE * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all()
-        )
-        products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
-        r = products[:, :columns].neg_().add_(b)
-        found: Tensor = torch.linalg.vector_norm(r, dim=0)
-        if not is_small:
-            found += self._roundings * torch.linalg.vector_norm(products[:, columns:], dim=0)
-        return r, found.square()
-
-    def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
-        """Estimates the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
-
-        Args:
-            norms: (l+1,) ‖b‖ on the host.
-        """
-        n = len(r)
-        size = min(n, max(LOOK_ROWS, round(LOOK_SHARE * n)))
-        rows = torch.randperm(n, generator=generator)[:size].to(r.device)
-        missed = r[rows] - (b[rows] - self._operator.rows_matmul(rows, w.double()))
-        return float((torch.linalg.vector_norm(missed, dim=0).cpu() / norms).mean()) * math.sqrt(n / size)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,31 +15,11 @@ from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
-from apviz.solvers.refinement import ExactResidual, Limits, Pass, Refinement
+from apviz.solvers.passes import Passes
+from apviz.solvers.refinement import Limits, Pass, Recursion
 from apviz.solvers.steps import column_inner, column_squares
 from apviz.solvers.units import Units
 from apviz.system import KernelSystem
-
-
-class Recursion(Protocol):
-    """A solver at work, in its own order of rows and in the units of the run."""
-
-    #: (n, l+1) right-hand sides in the dtype they were given in
-    b: Tensor
-    #: (n, l+1) the residual in the recursion's own dtype, updated in place
-    r: Tensor
-
-    def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1) in float64."""
-        ...
-
-    def block_norms(self) -> Tensor | None:
-        """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
-        ...
-
-    def adopt(self, fresh: Tensor, claimed: bool) -> None:
-        """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
-        ...
 
 
 class Run:
@@ -80,15 +59,12 @@ class Run:
         self.stop_message = ""
         #: whether any hook listens to updates; if not, what only they need is not computed
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
-        self._exact = ExactResidual(self.operator)  # before hooks can reach what it is made from
-        self._stopped_inside = self._is_lost = False
+        self._passes = Passes(self.operator, self._units, self.clock)  # before hooks can reach what it is made from
+        self._stopped_inside = False
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._stop_requested: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
         self.residual_per_rhs = torch.ones_like(self._units.norms)
-        self._pass_number = 0
-        self._wants_pass = False
-        self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
 
     @property
     def partition(self) -> Partition | None:
@@ -169,7 +145,7 @@ class Run:
             hook.on_start(self)
         self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
         self._first_residual = self.residual
-        self._refinement = Refinement(limits, self.residual, recursion.r.dtype)
+        self._passes.begin(recursion, limits, self.residual)
 
     def weighted(self, norms: Tensor) -> Tensor:
         """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
@@ -203,10 +179,7 @@ class Run:
         limits = self._limits
         looks = limits.look_every > 0 and self.update_number % limits.look_every == 0
         may_end = looks and self.epoch_number + 1 >= limits.minimum
-        if not may_end:
-            return False
-        self._wants_pass = self._is_pass_due(self._units.mean_relative(squared_residual))
-        return self._wants_pass
+        return may_end and self._passes.wants_one(squared_residual)
 
     def end_epoch(self, squared_residual: Tensor, *, is_fresh: bool = False) -> StopReason | None:
         """Ends an epoch; returns why the solve is over, or None. A claim is checked, and so is every few epochs.
@@ -216,106 +189,58 @@ class Run:
             is_fresh: they are of B − KW already (`fresh_residual`), and there is no recursion that could have drifted.
         """
         self.epoch_number += 1
-        limits, checked, drift = self._limits, math.nan, math.nan
         if self._stopped_inside:  # a last and incomplete epoch
-            self._report_epoch(squared_residual, checked, drift)
+            self._report_epoch(squared_residual, math.nan, math.nan)
             return self._stopped()
-        claimed = self._units.mean_relative(squared_residual)
-        last = self.epoch_number >= limits.maximum
-        refinement = self._refinement
-        runs_away, found = not is_fresh and refinement.runs_away(claimed), None
-        claims = False
-        if not is_fresh and self.epoch_number >= limits.minimum:
-            claims = self._wants_pass or (claimed < limits.tol if last else self._is_pass_due(claimed))
-        self._wants_pass = False
-        is_due = math.isfinite(claimed) and self.epoch_number % limits.check_every == 0
         if is_fresh:
-            checked = claimed
-        elif claims or is_due or runs_away:
-            found, squared_residual = self._pass(claimed, last or refinement.needs_float64(claimed), claims)
-            checked, drift = found.residual, found.drift
-        self._report_epoch(squared_residual, checked, drift)
-        if found is not None:
-            self._report_pass(found)
-        is_exact = is_fresh or (found is not None and found.is_exact)
-        if not math.isfinite(self.residual) or self.residual > 1e4 * max(1.0, self._first_residual):
-            if self._is_lost:
+            self._report_epoch(squared_residual, self._units.mean_relative(squared_residual), math.nan)
+            return self._ends(None, is_exact=True)
+        made = self._passes.at_end_of(self.epoch_number, squared_residual)
+        if made is None:
+            self._report_epoch(squared_residual, math.nan, math.nan)
+            return self._ends(None, is_exact=False)
+        found, fresh, squared = made
+        if not self._passes.is_lost:
+            self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
+        self._report_epoch(squared, found.residual, found.drift)
+        for hook in self.hooks:
+            hook.on_pass(found)
+        return self._ends(found, is_exact=found.is_exact)
+
+    def _ends(self, found: Pass | None, *, is_exact: bool) -> StopReason | None:
+        """Why the solve is over after an epoch whose residual is B − KW in float64 where `is_exact`, or None."""
+        limits, residual, is_lost = self._limits, self.residual, self._passes.is_lost
+        if not math.isfinite(residual) or residual > 1e4 * max(1.0, self._first_residual):
+            if is_lost:
                 self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
             return StopReason.DIVERGED
-        if is_exact and checked < limits.tol and self.epoch_number >= limits.minimum:
+        if is_exact and residual < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
-        if is_exact and checked >= limits.tol and self._is_lost:
+        if is_exact and residual >= limits.tol and is_lost:
             self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
             return StopReason.STAGNATED
-        if found is not None:
-            refinement.passed(found, self._last_energy, claims=claims)
-            floor = refinement.floor()
-            if refinement.drifts and limits.go_exact is not None and (floor or runs_away):
-                limits.go_exact()
-                refinement.exact_from_now()
-            elif floor:
-                self.stop_message = floor
-                return StopReason.STAGNATED
+        if found is not None and (floor := self._passes.floor(found, self._last_energy)):
+            self.stop_message = floor
+            return StopReason.STAGNATED
         if self.must_stop:
             return self._stopped()
-        return StopReason.MAX_EPOCHS if last else None
+        return StopReason.MAX_EPOCHS if self.epoch_number >= limits.maximum else None
 
     def fresh_residual(self) -> tuple[Tensor, Tensor]:
-        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence.
-
-        W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
-        """
-        w = self._recursion.weights()
-        held = self._units.as_held(w)
-        self._is_lost = held is not w
-        return self._exact.residual(self._recursion.b, held, self._limits.tol)
+        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence."""
+        return self._passes.fresh_residual()
 
     def residual_of(self, w: Tensor) -> Tensor:
         """Computes B − KW, (n, l+1) in float64, for w: (n, l+1) to start from, in the order of the user's rows."""
         w = self.prepared.in_order(w)
-        return self._exact.residual(self.prepared.in_order(self.b), w, math.inf)[0]
+        return self._passes.residual_of(self.prepared.in_order(self.b), w)
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _is_pass_due(self, claimed: float) -> bool:
-        """Whether B − KW is to be evaluated: the recursion is at its aim, and what drifts does not rather go on."""
-        refinement, recursion = self._refinement, self._recursion
-        if refinement.runs_away(claimed):
-            return True
-        if not claimed < refinement.aim:
-            return False
-        if not refinement.drifts:
-            return True
-        drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._units.norms, self._generator)
-        return refinement.looked(claimed, drift)
-
-    def _pass(self, claimed: float, is_exact: bool, claims: bool) -> tuple[Pass, Tensor]:
-        """Evaluates B − KW, which becomes the recursion's; returns it and its (l+1,) squared norms."""
-        recursion = self._recursion
-        if is_exact:
-            fresh, squared = self.fresh_residual()
-        else:
-            fresh = recursion.b - self.operator.matmul(recursion.weights().to(recursion.r))
-            squared = column_squares(fresh)
-        drift = self._units.relative(recursion.r - fresh)
-        if not self._is_lost:
-            recursion.adopt(fresh, claims or drift > claimed)  # such a recursion follows its own rounding
-            self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
-        self._pass_number += 1
-        residual = self._units.mean_relative(squared)
-        seconds = self.seconds()
-        return Pass(
-            self._pass_number, self.epoch_number, self.work, seconds, claimed, residual, drift, is_exact
-        ), squared
 
     def _energy_now(self, r: Tensor) -> float:
         """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
         by_column = column_inner(self._recursion.weights(), self._recursion.b + r)
         return -0.5 * float((by_column * self._units.share).sum())
-
-    def _report_pass(self, found: Pass) -> None:
-        for hook in self.hooks:
-            hook.on_pass(found)
 
     def _stopped(self) -> StopReason:
         self.stop_message = f"stopped: {self._stop_requested}"
