@@ -140,11 +140,21 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
     of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
     parts.append((*of_pass, found["claimed_residual"].values))
     stages.append(np.column_stack([of_pass[0], np.ones(len(of_pass[0]))]))
-    # CG goes on with its own residual, unless that claimed to be below the tolerance
-    taken = np.array(trace.method.has_blocks) | (found["claimed_residual"].values < trace.attrs["tol"])
+    taken = _adopted(trace)
     parts.append(tuple(each[taken] for each in (*of_pass, found["residual"].values)))
     stages.append(np.column_stack([of_pass[0], np.full(len(of_pass[0]), 2)])[taken])
     stage = np.concatenate(stages)
     order = np.lexsort((stage[:, 1], stage[:, 0]))  # stable: updates stay in order
     epoch, work, seconds, residual = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
     return {"work": work, "epochs": epoch, "seconds": seconds}, residual
+
+
+def _adopted(trace: Trace) -> np.ndarray:
+    """Which passes the recursion went on from, (passes,)."""
+    found = trace["pass"]
+    if "is_adopted" in found:
+        adopted: np.ndarray = found["is_adopted"].values == 1
+        return adopted
+    # of former versions: CG goes on with its own residual, unless that claimed to be below the tolerance
+    guessed: np.ndarray = np.array(trace.method.has_blocks) | (found["claimed_residual"].values < trace.attrs["tol"])
+    return guessed

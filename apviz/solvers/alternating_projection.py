@@ -279,9 +279,10 @@ class _Projection:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
         return self.operator.squared_norms(self.r, self.partition.starts, self._spare)
 
-    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
         self.r.copy_(fresh)
+        return True
 
     def _go_exact(self) -> None:
         """Gives up the skeletons: what the updates so far did to R was not exact."""

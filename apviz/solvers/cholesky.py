@@ -112,5 +112,6 @@ class _Direct:
     def block_norms(self) -> None:
         return None
 
-    def adopt(self, fresh: Tensor, claimed: bool) -> None:
-        """There is no recursion."""
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
+        """There is no recursion: each update starts from B − KW."""
+        return True

@@ -150,11 +150,12 @@ class _Iteration:
     def block_norms(self) -> None:
         return None
 
-    def adopt(self, fresh: Tensor, claimed: bool) -> None:
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """A claim that was false restarts the recursion from B − KW."""
         if claimed:
             self.r.copy_(fresh)
             self.restart = True
+        return claimed
 
 
 def _identity(r: Tensor) -> Tensor:

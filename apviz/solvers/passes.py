@@ -170,11 +170,11 @@ class Passes:
             fresh = recursion.b - self._operator.matmul(recursion.weights().to(recursion.r))
             squared = column_squares(fresh)
         drift = self._units.relative(recursion.r - fresh)
-        if not self.is_lost:
-            recursion.adopt(fresh, self._claims or drift > claimed)  # such a recursion follows its own rounding
+        # one that has drifted so far follows its own rounding
+        is_adopted = not self.is_lost and recursion.adopt(fresh, self._claims or drift > claimed)
         self._number += 1
         found = Pass(
             self._number, epoch, self._operator.work, self._clock.seconds(self._clock.mark()),
-            claimed, self._units.mean_relative(squared), drift, is_exact,
+            claimed, self._units.mean_relative(squared), drift, is_exact, is_adopted,
         )  # fmt: skip
         return found, fresh, squared

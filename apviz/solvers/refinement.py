@@ -47,8 +47,8 @@ class Recursion(Protocol):
         """Returns ‖R_I‖² per block and right-hand side, (m, l+1), or None where there are no blocks."""
         ...
 
-    def adopt(self, fresh: Tensor, claimed: bool) -> None:
-        """Takes B − KW, (n, l+1), and whether r was where it was to go before; may go on from there."""
+    def adopt(self, fresh: Tensor, claimed: bool) -> bool:
+        """Takes B − KW, (n, l+1), and whether r was where it was to go before; returns whether it goes on from B − KW."""
         ...
 
 
@@ -84,6 +84,7 @@ class Pass:
         residual: that of B − KW.
         drift: ‖R − (B − KW)‖_F/‖B‖_F.
         is_exact: whether in float64, as every claim of convergence is; else in the dtype of the recursion.
+        is_adopted: whether the recursion goes on from it; else with the residual it has.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Pass:
     residual: float
     drift: float
     is_exact: bool
+    is_adopted: bool
 
 
 class Refinement:

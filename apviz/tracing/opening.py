@@ -201,7 +201,8 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
 def _check_group(trace: Trace, group: str, variables: dict[str, Variable]) -> None:
     if group not in trace:
         raise ValueError(f"it has no group {group}")
-    missing = [name for name in variables if name not in trace[group].variables]
+    found = trace[group].variables
+    missing = [name for name, variable in variables.items() if name not in found and not variable.is_later]
     if missing:
         raise ValueError(f"its group {group} has no {', '.join(missing)}")
     if group in trace[group].sizes and not trace[group].sizes[group]:

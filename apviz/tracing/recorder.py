@@ -213,6 +213,7 @@ class Recorder(Hook):
             "residual": [found.residual],
             "drift": [found.drift],
             "is_exact": [found.is_exact],
+            "is_adopted": [found.is_adopted],
         }
         self._records[-1].put(**{"pass": row})
 

@@ -29,12 +29,17 @@ TRACE_ID: Final = "trace_id"
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a trace: dimensions, dtype, and the two attributes every variable carries."""
+    """A variable of a trace: dimensions, dtype, and the two attributes every variable carries.
+
+    Args:
+        is_later: traces of former versions lack it, which makes them no less complete.
+    """
 
     dims: tuple[str, ...]
     dtype: str
     long_name: str
     units: str
+    is_later: bool = False
 
 
 UPDATE: Final[dict[str, Variable]] = {
@@ -82,6 +87,9 @@ PASS: Final[dict[str, Variable]] = {
     "drift": Variable(("pass",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the pass", "1"),
     "is_exact": Variable(
         ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
+    ),
+    "is_adopted": Variable(
+        ("pass",), "int64", "1: the recursion goes on from B − KW; 0: with the residual it has", "1", is_later=True
     ),
 }
 

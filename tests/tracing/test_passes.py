@@ -73,6 +73,38 @@ def test_a_pass_is_recorded_with_the_residual_that_dense_algebra_has(tmp_path, s
     assert trace.to_dataframe("pass").index.name == "pass"
 
 
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.label)
+def test_after_an_adopted_pass_the_residual_is_b_minus_kw_and_after_any_other_it_is_off_by_the_drift(solver):
+    class After(apviz.Hook):
+        def on_start(self, run):
+            self.run, self.off = run, []
+
+        def on_pass(self, found):
+            r = B - K @ self.run.weights.numpy()
+            self.off.append(np.linalg.norm(self.run.residual_vectors.double().numpy() - r) / np.linalg.norm(B))
+
+    after = After()
+    found = recorded(solver, None, after)["pass"]
+    expected = np.where(found["is_adopted"] == 1, 0.0, found["drift"])
+    np.testing.assert_allclose(after.off, expected, rtol=1e-2, atol=1e-7 * float(found["residual"].max()))
+
+
+def test_cg_adopts_what_it_claimed_and_goes_on_from_its_own_residual_at_other_passes():
+    found = recorded(SOLVERS[-1])["pass"]
+    claimed = found["claimed_residual"] < SOLVERS[-1].tol
+    assert set(found["is_adopted"].values) == {0, 1}
+    np.testing.assert_array_equal(found["is_adopted"] == 1, claimed)
+
+
+def test_passes_of_former_versions_do_not_say_whether_they_were_adopted_and_are_complete(tmp_path):
+    trace = recorded(SKELETONS)
+    trace.tree["pass"] = trace["pass"].drop_vars("is_adopted")
+    trace.save(tmp_path / "former.zarr")
+    former = apviz.open_trace(tmp_path / "former.zarr")
+    check_complete(former)
+    assert "is_adopted" not in former["pass"] and apviz.plots.passes(former).data
+
+
 def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
     trace = recorded(SKELETONS, tmp_path / "a.zarr")
     file = io.BytesIO()
