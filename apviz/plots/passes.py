@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,13 +92,13 @@ def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> N
     )
     found = trace["pass"]
     symbols = [_symbol(is_exact) for is_exact in found["is_exact"].values.tolist()]
-    numbers = (found[each].values for each in ("pass", "claimed_residual", "drift"))
+    numbers = [found[each].values for each in ("pass", "claimed_residual", "drift")]
     curves.add(
         trace,
         positive(found["residual"].values),
         "B − KW:",
         at={unit: found[variable].values for unit, variable in VARIABLES.items()},
-        also=[f"pass {k}: {r:.6g} was claimed<br>drift {drift:.3g}" for k, r, drift in zip(*numbers, strict=True)],
+        also=[_said(*each) for each in zip(*numbers, strict=True)],
         mode="markers",
         marker={"color": color, "symbol": symbols, "size": _SIZE, "line": {"width": 2, "color": color}},
         showlegend=False,
@@ -119,6 +120,10 @@ def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> N
         )
 
 
+def _said(number: int, claimed: float, drift: float) -> str:
+    return f"pass {number}" + (f": {claimed:.6g} was claimed<br>drift {drift:.3g}" if math.isfinite(claimed) else "")
+
+
 def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
     """Where the recursion was, update by update, claimed residual before a pass and that of B − KW after it included.
 
@@ -138,13 +143,13 @@ def _path(trace: Trace) -> tuple[dict[str, Any], Any]:
         parts.append((epoch - 1 + done, updates["work"].values, updates["seconds"].values, residual))
         stages.append(np.column_stack([epoch, np.zeros(len(epoch))]))
     of_pass = [found[each].values for each in ("epoch", "work", "seconds")]
-    parts.append((*of_pass, found["claimed_residual"].values))
-    stages.append(np.column_stack([of_pass[0], np.ones(len(of_pass[0]))]))
-    taken = _adopted(trace)
-    parts.append(tuple(each[taken] for each in (*of_pass, found["residual"].values)))
-    stages.append(np.column_stack([of_pass[0], np.full(len(of_pass[0]), 2)])[taken])
-    stage = np.concatenate(stages)
-    order = np.lexsort((stage[:, 1], stage[:, 0]))  # stable: updates stay in order
+    claims = found["claimed_residual"].values
+    # a direct solve claims nothing
+    for kept, residual, stage in ((np.isfinite(claims), claims, 1), (_adopted(trace), found["residual"].values, 2)):
+        parts.append(tuple(each[kept] for each in (*of_pass, residual)))
+        stages.append(np.column_stack([of_pass[0], np.full(len(of_pass[0]), stage)])[kept])
+    epoch_and_stage = np.concatenate(stages)
+    order = np.lexsort((epoch_and_stage[:, 1], epoch_and_stage[:, 0]))  # stable: updates stay in order
     epoch, work, seconds, residual = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
     return {"work": work, "epochs": epoch, "seconds": seconds}, residual
 

@@ -135,6 +135,11 @@ class Passes:
             return None
         return self._make(epoch, claimed, last or refinement.needs_float64(claimed))
 
+    def direct(self, epoch: int, squared: Tensor) -> Pass:
+        """Makes a pass of the (l+1,) squared norms that `fresh_residual` gave a direct solve in this epoch."""
+        residual = self._units.mean_relative(squared)
+        return self._found(epoch, math.nan, residual, math.nan, is_exact=True, is_adopted=True)
+
     def floor(self, found: Pass, energy: float) -> str | None:
         """Says why going on from a pass is in vain, or None; what drifts is told to be exact first.
 
@@ -172,9 +177,13 @@ class Passes:
         drift = self._units.relative(recursion.r - fresh)
         # one that has drifted so far follows its own rounding
         is_adopted = not self.is_lost and recursion.adopt(fresh, self._claims or drift > claimed)
-        self._number += 1
-        found = Pass(
-            self._number, epoch, self._operator.work, self._clock.seconds(self._clock.mark()),
-            claimed, self._units.mean_relative(squared), drift, is_exact, is_adopted,
-        )  # fmt: skip
+        residual = self._units.mean_relative(squared)
+        found = self._found(epoch, claimed, residual, drift, is_exact=is_exact, is_adopted=is_adopted)
         return found, fresh, squared
+
+    def _found(
+        self, epoch: int, claimed: float, residual: float, drift: float, *, is_exact: bool, is_adopted: bool
+    ) -> Pass:
+        self._number += 1
+        seconds = self._clock.seconds(self._clock.mark())
+        return Pass(self._number, epoch, self._operator.work, seconds, claimed, residual, drift, is_exact, is_adopted)

@@ -48,7 +48,7 @@ class Recursion(Protocol):
         ...
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
-        """Takes B − KW, (n, l+1), and whether r was where it was to go before; returns whether it goes on from B − KW."""
+        """Takes B − KW, (n, l+1), and whether r was where it was to go before; returns whether it goes on from it."""
         ...
 
 
@@ -80,9 +80,9 @@ class Pass:
         number: from 1.
         epoch: at whose end it was made.
         work, seconds: after it.
-        claimed: the recursion's mean relative residual.
+        claimed: the recursion's mean relative residual; NaN of a direct solve, which has none.
         residual: that of B − KW.
-        drift: ‖R − (B − KW)‖_F/‖B‖_F.
+        drift: ‖R − (B − KW)‖_F/‖B‖_F; NaN of a direct solve.
         is_exact: whether in float64, as every claim of convergence is; else in the dtype of the recursion.
         is_adopted: whether the recursion goes on from it; else with the residual it has.
     """

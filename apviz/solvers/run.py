@@ -192,24 +192,28 @@ class Run:
         if self._stopped_inside:  # a last and incomplete epoch
             self._report_epoch(squared_residual, math.nan, math.nan)
             return self._stopped()
+        found: Pass | None = None
         if is_fresh:
-            self._report_epoch(squared_residual, self._units.mean_relative(squared_residual), math.nan)
-            return self._ends(None, is_exact=True)
-        made = self._passes.at_end_of(self.epoch_number, squared_residual)
-        if made is None:
-            self._report_epoch(squared_residual, math.nan, math.nan)
-            return self._ends(None, is_exact=False)
-        found, fresh, squared = made
-        if not self._passes.is_lost:
-            self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
-        self._report_epoch(squared, found.residual, found.drift)
-        for hook in self.hooks:
-            hook.on_pass(found)
-        return self._ends(found, is_exact=found.is_exact)
+            found = self._passes.direct(self.epoch_number, squared_residual)
+        elif (made := self._passes.at_end_of(self.epoch_number, squared_residual)) is not None:
+            found, fresh, squared_residual = made
+            if not self._passes.is_lost:
+                self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
+        checked, drift = (found.residual, found.drift) if found is not None else (math.nan, math.nan)
+        self._report_epoch(squared_residual, checked, drift)
+        if found is not None:
+            for hook in self.hooks:
+                hook.on_pass(found)
+        return self._ends(found, may_stagnate=not is_fresh)
 
-    def _ends(self, found: Pass | None, *, is_exact: bool) -> StopReason | None:
-        """Why the solve is over after an epoch whose residual is B − KW in float64 where `is_exact`, or None."""
+    def _ends(self, found: Pass | None, *, may_stagnate: bool) -> StopReason | None:
+        """Why the solve is over after an epoch, at whose end a pass may have been made, or None.
+
+        Args:
+            may_stagnate: whether what passes found is looked through for progress; a direct solve does so itself.
+        """
         limits, residual, is_lost = self._limits, self.residual, self._passes.is_lost
+        is_exact = found is not None and found.is_exact
         if not math.isfinite(residual) or residual > 1e4 * max(1.0, self._first_residual):
             if is_lost:
                 self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
@@ -219,7 +223,7 @@ class Run:
         if is_exact and residual >= limits.tol and is_lost:
             self.stop_message = f"stagnated: {self._lost('so small that digits are lost in', 'multiply')}"
             return StopReason.STAGNATED
-        if found is not None and (floor := self._passes.floor(found, self._last_energy)):
+        if found is not None and may_stagnate and (floor := self._passes.floor(found, self._last_energy)):
             self.stop_message = floor
             return StopReason.STAGNATED
         if self.must_stop:

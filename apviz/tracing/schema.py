@@ -81,10 +81,10 @@ PASS: Final[dict[str, Variable]] = {
     "work": Variable(("pass",), "float64", "work after the pass, set-up included", "n² kernel entries"),
     "seconds": Variable(("pass",), "float64", "time since the start of the solve, after the pass", "s"),
     "claimed_residual": Variable(
-        ("pass",), "float64", "relative residual of the recursion before the pass, mean over right-hand sides", "1"
+        ("pass",), "float64", "relative residual of the recursion before the pass, mean (NaN: no recursion)", "1"
     ),
     "residual": Variable(("pass",), "float64", "relative residual of B − KW, mean over right-hand sides", "1"),
-    "drift": Variable(("pass",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the pass", "1"),
+    "drift": Variable(("pass",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the pass (NaN: no recursion)", "1"),
     "is_exact": Variable(
         ("pass",), "int64", "1: in float64, and may claim convergence; 0: in the recursion's dtype", "1"
     ),

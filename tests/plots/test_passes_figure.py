@@ -60,9 +60,15 @@ def test_a_check_that_cg_does_not_go_on_from_is_a_mark_beside_its_line(runs, edi
 
 
 def test_runs_without_a_pass_are_named_and_alone_are_an_error(runs):
-    assert "no pass is known of Cholesky" in plots.passes([runs["ap"], runs["cholesky"]]).layout.title.text
+    assert "no pass is known of AP shuffled" in plots.passes([runs["ap"], runs["interrupted"]]).layout.title.text
     with pytest.raises(ValueError, match="no trace has a pass"):
-        plots.passes(runs["cholesky"])
+        plots.passes(runs["interrupted"])
+
+
+def test_a_direct_solve_has_its_passes_on_the_line_and_no_claim_beside_them(runs):
+    line, marks = line_and_marks(plots.passes(runs["cholesky"]))
+    assert marks.y[-1] == line.y[-1] == runs["cholesky"].attrs["residual"]
+    assert np.isfinite(line.y).all() and marks.text[0] == "pass 1"
 
 
 def test_a_run_that_did_not_converge_ends_in_a_cross(runs, edited):

@@ -105,6 +105,22 @@ def test_passes_of_former_versions_do_not_say_whether_they_were_adopted_and_are_
     assert "is_adopted" not in former["pass"] and apviz.plots.passes(former).data
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_more(dtype):
+    system = apviz.KernelSystem(X, B, apviz.Matern32(lengthscale=0.2), noise=0.05, dtype=dtype, device="cpu")
+    dense, recorder = Dense(), apviz.Recorder()
+    solution = apviz.solve(system, apviz.Cholesky(tol=1e-11), [dense, recorder])
+    check_complete(recorder.trace)
+    found, epochs = recorder.trace["pass"], recorder.trace["epoch"]
+    assert found.sizes["pass"] == solution.epochs and (solution.epochs > 1) == (dtype == torch.float32)
+    # K is read once to be factored, and evaluated once a pass
+    np.testing.assert_allclose(found["work"], 1 + np.arange(1, solution.epochs + 1))
+    np.testing.assert_allclose(found["residual"], dense.residuals, rtol=1e-2, atol=1e-12)  # a bound on rounding is added
+    np.testing.assert_array_equal(found["residual"], epochs["residual"][1:])
+    assert found["claimed_residual"].isnull().all() and found["drift"].isnull().all()  # there is no recursion
+    assert (found["is_exact"] == 1).all() and (found["is_adopted"] == 1).all()
+
+
 def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
     trace = recorded(SKELETONS, tmp_path / "a.zarr")
     file = io.BytesIO()
@@ -115,7 +131,7 @@ def test_passes_come_back_from_disk_and_out_of_a_zip_file(tmp_path):
 
 
 def test_a_solve_without_a_pass_has_no_such_group_and_is_complete(tmp_path):
-    trace = recorded(apviz.Cholesky(), tmp_path / "a.zarr")  # its residuals are of B − KW, none of a recursion
+    trace = recorded(apviz.ConjugateGradient(tol=1e-9, max_epochs=2), tmp_path / "a.zarr")
     for each in (trace, apviz.open_trace(tmp_path / "a.zarr")):
         assert "pass" not in each
         check_complete(each)
