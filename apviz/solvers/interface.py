@@ -38,15 +38,11 @@ class StopReason(Enum):
     CONVERGED = "converged: the residual, recomputed from B − KW, is below the tolerance"
     MAX_EPOCHS = "max_epochs: the cap was reached first; raise it, or change the solver: this solution is not converged"
     STAGNATED = "stagnated: rounding, or jitter, keeps the residual above the tolerance; use more noise or a larger tol"
-    DIVERGED = "diverged: the residual is no longer finite or has exploded; use float64, more noise or more jitter"
+    DIVERGED = "diverged: the residual has exploded, as where rounding K outweighs the noise; use more noise or float64"
     STOPPED = "stopped: a hook asked for it; this solution is not converged"
 
     def __str__(self) -> str:
         return self.name.lower()
-
-    def sentence(self, dtype: torch.dtype) -> str:
-        """What a person can do about it, of a solve in `dtype`: nobody is sent to float64 who is there already."""
-        return self.value.replace("float64 or ", "").replace("float64, ", "") if dtype == torch.float64 else self.value
 
     @property
     def advice(self) -> str:

@@ -93,10 +93,9 @@ class Passes:
         self._is_wanted = self._claims = self._runs_away = False
         self._generator = torch.Generator().manual_seed(0)  # of the rows on which the drift is looked at
 
-    def begin(self, recursion: Recursion, limits: Limits, residual: float) -> None:
-        """Takes note of what is at work, its limits, and the mean relative residual it starts from."""
-        self._recursion, self._limits = recursion, limits
-        self._refinement = Refinement(limits, residual, recursion.r.dtype)
+    def begin(self, recursion: Recursion, limits: Limits, refinement: Refinement) -> None:
+        """Takes note of what is at work, its limits, and what says how far it is to go."""
+        self._recursion, self._limits, self._refinement = recursion, limits, refinement
 
     def residual_of(self, b: Tensor, w: Tensor) -> Tensor:
         """Computes B − KW, (n, l+1) in float64, of weights to start from."""

@@ -10,7 +10,7 @@ they may claim convergence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,11 @@ DRIFT_SHARE = 0.6
 CONFIDENT = 0.95
 # a pass after which the residual is more than this share of what it was has gained nothing
 NO_GAIN = 0.9
+# three passes after which the residual is more than this share of what it was have made no progress
+NO_PROGRESS = 0.99
+# caps of epochs, beyond which a tolerance is out of reach; and of the cap, the least between passes compared for that
+OUT_OF_REACH = 10.0
+SPACING = 0.04
 # of the residual at the last pass, from which on a recursion that is not exact is no longer believed
 RUNAWAY = 10.0
 # of the residual, after which the drift is looked at
@@ -105,15 +110,29 @@ class Refinement:
         limits: of the solve.
         residual: the mean relative residual at the start.
         dtype: of the recursion.
+        more_digits: what would give it more digits, in words.
+        is_stationary: whether it does the same again and again, so that it never becomes faster; CG does.
+        jitter: the largest on a block, where that is more than σ²; else 0.
     """
 
-    def __init__(self, limits: Limits, residual: float, dtype: torch.dtype) -> None:
-        self._limits, self._dtype = limits, dtype
+    def __init__(
+        self,
+        limits: Limits,
+        residual: float,
+        dtype: torch.dtype,
+        *,
+        more_digits: Sequence[str] = (),
+        is_stationary: bool = False,
+        jitter: float = 0.0,
+    ) -> None:
+        self._limits, self._dtype, self._is_stationary, self._jitter = limits, dtype, is_stationary, jitter
+        *first, last = *more_digits, "more noise", "a larger tolerance"
+        self._remedy = f"use {', '.join(first)} or {last}"
         #: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost
         self.drifts = limits.go_exact is not None
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
         self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
-        self._passes: list[tuple[float, float]] = []  # (residual, energy)
+        self._passes: list[tuple[int, float, float]] = []  # (epoch, residual, energy)
         self._in_vain, self._is_bound = 0, False
 
     @property
@@ -162,19 +181,53 @@ class Refinement:
             self._in_vain = 0 if met or found.residual < NO_GAIN * self._start else self._in_vain + 1
             self._rounding_share = found.drift / self._start if self._start > 0 else 0.0
         if not met:
-            self._passes.append((found.residual, energy))
+            self._passes.append((found.epoch, found.residual, energy))
         self._start, self._drift, self._look_at = found.residual, 0.0, LOOK_STEP * found.residual
 
     def floor(self) -> str | None:
-        """Says why going on is in vain, or None: two passes in a row gained nothing, or three found no progress."""
+        """Says why going on is in vain, or None.
+
+        Two passes in a row gained nothing, or three found no progress, or six so little that the tolerance is out of
+        reach.
+        """
         if self._in_vain >= 2:
             found = f"B − KW is {self._start:.2e} and two passes from there gained nothing"
             if self._is_bound or self._dtype == torch.float64:
                 return f"stagnated: {found}: more float64 cannot vouch for; use more noise or a larger tolerance"
-            return f"stagnated: {found} in {self._dtype}; use inner_dtype='float64', more noise or a larger tolerance"
+            return f"stagnated: {found} in {self._dtype}; {self._remedy}"
         if len(self._passes) < 3:
             return None
-        (residual, energy), (now, energy_now) = self._passes[-3], self._passes[-1]
+        (_, residual, energy), (_, now, energy_now) = self._passes[-3], self._passes[-1]
         within = 64 * torch.finfo(torch.float64).eps * max(abs(energy_now), 1e-300)
-        progress = now <= 0.99 * residual or abs(energy - energy_now) > within
-        return None if progress else "stagnated: three evaluations of B − KW found no progress"
+        if now > NO_PROGRESS * residual and abs(energy - energy_now) <= within:
+            return "stagnated: three evaluations of B − KW found no progress"
+        if self._is_stationary and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._limits.maximum:
+            far = f"{epochs:.0e} epochs away" if math.isfinite(epochs) else "out of reach"
+            why = f", for jitter of {self._jitter:.1e} on a block outweighs the noise" if self._jitter else ""
+            return (
+                f"stagnated: the last passes gained next to nothing, and at their rate the tolerance is {far}{why}; "
+                f"{self._remedy if self._jitter else 'use more noise or a larger tolerance'}"
+            )
+        return None
+
+    def _epochs_to_go(self) -> float:
+        """Estimates the epochs to the tolerance from six passes, of which the last three gained next to nothing; or 0.
+
+        Where σ² is tiny beside the jitter of blocks, or beside the angle between them, an update takes next to nothing
+        of the error that only σ² holds back: h falls for ever, always by as much, and the residual is none the smaller.
+        Decreases of h are a sum of decaying exponentials, so they will not decay faster than they do now, nor the
+        residual faster than their root.
+        """
+        spacing, chosen = SPACING * self._limits.maximum, self._passes[-1:]
+        for each in self._passes[-2::-1]:
+            if len(chosen) < 6 and each[0] <= chosen[-1][0] - spacing:
+                chosen.append(each)
+        if len(chosen) < 6:
+            return 0.0
+        epochs, residuals, energies = zip(*reversed(chosen), strict=True)
+        before = (energies[0] - energies[2]) / (epochs[2] - epochs[0])
+        after = (energies[3] - energies[5]) / (epochs[5] - epochs[3])
+        if min(before, after) <= 0 or min(residuals[3:]) < NO_GAIN * min(residuals[:3]):
+            return 0.0
+        decay = math.log(before / after) / ((epochs[5] + epochs[3] - epochs[2] - epochs[0]) / 2)  # an epoch
+        return 2 * math.log(residuals[-1] / self._limits.tol) / decay if decay > 0 else math.inf

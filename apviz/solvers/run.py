@@ -16,7 +16,7 @@ from apviz.preconditioners.base import Apply
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
 from apviz.solvers.passes import Passes
-from apviz.solvers.refinement import Limits, Pass, Recursion
+from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
 from apviz.solvers.steps import column_inner, column_squares
 from apviz.solvers.units import Units
 from apviz.system import KernelSystem
@@ -145,7 +145,14 @@ class Run:
             hook.on_start(self)
         self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
         self._first_residual = self.residual
-        self._passes.begin(recursion, limits, self.residual)
+        jitter = float(self.factors.jitter.max()) if self.factors is not None else 0.0
+        self._passes.begin(
+            recursion, limits,
+            Refinement(
+                limits, self.residual, recursion.r.dtype, more_digits=self._more_digits(),
+                is_stationary=self.partition is not None, jitter=jitter if jitter > self.system.noise else 0.0,
+            ),
+        )  # fmt: skip
 
     def weighted(self, norms: Tensor) -> Tensor:
         """Weighs squared norms of blocks and right-hand sides, (m, l+1), as the user's units do."""
@@ -215,8 +222,7 @@ class Run:
         limits, residual, is_lost = self._limits, self.residual, self._passes.is_lost
         is_exact = found is not None and found.is_exact
         if not math.isfinite(residual) or residual > 1e4 * max(1.0, self._first_residual):
-            if is_lost:
-                self.stop_message = f"diverged: {self._lost('beyond', 'divide')}"
+            self.stop_message = f"diverged: {self._lost('beyond', 'divide')}" if is_lost else self._diverged()
             return StopReason.DIVERGED
         if is_exact and residual < limits.tol and self.epoch_number >= limits.minimum:
             return StopReason.CONVERGED
@@ -275,7 +281,7 @@ class Run:
         return Solution(
             weights=weights[:, 0] if self.system.single_column else weights,
             stop_reason=reason,
-            stop_message=self.stop_message or reason.sentence(self.system.dtype),
+            stop_message=self.stop_message or reason.value,
             residual=self.residual,
             residual_per_rhs=self.residual_per_rhs,
             epochs=self.epoch_number,
@@ -285,6 +291,18 @@ class Run:
             setup_seconds=self.setup_seconds,
             energy=self.energy,
         )
+
+    def _diverged(self) -> str:
+        """What makes a recursion explode, and what helps: nobody is sent to float64 who is there already."""
+        remedy = " or ".join([*self._more_digits(), "more noise"])
+        dtype = self._recursion.r.dtype
+        return f"diverged: the residual has exploded, as where rounding K to {dtype} outweighs the noise; use {remedy}"
+
+    def _more_digits(self) -> list[str]:
+        """What gives the recursion more digits, in words; nothing where it has all there are."""
+        if self._recursion.r.dtype == torch.float64:
+            return []
+        return ["inner_dtype='float64'" if hasattr(self.solver, "inner_dtype") else "a system in float64"]
 
     def _lost(self, what: str, do: str) -> str:
         largest = float(self.system.b.abs().max())

@@ -133,7 +133,60 @@ def test_a_matrix_that_float32_makes_indefinite_diverges(rule):
     assert np.linalg.eigvalsh(p.system.operator.matrix.double().numpy())[0] < 0 < np.linalg.eigvalsh(p.K)[0]
     solution = apviz.solve(p.system, apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=500))
     assert solution.stop_reason is StopReason.DIVERGED and solution.residual > 1e4
-    assert "float64" in solution.stop_message
+    assert "use inner_dtype='float64' or more noise" in solution.stop_message
+    advised = apviz.AlternatingProjection(block_size=10, rule=rule, tol=1e-3, max_epochs=50, inner_dtype="float64")
+    assert apviz.solve(p.system, advised).stop_reason is not StopReason.DIVERGED
+
+
+@pytest.mark.filterwarnings("ignore:.*needed jitter")
+def test_a_solve_that_diverged_is_sent_to_more_digits_only_where_there_are_more():
+    rng = np.random.default_rng(0)
+    x, b = rng.uniform(-1, 1, (200, 1)), rng.standard_normal((200, 1))
+
+    def solved(solver, noise, dtype):
+        system = apviz.KernelSystem(x, b, apviz.RBF(lengthscale=0.5), noise=noise, dtype=dtype, device="cpu")
+        return apviz.solve(system, solver)
+
+    gradients = apviz.ConjugateGradient(tol=1e-3)
+    blocks = apviz.AlternatingProjection(block_size=10, tol=1e-3, max_epochs=500)
+    for dtype, noise, solver, advice in (
+        (torch.float32, 1e-7, gradients, "use a system in float64 or more noise"),
+        (torch.float64, 1e-7, dataclasses.replace(blocks, inner_dtype="float32"), "use inner_dtype='float64' or more"),
+        (torch.float64, 1e-16, blocks, "outweighs the noise; use more noise"),
+    ):
+        solution = solved(solver, noise, dtype)
+        assert solution.stop_reason is StopReason.DIVERGED and advice in solution.stop_message
+    assert solved(gradients, 1e-7, torch.float64).converged
+
+
+def twins(d, noise, *, adjacent, smooth=False, n=600):
+    """A float32 system in which every point comes twice, both in one block of 100 or in two."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=(n // 2, d))
+    x = np.repeat(x, 2, axis=0) if adjacent else np.concatenate([x, x])
+    b = rng.standard_normal(n) if not smooth else np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(n)
+    kernel = apviz.Matern52(lengthscale=0.5)
+    return apviz.KernelSystem(x, b, kernel, noise=noise, dtype=torch.float32, device="cpu", operator="dense")
+
+
+@pytest.mark.filterwarnings("ignore:.*needed jitter")
+@pytest.mark.parametrize(
+    ("d", "noise", "adjacent"), [(5, 1e-12, True), (3, 1e-12, True), (5, 1e-9, False), (8, 1e-12, False)]
+)
+def test_where_only_jitter_or_rounding_tells_twins_apart_the_floor_is_seen_within_a_few_passes(d, noise, adjacent):
+    system, solver = twins(d, noise, adjacent=adjacent), apviz.AlternatingProjection(block_size=100)
+    jitter = float(solver.prepare(system.operator).factors.jitter.max())
+    assert (jitter > noise) == adjacent
+    solution = apviz.solve(system, solver)
+    assert solution.stop_reason is StopReason.STAGNATED and solution.epochs <= 8 * solver.check_every
+    assert ("jitter" in solution.stop_message) == ("inner_dtype='float64'" in solution.stop_message) == adjacent
+
+
+@pytest.mark.filterwarnings("ignore:.*needed jitter")
+def test_a_slow_solve_with_jitter_that_gains_goes_on_until_it_has_converged():
+    system = twins(4, 1e-7, adjacent=True, smooth=True)
+    solution = apviz.solve(system, apviz.AlternatingProjection(block_size=100, max_epochs=3000))
+    assert solution.converged and solution.epochs > 500
 
 
 @pytest.mark.filterwarnings("ignore:.*jitter")

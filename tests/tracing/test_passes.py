@@ -115,7 +115,7 @@ def test_each_refinement_of_a_direct_solve_is_a_pass_that_costs_no_evaluation_mo
     assert found.sizes["pass"] == solution.epochs and (solution.epochs > 1) == (dtype == torch.float32)
     # K is read once to be factored, and evaluated once a pass
     np.testing.assert_allclose(found["work"], 1 + np.arange(1, solution.epochs + 1))
-    np.testing.assert_allclose(found["residual"], dense.residuals, rtol=1e-2, atol=1e-12)  # a bound on rounding is added
+    np.testing.assert_allclose(found["residual"], dense.residuals, rtol=1e-2, atol=1e-12)  # bounds rounding
     np.testing.assert_array_equal(found["residual"], epochs["residual"][1:])
     assert found["claimed_residual"].isnull().all() and found["drift"].isnull().all()  # there is no recursion
     assert (found["is_exact"] == 1).all() and (found["is_adopted"] == 1).all()
