@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -20,8 +20,19 @@ from plotly.subplots import make_subplots
 
 from apviz.method import CHOLESKY
 from apviz.plots._axes import VARIABLES, X_TITLES, Choice, Floats, X, frame, log_ticks, positive, x_buttons
-from apviz.plots._labels import CAPTION_WIDTH, escaped
-from apviz.plots._style import CAPTION_SIZE, CHECK, CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, ZERO, Theme
+from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
+from apviz.plots._style import (
+    CAPTION_SIZE,
+    CHECK,
+    CONVERGED_SIZE,
+    NOT_CONVERGED,
+    UNFINISHED,
+    ZERO,
+    Theme,
+    ThemeName,
+    method_color,
+    method_symbols,
+)
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -110,6 +121,13 @@ def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dic
     layout: dict[str, Any] = make_subplots(rows=rows, cols=columns, **dict(spacing)).to_plotly_json()["layout"]
     layout.pop("template", None)
     return layout
+
+
+def with_styles(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trace, str, str, str]]:
+    """Each run with its name, its colour, and the marker symbol that tells it from others of that colour."""
+    symbols = method_symbols([trace.method for trace in traces])
+    for trace, name, symbol in zip(traces, run_names(traces), symbols, strict=True):
+        yield trace, name, method_color(trace.method, theme), symbol
 
 
 class Curves:

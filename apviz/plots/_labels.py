@@ -100,8 +100,13 @@ def method_names(traces: Sequence[Trace]) -> list[str]:
 
 def legend_entry(name: str, trace: Trace) -> str:
     """Name of a run and its outcome, on two lines where one would not fit a phone."""
-    separator = "<br>" if len(name) + len(outcome(trace)) > CAPTION_WIDTH - 12 else " — "
-    return f"{name}{separator}{outcome(trace)}"
+    return entry_saying(name, outcome(trace))
+
+
+def entry_saying(name: str, what: str) -> str:
+    """Name of a run and something about it, on two lines where one would not fit a phone."""
+    separator = "<br>" if len(name) + len(what) > CAPTION_WIDTH - 12 else " — "
+    return f"{name}{separator}{what}"
 
 
 def escaped(text: str) -> str:

@@ -10,25 +10,27 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import VARIABLES, X, as_traces, positive
-from apviz.plots._curves import RESIDUAL, Curves, Grid
-from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import CHECK, NOT_CONVERGED, UNFINISHED, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._curves import RESIDUAL, Curves, Grid, with_styles
+from apviz.plots._labels import legend_entry
+from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Theme, ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
 _NOTE: Final = "where a run leaps, a pass put the residual of the recursion right"
-_SIZE: Final = 11
+_SIZE: Final = 12
+# in the legend, where the shape is any run's
+_KEY: Final = "diamond"
 # on the line of a run, to tell those of one colour apart
 _MARKERS: Final = 15
 
 
 def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:
-    """Residual by the recursion as a line, and what the passes found as diamonds: B − KW, evaluated on all rows.
+    """Residual by the recursion as a line, and what the passes found as large marks: B − KW, evaluated on all rows.
 
-    The recursion is cheaper than K (float32, skeletons) and drifts; a pass, where the line leaps, puts it right.
-    Filled diamonds are passes in float64, which alone may claim convergence, open ones those in float32. Hovering over
-    one gives the drift. Runs without a pass are named. Buttons switch x.
+    The recursion is cheaper than K (float32, skeletons) and drifts; a pass, where the line leaps, puts it right. Each
+    run of a colour has marks of its own shape: filled ones are passes in float64, which alone may claim convergence,
+    open ones those in float32. Hovering over one gives the drift. Runs without a pass are named. Buttons switch x.
 
     Args:
         x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
@@ -44,27 +46,27 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
         >>> solver = apviz.AlternatingProjection(block_size=25, overlap=0.5, skeleton_rank=5, tol=1e-6)
         >>> _ = apviz.solve(system, solver, hooks=[recorder])
         >>> figure = apviz.plots.passes(recorder.trace)
-        >>> figure.data[1].marker.symbol[-1]  # the last word has float64
-        'diamond'
+        >>> figure.data[1].marker.symbol[-1].endswith("-open")  # the last word has float64
+        False
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
     kinds, without = set[int](), []
-    symbols = method_symbols([trace.method for trace in several])
-    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+    for trace, name, color, symbol in with_styles(several, theme):
         if "pass" not in trace:
             without.append(name)
             continue
         kinds |= set(trace["pass"]["is_exact"].values.tolist())
-        _draw(curves, trace, method_color(trace.method, theme), symbol, legend_entry(name, trace))
+        _draw(curves, trace, color, symbol, legend_entry(name, trace))
     if not kinds:
         raise ValueError(
             "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
             "claims to be done, and every `check_every` epochs or iterations: lower that setting"
         )
-    for is_exact, said in ((1, "pass in float64, which may claim"), (0, "pass in float32, which may not")):
+    explained = {1: "filled: pass in float64, which may claim", 0: "open: pass in float32, which may not"}
+    for is_exact, said in explained.items():
         if is_exact in kinds:
-            marker = {"symbol": _symbol(is_exact), "color": colors.ink, "size": _SIZE, "line": {"width": 2}}
+            marker = _marks(_KEY, [is_exact], colors.ink, colors)
             curves.add_key(said, mode="markers", marker=marker)
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
@@ -72,8 +74,17 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
     return curves.finish(several, "What is claimed, and what is true", f"passes/{x}", notes)
 
 
-def _symbol(is_exact: int) -> str:
-    return "diamond" if is_exact else CHECK
+def _marks(symbol: str, is_exact: Sequence[int], color: str, theme: Theme) -> dict[str, Any]:
+    """Marks of passes; an edge sets filled ones apart that lie on each other."""
+    return {
+        "symbol": [symbol if exact else f"{symbol}-open" for exact in is_exact],
+        "color": color,
+        "size": _SIZE,
+        "line": {
+            "width": [1 if exact else 2 for exact in is_exact],
+            "color": [theme.paper if exact else color for exact in is_exact],
+        },
+    }
 
 
 def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> None:
@@ -87,11 +98,10 @@ def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> N
         at={unit: values[drawn] for unit, values in at.items()},
         mode="lines+markers",
         line={"color": color, "width": 2},
-        marker={"color": color, "symbol": symbol, "size": 6, "maxdisplayed": _MARKERS},
+        marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS},
         **belonging,
     )
     found = trace["pass"]
-    symbols = [_symbol(is_exact) for is_exact in found["is_exact"].values.tolist()]
     numbers = [found[each].values for each in ("pass", "claimed_residual", "drift")]
     curves.add(
         trace,
@@ -100,7 +110,7 @@ def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> N
         at={unit: found[variable].values for unit, variable in VARIABLES.items()},
         also=[_said(*each) for each in zip(*numbers, strict=True)],
         mode="markers",
-        marker={"color": color, "symbol": symbols, "size": _SIZE, "line": {"width": 2, "color": color}},
+        marker=_marks(symbol, found["is_exact"].values.tolist(), color, curves.theme),
         showlegend=False,
         **belonging,
     )

@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import X, as_traces
-from apviz.plots._curves import Curves, Grid
-from apviz.plots._labels import run_names
-from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._curves import Curves, Grid, with_styles
+from apviz.plots._labels import entry_saying
+from apviz.plots._style import ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -40,14 +40,13 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     """
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
-    symbols = method_symbols([trace.method for trace in several])
     any_check = False
-    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
+    for trace, name, color, symbol in with_styles(several, theme):
         drift = trace["epoch"]["drift"].values
         at = np.flatnonzero(np.isfinite(drift))
         any_check |= bool(len(at))
-        entry = f"{name} — {len(at)} {'check' if len(at) == 1 else 'checks'}"
-        curves.add_line(trace, drift, "drift", method_color(trace.method, theme), symbol, entry, rows=at)
+        entry = entry_saying(name, f"{len(at)} {'check' if len(at) == 1 else 'checks'}")
+        curves.add_line(trace, drift, "drift", color, symbol, entry, rows=at)
     if not any_check:
         raise ValueError(
             "no trace has a residual check, so no drift is known; a run checks when it converges and every "

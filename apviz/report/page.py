@@ -185,8 +185,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
         shown.append(
             embedded(
                 "The recursion against B − KW",
-                "The line is the residual by the recursion, in which float32 and skeletons are cheap; a diamond is a "
-                "pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
+                "The line is the residual by the recursion, in which float32 and skeletons are cheap; a large mark is "
+                "a pass, B − KW evaluated on all rows. Only one in float64, filled, may say that a run converged.",
                 lambda theme: plots.passes(refined, theme=theme),
             )
         )

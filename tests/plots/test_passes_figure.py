@@ -35,10 +35,23 @@ def test_only_passes_in_float64_are_filled_and_each_kind_is_explained(runs):
     is_exact = trace["pass"]["is_exact"].values
     assert set(is_exact) == {0, 1}
     _, marks = line_and_marks(figure)
-    assert [symbol == "diamond" for symbol in marks.marker.symbol] == list(is_exact == 1)
-    assert {"pass in float64, which may claim", "pass in float32, which may not"} <= {each.name for each in figure.data}
+    assert [not symbol.endswith("-open") for symbol in marks.marker.symbol] == list(is_exact == 1)
+    explained = {"filled: pass in float64, which may claim", "open: pass in float32, which may not"}
+    assert explained <= {each.name for each in figure.data}
     drifts = trace["pass"]["drift"].values
     assert all(f"drift {drift:.3g}" in text for drift, text in zip(drifts, marks.text, strict=True))
+
+
+@pytest.mark.parametrize("draw", [plots.passes, plots.residual_drift])
+def test_runs_of_one_colour_differ_in_the_shape_of_their_marks(runs, edited, draw):
+    method = runs["skeletons"].attrs["method"]
+    several = [edited(runs["skeletons"], {"method": method | {"skeleton_rank": rank}}) for rank in (5, 8, 20)]
+    lines = [each for each in draw(several).data if each.mode == "lines+markers"]
+    assert len({line.marker.color for line in lines}) == 1 and len({line.marker.symbol for line in lines}) == 3
+    if draw is plots.passes:
+        marks = [each for each in draw(several).data if each.mode == "markers" and not each.showlegend and each.text]
+        shapes = [{symbol.removesuffix("-open") for symbol in each.marker.symbol} for each in marks]
+        assert shapes == [{line.marker.symbol} for line in lines]
 
 
 def test_by_epochs_the_updates_of_one_are_apart_and_a_pass_is_at_its_end(runs):
