@@ -111,7 +111,6 @@ class Refinement:
         residual: the mean relative residual at the start.
         dtype: of the recursion.
         more_digits: what would give it more digits, in words.
-        is_stationary: whether it does the same again and again, so that it never becomes faster; CG does.
         jitter: the largest on a block, where that is more than σ²; else 0.
     """
 
@@ -122,10 +121,9 @@ class Refinement:
         dtype: torch.dtype,
         *,
         more_digits: Sequence[str] = (),
-        is_stationary: bool = False,
         jitter: float = 0.0,
     ) -> None:
-        self._limits, self._dtype, self._is_stationary, self._jitter = limits, dtype, is_stationary, jitter
+        self._limits, self._dtype, self._jitter = limits, dtype, jitter
         *first, last = *more_digits, "more noise", "a larger tolerance"
         self._remedy = f"use {', '.join(first)} or {last}"
         #: whether the recursion drifts by more than rounding, so that a look at some rows is worth its cost
@@ -187,8 +185,8 @@ class Refinement:
     def floor(self) -> str | None:
         """Says why going on is in vain, or None.
 
-        Two passes in a row gained nothing, or three found no progress, or six so little that the tolerance is out of
-        reach.
+        Two passes in a row gained nothing, or three found no progress, or, where jitter outweighs the noise, six so
+        little that the tolerance is out of reach.
         """
         if self._in_vain >= 2:
             found = f"B − KW is {self._start:.2e} and two passes from there gained nothing"
@@ -201,20 +199,19 @@ class Refinement:
         within = 64 * torch.finfo(torch.float64).eps * max(abs(energy_now), 1e-300)
         if now > NO_PROGRESS * residual and abs(energy - energy_now) <= within:
             return "stagnated: three evaluations of B − KW found no progress"
-        if self._is_stationary and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._limits.maximum:
+        if self._jitter and (epochs := self._epochs_to_go()) > OUT_OF_REACH * self._limits.maximum:
             far = f"{epochs:.0e} epochs away" if math.isfinite(epochs) else "out of reach"
-            why = f", for jitter of {self._jitter:.1e} on a block outweighs the noise" if self._jitter else ""
             return (
-                f"stagnated: the last passes gained next to nothing, and at their rate the tolerance is {far}{why}; "
-                f"{self._remedy if self._jitter else 'use more noise or a larger tolerance'}"
+                f"stagnated: the last passes gained next to nothing, and at their rate the tolerance is {far}, for "
+                f"jitter of {self._jitter:.1e} on a block outweighs the noise; {self._remedy}"
             )
         return None
 
     def _epochs_to_go(self) -> float:
         """Estimates the epochs to the tolerance from six passes, of which the last three gained next to nothing; or 0.
 
-        Where σ² is tiny beside the jitter of blocks, or beside the angle between them, an update takes next to nothing
-        of the error that only σ² holds back: h falls for ever, always by as much, and the residual is none the smaller.
+        Where σ² is tiny beside the jitter of blocks, an update takes next to nothing of the error that only σ² holds
+        back: h falls for ever, always by as much, and the residual is none the smaller.
         Decreases of h are a sum of decaying exponentials, so they will not decay faster than they do now, nor the
         residual faster than their root.
         """

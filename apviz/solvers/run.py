@@ -150,7 +150,7 @@ class Run:
             recursion, limits,
             Refinement(
                 limits, self.residual, recursion.r.dtype, more_digits=self._more_digits(),
-                is_stationary=self.partition is not None, jitter=jitter if jitter > self.system.noise else 0.0,
+                jitter=jitter if jitter > self.system.noise else 0.0,
             ),
         )  # fmt: skip
 
