@@ -357,6 +357,9 @@ def _conditioning(trace: Trace) -> Diagnosis:
     )
     if kappa < LARGE_KAPPA:
         return _well_conditioned(trace, evidence, most)
+    if (takeover := json.loads(trace.attrs.get("choices", "{}")).get("takeover")) is not None:
+        evidence += f" Projections were slow, and CG took over ({takeover})."
+        return Diagnosis(Limit.CONDITIONING, evidence, "Take CG with a preconditioner of low rank from the start.")
     if _is_overlapped(trace):
         advice = "Add a coarse space for what is smooth, which no block sees."
         return Diagnosis(Limit.CONDITIONING, evidence, advice, {"coarse_rank": "auto"})

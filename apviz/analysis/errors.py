@@ -86,7 +86,9 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
     if rule in ("gauss-southwell", "random") and not trace.method.skeleton_rank:
         kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
         # by updates done, for a solve that was stopped inside an epoch, be it the first
-        of_update = trace["update"]["epoch_of_update"].values if "update" in trace else np.array([], dtype=int)
+        of_update = np.array([], dtype=int)
+        if "update" in trace:  # where CG took over no block is projected onto, and h falls all the same
+            of_update = trace["update"]["epoch_of_update"].values[trace["update"]["block"].values >= 0]
         done = np.searchsorted(of_update, epochs, side="right")
         epochs = done / trace["block"].sizes["block"]
         name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"

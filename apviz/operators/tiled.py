@@ -86,6 +86,12 @@ class TiledOperator(Operator):
         native.symmetric_matmul_(out, self.kernel, self.inputs, v * self.kernel.outputscale)
         return out
 
+    def matmul_price(self, columns: int) -> float:
+        """Measured: each pair of rows is evaluated once, the products of both are not."""
+        if not self._compiled or columns > SYMMETRIC_MAX_COLUMNS:
+            return 1.0
+        return 0.5 + 0.35 * (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1)
+
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
             dense = out.contiguous()  # itself, but for an unusual view

@@ -58,6 +58,10 @@ def block_timeline(trace: Trace | Sequence[Trace], *, theme: ThemeName = "light"
             notes.append(f"{run.label}: no update is recorded yet")
             continue
         updates = run["update"]
+        of_one = updates["block"].values >= 0
+        if not of_one.all():
+            notes.append(f"{run.label}: CG took over after update {int(of_one.sum()):,}")
+            updates = updates.isel(update=of_one)
         total = updates.sizes["update"]
         drawn = _drawn(total, DRAWN_UPDATES // len(several))
         if run.method.skeleton_rank:

@@ -31,6 +31,7 @@ from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
 from apviz.solvers.run import Run
 from apviz.solvers.steps import Alone, Coarse, History, Step
+from apviz.solvers.takeover import Takeover
 
 InnerDtype = Literal["system", "float32", "float64", "auto"]
 FactorDtype = Literal["inner", "float16", "auto"]
@@ -68,6 +69,8 @@ class AlternatingProjection(Solver):
         factor_dtype: in which the factors, and the maps onto skeletons, are kept: `inner`, that of the recursion;
             `float16`, half its memory: the projections are then a little less exact, which a history makes up for, and
             so do passes; σ² is to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
+        fallback_rank: of the preconditioner of CG that takes over where epochs turn out to lower the residual more
+            slowly than it would (`apviz.solvers.takeover`); each of its iterations counts as an epoch; 0: none.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
         check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:
@@ -102,6 +105,7 @@ class AlternatingProjection(Solver):
     near_rows: int = 0
     inner_dtype: InnerDtype = "system"
     factor_dtype: FactorDtype = "inner"
+    fallback_rank: int | Auto = 0
     seed: int = 0
 
     name: ClassVar[str] = "AlternatingProjection"
@@ -116,6 +120,7 @@ class AlternatingProjection(Solver):
         require_whole_or_auto("history", self.history, 0)
         require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
         require_whole_or_auto("skeleton_rank", self.skeleton_rank, 0)
+        require_whole_or_auto("fallback_rank", self.fallback_rank, 0)
         require_whole("near_rows", self.near_rows, 0)
         known = get_args(InnerDtype)
         require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
@@ -242,7 +247,10 @@ class _Projection:
         run, r, w, m = self.run, self.r, self.w, len(self.partition)
         select = self.rule.begin(self.partition.owned_sizes())
         norms = self.block_norms()
-        run.start(self, self._limits())
+        limits = self._limits()
+        run.start(self, limits)
+        rank = int(chosen("fallback_rank", self.settings.fallback_rank))
+        takeover = Takeover(run, replace(limits, look_every=0, reduction=0.0, go_exact=None), rank, self.settings.seed)
         while True:  # epoch
             for _ in range(m):  # mini-batch
                 block = select(run.update_number, run.weighted(norms))
@@ -259,6 +267,8 @@ class _Projection:
             reason = run.end_epoch(norms.sum(0))
             if reason is not None:
                 return reason
+            if rank and takeover.is_faster(self):
+                return takeover.iterate(self, self.norms_of)
             norms = self.block_norms()
 
     def _limits(self) -> Limits:
@@ -277,7 +287,11 @@ class _Projection:
 
     def block_norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
-        return self.operator.squared_norms(self.r, self.partition.starts, self._spare)
+        return self.norms_of(self.r)
+
+    def norms_of(self, r: Tensor) -> Tensor:
+        """‖r_I‖² of any r: (n, l+1), (m, l+1)."""
+        return self.operator.squared_norms(r, self.partition.starts, self._spare)
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from apviz.operators import CountingOperator, Operator, make_operator
+from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import RandomlyPivotedCholesky
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
-from apviz.solvers.choices import coarse_rank
+from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
+from apviz.solvers.rehearsal import affordable_iterations, rehearse
 
-# rows on which the share of k that r vectors leave is looked at
-PROBE_ROWS = 2_000
 # rows up to which a factorisation takes a tenth of a second
 CHOLESKY_ROWS = 2_000
-# σ² in the trace of what low rank leaves of k, which bounds the condition number that is left to iterate on: about 130
-# on keggundirected, over 4,000 on the photograph, at any n (`benchmarks/notes.md`)
-LOW_RANK_TRACE = 400.0
+# rows on which CG is rehearsed: so many, but so many times the rank
+REHEARSAL_ROWS, REHEARSAL_RANKS = 1_000, 4
+# what overlapping alternating projection usually costs, set-up included, in works: so much and so much for each factor
+# of ten by which the residual is to fall (`benchmarks/results/chooser.json`)
+USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
+# the share of it where there are skeletons
+SKELETON_WORK = 0.65
 
 
 @SOLVERS.register("automatic")
@@ -33,10 +35,10 @@ LOW_RANK_TRACE = 400.0
 class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there. CG with randomly pivoted Cholesky where the
-    trace of what r pivots leave of k(X, X) is under about 400 σ², so that a few iterations remain. Else alternating
-    projection on blocks of neighbours sized by n and the free memory (`benchmarks/results/solvers` has the times of
-    every method on every set).
+    Cholesky up to 2,000 rows, which takes less time than any blocks there. CG, alone or with randomly pivoted Cholesky,
+    where a rehearsal on 1,000 rows takes so few iterations that blocks would cost more. Else alternating projection on
+    blocks of neighbours sized by n and the free memory, which hands over to CG where it turns out to be slow
+    (`benchmarks/results/solvers` has the times of every method on every set).
 
     Args:
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
@@ -65,28 +67,37 @@ class Automatic(Solver):
         require_whole("seed", self.seed, 0)
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
-        solver, why = self._choose(operator)
+        solver, why = self._choose(operator, columns, None)
         resolved, reasons = solver.resolve(operator, columns)
         return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
     def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Prepared:
-        solver, why = self._choose(operator.uncounted)
+        solver, why = self._choose(operator.uncounted, columns, like)
         built = solver.build(operator, columns, like)
         return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
 
-    def _choose(self, operator: Operator) -> tuple[Solver, str]:
+    def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:
         """The solver, and why."""
         n = operator.n
         if n <= CHOLESKY_ROWS:
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {CHOLESKY_ROWS:,}"
+        usual = USUAL_WORK + WORK_PER_DIGIT * math.log10(1 / self.tol)
+        if n >= SKELETON_ROWS:
+            usual *= SKELETON_WORK
         rank = coarse_rank(n)
-        left = n * left_by_low_rank(operator, rank, self.seed) / operator.noise
-        why = f"{rank} pivots leave about {left:,.3g} σ² of the trace of k (an estimate)"
-        if left < LOW_RANK_TRACE:
-            low_rank = RandomlyPivotedCholesky(rank=rank, seed=self.seed)
-            solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
-            return solver, f"{why}, under {LOW_RANK_TRACE:g}"
-        return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), f"{why}, over {LOW_RANK_TRACE:g}"
+        rows = max(REHEARSAL_ROWS, REHEARSAL_RANKS * rank)
+        most = affordable_iterations(operator, columns, rank, usual)
+        needed = rehearse(operator, like, rank, self.tol, most, rows, self.seed)
+        if needed is None:
+            why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"
+            return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), why
+        # alone it needs more of them, but no set-up
+        saved = affordable_iterations(operator, columns, 0, usual) - most
+        alone = rehearse(operator, like, 0, self.tol, needed + saved, rows, self.seed)
+        low_rank = RandomlyPivotedCholesky(rank=rank, seed=self.seed) if alone is None else None
+        solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
+        how = f"with rank {rank} would take about {needed:.0f}" if alone is None else f"would take about {alone:.0f}"
+        return solver, f"CG {how} iterations (an estimate), cheaper than blocks"
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:
@@ -106,23 +117,6 @@ def overlapping(**settings: Any) -> AlternatingProjection:
     chosen = {
         "block_size": "auto", "partition": "principal-axis-tree", "overlap": "auto", "history": "auto",
         "skeleton_rank": "auto", "inner_dtype": "auto", "factor_dtype": "auto",
+        "fallback_rank": "auto",
     }  # fmt: skip
     return AlternatingProjection(**{**chosen, **settings})
-
-
-def left_by_low_rank(operator: Operator, rank: int, seed: int) -> float:
-    """Estimates the mean of the diagonal of k(X, X) − LLᵀ after `rank` pivots, from up to 2,000 random rows.
-
-    Of those the mean is over the rows that are no pivots: of all rows of the system few are. Rows like no other, which
-    2,000 do not hold, are missed; at worst 2.1 times too little was seen (keggundirected, n = 50,886). In float64, for
-    float32 cannot tell what is left from rounding. Under 4e6 entries, which the work of the solve leaves out; its
-    seconds do not.
-    """
-    rows = torch.randperm(operator.n, generator=torch.Generator().manual_seed(seed))[:PROBE_ROWS]
-    given = operator.given[rows.to(operator.given.device)]
-    probe = make_operator("tiled", given, operator.kernel, operator.noise, torch.float64)
-    probe.fix_engine(0.0, 1)
-    factor = randomly_pivoted_cholesky(probe, rank, seed)
-    left = operator.kernel.outputscale - factor.square().sum(1)
-    others = left.topk(len(rows) - factor.shape[1]).values  # a pivot has nothing left
-    return max(0.0, float(others.mean()))

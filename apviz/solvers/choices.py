@@ -29,6 +29,8 @@ SKELETON_ROWS = 30_000
 SKELETON_RANK = 80
 # of it, the ranks that are tried
 RANK_STEPS = (0.25, 0.5, 1.0, 2.0)
+# of CG's preconditioner where projections are slow: there it needs many iterations too, fewer with many vectors
+FALLBACK_RANK = 500
 # of the outputscale: below it blocks need jitter in float32
 FLOAT32_NOISE = 1e-6
 # rows near a block, of those it solves on: the fewest and the most
@@ -75,6 +77,7 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     choose(
         "history", plan.history(b), f"{columns} right-hand sides; stepping along more would cost as much as the entries"
     )
+    choose("fallback_rank", min(FALLBACK_RANK, n // 8), "of CG, should the epochs turn out to be slow")
     choose("coarse_rank", coarse_rank(n), f"1.5 √n for n = {n:,}: set-up of a few iterations")
     return dataclasses.replace(settings, **found), reasons  # type: ignore[type-var]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from apviz.method import CONJUGATE_GRADIENT, Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS, Preconditioner
+from apviz.preconditioners.base import Apply
 from apviz.settings import FORMER_NAMES, renamed, require, require_tolerance, require_whole
 from apviz.solvers.choices import resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
@@ -105,26 +106,36 @@ class Preconditioned(Prepared):
     solver: ConjugateGradient
 
     def run(self, run: Run) -> StopReason:
-        return _Iteration(self, run).iterate()
-
-
-class _Iteration:
-    """The state of one solve."""
-
-    def __init__(self, prepared: Preconditioned, run: Run) -> None:
-        self.settings, self.run, self.operator = prepared.solver, run, run.operator
-        self.precondition = prepared.preconditioner or _identity
-        self.b = run.b
+        b = run.b
         if run.initial_weights is None:
-            self.w, self.r = torch.zeros_like(self.b, dtype=torch.float64), self.b.to(self.operator.x.dtype, copy=True)
+            w, r = torch.zeros_like(b, dtype=torch.float64), b.to(run.operator.x.dtype, copy=True)
         else:
-            self.w = run.initial_weights
-            self.r = run.residual_of(self.w).to(self.operator.x.dtype)
+            w = run.initial_weights
+            r = run.residual_of(w).to(run.operator.x.dtype)
+        iteration, s = Iteration(run, run.operator, self.preconditioner or _identity, b, w, r), self.solver
+        run.start(iteration, Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every))
+        return iteration.iterate()
+
+
+class Iteration:
+    """The state of the iteration.
+
+    Args:
+        run: has been told of it before `iterate`.
+        b, w, r: (n, l+1) the right-hand sides, and weights and residual to start from, which are changed.
+        norms: of blocks of r, (m, l+1), where the run reports some.
+    """
+
+    def __init__(
+        self, run: Run, operator: Operator, precondition: Apply, b: Tensor, w: Tensor, r: Tensor,
+        norms: Callable[[Tensor], Tensor | None] = lambda r: None,
+    ) -> None:  # fmt: skip
+        self.run, self.operator, self.precondition = run, operator, precondition
+        self.b, self.w, self.r, self._norms = b, w, r, norms
         self.restart = True
 
     def iterate(self) -> StopReason:
-        s, run, w, r = self.settings, self.run, self.w, self.r
-        run.start(self, Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every))
+        run, w, r = self.run, self.w, self.r
         rz = p = r  # set at once by the restart
         while True:
             z = self.precondition(r)
@@ -147,8 +158,8 @@ class _Iteration:
     def weights(self) -> Tensor:
         return self.w
 
-    def block_norms(self) -> None:
-        return None
+    def block_norms(self) -> Tensor | None:
+        return self._norms(self.r)
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """A claim that was false restarts the recursion from B − KW."""

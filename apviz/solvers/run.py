@@ -145,6 +145,15 @@ class Run:
             hook.on_start(self)
         self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
         self._first_residual = self.residual
+        self._begin_passes()
+
+    def go_on(self, recursion: Recursion, limits: Limits) -> None:
+        """Goes on with another recursion, from the weights and in the order of rows of the one before."""
+        self._recursion, self._limits = recursion, limits
+        self._begin_passes()
+
+    def _begin_passes(self) -> None:
+        recursion, limits = self._recursion, self._limits
         jitter = float(self.factors.jitter.max()) if self.factors is not None else 0.0
         self._passes.begin(
             recursion, limits,

@@ -231,6 +231,7 @@ class Recorder(Hook):
             "epochs": solution.epochs,
             "work": solution.work,
             "seconds": solution.seconds,
+            "choices": json.dumps(self._run.choices),  # what was chosen on the way is among them
         }
         self._flush()
         self._release()
@@ -264,12 +265,13 @@ class Recorder(Hook):
                 "work": [u.work for u in updates],
                 "seconds": [self._run.clock.seconds(u.mark) for u in updates],
                 "energy_decrease": torch.stack([u.energy_decrease for u in updates]).double().cpu(),
-                "guaranteed_decrease": before * self._guarantee,
+                "guaranteed_decrease": torch.where(blocks >= 0, before * self._guarantee, math.nan),
                 "residual": squared.sqrt(),
             }
         }
         if len(self._chosen):
-            groups["block"] = {"times_chosen": self._chosen + torch.bincount(blocks, minlength=len(self._chosen))}
+            of_one = blocks[blocks >= 0]  # not where CG took over
+            groups["block"] = {"times_chosen": self._chosen + torch.bincount(of_one, minlength=len(self._chosen))}
         return groups
 
     def _snapshot(self, number: int) -> None:

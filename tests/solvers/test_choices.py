@@ -10,7 +10,6 @@ import apviz
 from apviz.factors import factor_bytes
 from apviz.partitions import partitioner_named
 from apviz.solvers import choices
-from apviz.solvers.automatic import left_by_low_rank
 from apviz.solvers.choices import resolve
 
 
@@ -103,7 +102,7 @@ def test_the_trace_keeps_what_was_chosen_and_why():
 
 
 def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere():
-    smooth, rough = system(2001, lengthscale=20.0), system(2001, lengthscale=0.1)
+    smooth, rough = system(2001, lengthscale=20.0), system(2001, lengthscale=0.5)
     assert isinstance(apviz.Automatic().resolve(smooth.operator)[0], apviz.ConjugateGradient)
     assert isinstance(apviz.Automatic().resolve(rough.operator)[0], apviz.AlternatingProjection)
     for one in (smooth, rough):
@@ -114,28 +113,20 @@ def test_auto_takes_cg_where_few_vectors_hold_all_of_k_and_projections_elsewhere
         assert np.mean(np.linalg.norm(r, axis=0) / np.linalg.norm(one.b.double().numpy(), axis=0)) < 1.1e-3
 
 
-def test_what_low_rank_leaves_is_what_the_smallest_eigenvalues_hold_and_somewhat_more():
-    one, rank = system(800, lengthscale=1.0), 60
-    eigenvalues = np.linalg.eigvalsh(one.kernel(one.x.double()).numpy())
-    best = eigenvalues[:-rank].sum() / (one.n - rank)  # of any rank-60 approximation, a row that is no pivot
-    for seed in range(3):
-        assert best < left_by_low_rank(one.operator, rank, seed) < 3 * best
+def test_auto_takes_cg_alone_where_k_is_nearly_diagonal():
+    solver, why = apviz.Automatic().resolve(system(3000, d=8, lengthscale=0.03).operator)
+    assert isinstance(solver, apviz.ConjugateGradient) and solver.preconditioner is None
+    assert "would take about" in why["method"] and "estimate" in why["method"]
 
 
-def test_what_low_rank_leaves_is_never_below_zero():
-    x = torch.linspace(0, 1, 2500)[:, None]
-    one = apviz.KernelSystem(x, x[:, 0], apviz.RBF(lengthscale=1.0), noise=1e-7)
-    assert 0 <= left_by_low_rank(one.operator, 75, 0) < 1e-12
-
-
-def test_auto_asks_for_the_trace_that_low_rank_leaves_for_eigenvalues_grow_with_n():
-    one = system(6000, lengthscale=2.0)
-    left = left_by_low_rank(one.operator, choices.coarse_rank(one.n), 0) * one.n
-    # under a tenth of the noise on the diagonal in both
-    for times_noise, expected in ((590, apviz.AlternatingProjection), (100, apviz.ConjugateGradient)):
-        noisy = apviz.KernelSystem(one.x, one.b, one.kernel, noise=left / times_noise)
-        assert left / one.n < 0.1 * noisy.noise
-        assert isinstance(apviz.Automatic().resolve(noisy.operator)[0], expected)
+def test_auto_chooses_for_the_right_hand_sides_that_come():
+    one = system(4000, d=2, lengthscale=0.6, noise=0.01)
+    smooth, rough = torch.cos(one.x[:, :1]), torch.randn(4000, 1, generator=torch.Generator().manual_seed(0))
+    for b, expected in ((smooth, apviz.ConjugateGradient), (rough, apviz.AlternatingProjection)):
+        assert isinstance(apviz.Automatic().prepare(one.operator, 1, like=b).solver, expected)
+        recorder = apviz.Recorder()
+        apviz.solve(apviz.KernelSystem(one.x, b, one.kernel, noise=0.01), apviz.Automatic(), [recorder])
+        assert recorder.trace.method.has_blocks == (expected is apviz.AlternatingProjection)
 
 
 def test_auto_factors_a_small_matrix_and_says_why():

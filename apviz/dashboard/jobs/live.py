@@ -51,7 +51,9 @@ class LiveHook(Hook):
         if now < self._next_text:
             return
         self._next_text = now + 1 / LOOKS_PER_SECOND
-        blocks = "" if self._run.partition is None else f", block {update.block + 1} of {len(self._run.partition)}"
+        blocks = ""
+        if self._run.partition is not None:
+            blocks = f", block {update.block + 1} of {len(self._run.partition)}" if update.block >= 0 else ", CG"
         self.text = f"{self._label}: update {update.number:,}{blocks}, residual {self._run.residual:.2e}"
 
     def on_epoch(self, epoch: Epoch) -> None:

@@ -1,0 +1,93 @@
+"""The takeover: CG goes on from where alternating projection is, where that turns out to be slow.
+
+Blocks see what is local, and a history helps with the rest; where much is neither local nor low rank, epochs lower the
+residual by little each. What CG would take from there is rehearsed on a few rows (`apviz.solvers.rehearsal`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from apviz.memory import free_memory
+from apviz.preconditioners import RandomlyPivotedCholesky
+from apviz.solvers.conjugate_gradient import Iteration
+from apviz.solvers.interface import StopReason
+from apviz.solvers.refinement import Limits, Recursion
+from apviz.solvers.rehearsal import affordable_iterations, iterations_on
+from apviz.solvers.run import Run
+
+# works to go, below which a rehearsal is not worth its time
+LEAST_WORK = 20.0
+# the last of what is left takes so many times the work of the first; and CG, where projections are slow, so many times
+# the iterations of its rehearsal (`benchmarks/notes.md`)
+SLOWER_LATER, UNDERESTIMATED = 1.5, 1.3
+# iterations of which a rehearsal makes no more
+MOST_ITERATIONS = 500
+# rows of a rehearsal, for each vector of the preconditioner; numbers a row that those take while it is built
+ROWS_PER_VECTOR, ARRAYS = 4, 5
+# the share of the free memory that these may take, and the fewest vectors worth the while
+MEMORY_SHARE, LEAST_RANK = 0.3, 20
+
+log = logging.getLogger("apviz")
+
+
+class Takeover:
+    """Watches how fast the epochs of a run lower the residual, and hands over to CG where that would be faster.
+
+    Args:
+        limits: of the run.
+        rank: of the randomly pivoted Cholesky preconditioner.
+        seed: of its pivots, and of the rows of rehearsals.
+    """
+
+    def __init__(self, run: Run, limits: Limits, rank: int, seed: int) -> None:
+        operator = run.operator
+        fits = MEMORY_SHARE * free_memory(operator.x.device) / (ARRAYS * operator.n * operator.x.element_size())
+        self._run, self._limits, self._seed = run, limits, seed
+        self.rank = min(rank, int(fits))
+        self._reached = [(run.work, run.residual)]
+
+    def is_faster(self, recursion: Recursion) -> bool:
+        """Whether CG is expected to arrive before the projections; asked after every epoch, looks at 2, 4, 8, …"""
+        run = self._run
+        self._reached.append((run.work, run.residual))
+        epoch = len(self._reached) - 1
+        if epoch < 2 or epoch & (epoch - 1) or self.rank < LEAST_RANK:
+            return False
+        left = self._work_left()
+        if left < LEAST_WORK:
+            return False
+        operator, tol = run.operator.uncounted, self._limits.tol / run.residual
+        most = affordable_iterations(operator, recursion.r.shape[1], self.rank, left) / UNDERESTIMATED
+        most = min(most, MOST_ITERATIONS)
+        rows = ROWS_PER_VECTOR * self.rank
+        needed = iterations_on(rows, operator, recursion.r, self.rank, tol, most, self._seed)
+        if needed is not None:
+            expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
+            run.choices["takeover"] = (
+                f"CG with rank {self.rank} after epoch {run.epoch_number}: about {UNDERESTIMATED * needed:.0f} "
+                f"iterations in place of {expected} (estimates)"
+            )
+            log.info("%s", run.choices["takeover"])
+        return needed is not None
+
+    def iterate(self, recursion: Recursion, norms: Callable[[Tensor], Tensor]) -> StopReason:
+        """Goes on by CG from the weights of a recursion; `norms` are of the blocks of a residual, (m, l+1)."""
+        run, operator = self._run, self._run.operator
+        precondition = RandomlyPivotedCholesky(rank=self.rank, seed=self._seed).build(operator)
+        r = run.fresh_residual()[0].to(operator.x.dtype)
+        iteration = Iteration(run, operator, precondition, recursion.b, recursion.weights(), r, norms)
+        run.go_on(iteration, self._limits)
+        return iteration.iterate()
+
+    def _work_left(self) -> float:
+        """The work in which the residual falls to the tolerance at the rate of the last two epochs."""
+        (before, residual_before), (now, residual) = self._reached[-3], self._reached[-1]
+        if not residual < residual_before:
+            return math.inf
+        rate = math.log(residual_before / residual) / (now - before)
+        return SLOWER_LATER * math.log(residual / self._limits.tol) / rate

@@ -1,0 +1,78 @@
+"""Rehearsals of CG on few rows, against CG on all of them and dense float64 linear algebra."""
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.solvers.rehearsal import affordable_iterations, iterations_on, rehearse
+
+
+def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2, operator="tiled"):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (n, d))
+    b = np.sin(3 * x[:, :1]) + 0.1 * rng.standard_normal((n, columns))
+    return apviz.KernelSystem(
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator=operator, dtype=torch.float32, device="cpu"
+    )
+
+
+def iterations_of_cg(k, b, tol):
+    """Conjugate gradients as in a textbook, one column after another; the mean residual decides."""
+    w, r = np.zeros_like(b), b.copy()
+    p, norms = r.copy(), np.linalg.norm(b, axis=0)
+    for iteration in range(1, 500):
+        for j in range(b.shape[1]):
+            image = k @ p[:, j]
+            step = r[:, j] @ r[:, j] / (p[:, j] @ image)
+            before = r[:, j] @ r[:, j]
+            w[:, j] += step * p[:, j]
+            r[:, j] -= step * image
+            p[:, j] = r[:, j] + r[:, j] @ r[:, j] / before * p[:, j]
+        if np.mean(np.linalg.norm(r, axis=0) / norms) < tol:
+            return iteration
+    raise AssertionError
+
+
+@pytest.mark.parametrize("tol", [0.1, 0.01, 1e-3])
+def test_on_all_rows_it_is_cg(tol):
+    one = problem(150)
+    x = one.x.double().numpy()
+    u = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / 0.4
+    k = (1 + u + u**2 / 3) * np.exp(-u) + 0.01 * np.eye(150)
+    expected = iterations_of_cg(k, one.b.double().numpy(), tol)
+    assert 0.97 * expected - 1 < iterations_on(150, one.operator, one.b, 0, tol, 200, seed=0) <= expected
+    assert rehearse(one.operator, one.b, 0, tol, 200, 1000, seed=0) == iterations_on(
+        150, one.operator, one.b, 0, tol, 200, seed=0
+    )
+    assert iterations_on(150, one.operator, one.b, 0, tol, expected - 2, seed=0) is None
+
+
+@pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
+@pytest.mark.parametrize("rank", [30, 90])
+def test_few_rows_tell_the_iterations_of_all(d, lengthscale, noise, rank):
+    one = problem(5000, d, lengthscale, noise)
+    for tol in (0.05, 0.005):
+        preconditioner = apviz.RandomlyPivotedCholesky(rank=rank)
+        taken = apviz.solve(one, apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol)).epochs
+        expected = rehearse(one.operator, one.b, rank, tol, 500, 1000, seed=0)
+        assert 0.5 * taken - 2 < expected < 2 * taken + 2
+
+
+def test_right_hand_sides_of_any_size_are_rehearsed_alike():
+    one = problem(2000)
+    counts = [
+        iterations_on(500, one.operator, one.b.double() * scale, 20, 0.01, 100, seed=0)
+        for scale in (1.0, 1e-200, 1e200)
+    ]
+    assert counts[0] is not None and counts == pytest.approx([counts[0]] * 3, rel=0.1)
+    nothing = torch.zeros(2000, 1)
+    assert iterations_on(500, one.operator, nothing, 20, 0.01, 100, seed=0) is not None
+
+
+def test_more_work_affords_more_iterations_and_a_set_up_fewer():
+    operator = problem(2000).operator
+    alone, preconditioned = (affordable_iterations(operator, 1, rank, 20.0) for rank in (0, 100))
+    assert 0 < preconditioned < alone < affordable_iterations(operator, 1, 0, 30.0)
+    assert affordable_iterations(operator, 1, 100, 0.5) == 0
+    assert affordable_iterations(operator, 16, 0, 20.0) <= alone

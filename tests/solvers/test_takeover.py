@@ -1,0 +1,98 @@
+"""CG takes over where projections are slow, and nowhere else; recorded like any run."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.analysis.diagnosis import diagnose
+from apviz.solvers import attempt, overlapping
+
+RANK = 120
+
+
+def problem(slow, n=2400, dtype=torch.float64):
+    """A system on which blocks see little of what is smooth; or one on which they see all."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 20)) if slow else rng.uniform(0, 1, (n, 2))
+    y = np.sin(x @ rng.standard_normal(x.shape[1]) / 2) + 0.03 * rng.standard_normal(n)
+    kernel = apviz.RBF(lengthscale=8.0) if slow else apviz.Matern52(lengthscale=0.1)
+    system = apviz.KernelSystem(x, y, kernel, noise=1e-3, operator="tiled", dtype=dtype, device="cpu")
+    k = kernel(system.operator.given.double()).numpy() + 1e-3 * np.eye(n)
+    return system, lambda w: np.linalg.norm(y - k @ w.numpy()) / np.linalg.norm(y)
+
+
+SOLVER = overlapping(block_size=80, history=8, skeleton_rank=0, fallback_rank=RANK, tol=1e-3, max_epochs=400)
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.float64], ids=str)
+def taken_over(request):
+    system, residual = problem(slow=True, dtype=request.param)
+    recorder = apviz.Recorder()
+    return attempt(system, SOLVER, [recorder]), recorder.trace, residual, system
+
+
+def test_cg_takes_over_from_slow_projections_and_arrives_with_less_work(taken_over):
+    solution, trace, residual, system = taken_over
+    assert solution.converged and residual(solution.weights) < 1e-3 * (1 + 1e-6)
+    alone = attempt(system, replace(SOLVER, fallback_rank=0))
+    assert solution.work < alone.work
+    blocks = trace["update"]["block"].values
+    after = int(np.argmax(blocks < 0))
+    assert after > 0 and (blocks[:after] >= 0).all() and (blocks[after:] == -1).all()
+    assert f"CG with rank {RANK} after epoch" in json.loads(trace.attrs["choices"])["takeover"]
+
+
+def test_nothing_is_taken_over_where_projections_are_fast():
+    system, residual = problem(slow=False)
+    recorder = apviz.Recorder()
+    solution = attempt(system, SOLVER, [recorder])
+    assert solution.converged and residual(solution.weights) < 1e-3 * (1 + 1e-6)
+    assert (recorder.trace["update"]["block"].values >= 0).all()
+    assert "takeover" not in json.loads(recorder.trace.attrs["choices"])
+
+
+def test_the_energy_of_a_run_that_was_taken_over_is_h_of_its_weights(taken_over):
+    solution, trace, _, system = taken_over
+    k = system.kernel(system.operator.given.double()) + 1e-3 * torch.eye(system.n, dtype=torch.float64)
+    w = solution.weights
+    h = float(0.5 * w @ k @ w - system.given_b[:, 0].double() @ w)
+    assert solution.energy == pytest.approx(h, rel=1e-6)
+    total = trace.attrs["initial_energy"] - float(trace["update"]["energy_decrease"].sum())
+    assert total == pytest.approx(h, rel=1e-3)
+
+
+def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_path):
+    _, trace, _, _ = taken_over
+    updates = trace["update"]
+    cg = updates["block"].values < 0
+    assert np.isnan(updates["guaranteed_decrease"].values[cg]).all()
+    assert int(trace["block"]["times_chosen"].sum()) == int((~cg).sum())
+    assert np.isfinite(trace["block"]["residual_norm"].values).all()
+    for figure in (apviz.plots.block_timeline(trace), apviz.plots.passes(trace), apviz.plots.residuals(trace)):
+        assert len(figure.data)
+    drawn = np.concatenate([each.y for each in apviz.plots.block_timeline(trace).data if each.y is not None])
+    assert min(y for y in drawn if y is not None and not math.isnan(y)) >= 0
+    assert "CG took over (CG with rank" in diagnose(trace).evidence
+    trace.save(tmp_path / "run.zarr")
+    assert "takeover" in json.loads(apviz.open_trace(tmp_path / "run.zarr").attrs["choices"])
+
+
+def test_a_run_with_skeletons_is_taken_over_from_b_minus_kw():
+    system, residual = problem(slow=True, dtype=torch.float32)
+    solution = attempt(system, replace(SOLVER, skeleton_rank=20, tol=1e-5))
+    assert solution.converged and residual(solution.weights) < 1e-5 * (1 + 1e-6)
+
+
+def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
+    from apviz.solvers import takeover
+
+    monkeypatch.setattr(takeover, "free_memory", lambda device: 2400 * 8 * 5 * 8 / takeover.MEMORY_SHARE)
+    system, _ = problem(slow=True)
+    recorder = apviz.Recorder()
+    attempt(system, replace(SOLVER, max_epochs=20), [recorder])
+    assert (recorder.trace["update"]["block"].values >= 0).all()
