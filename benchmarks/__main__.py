@@ -16,7 +16,10 @@ SOLVERS = tuple(
     f"solvers:{dataset}:{size}:{rhs}" for size, datasets in SIZES.items() for dataset in datasets for rhs in (1, 16)
 )
 WITHIN = ("--within", "580")
-PARTS = ("columns_matmul", "epoch_cost", "memory", "refinement", "scaling", "published_sgemm", "training", *SOLVERS)
+PARTS = (
+    "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
+    "training", *SOLVERS,
+)  # fmt: skip
 
 
 def main() -> int:

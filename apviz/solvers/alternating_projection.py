@@ -146,7 +146,10 @@ class AlternatingProjection(Solver):
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[AlternatingProjection, Mapping[str, str]]:
         return resolve(self, operator, columns)
 
-    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Blocks:
+    def build(self, operator: CountingOperator, columns: int) -> Blocks:
+        return self.build_for(operator, columns, None)
+
+    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Blocks:
         settings, choices = self.resolve(operator, columns)
         dtype = DTYPES.get(settings.inner_dtype, operator.x.dtype)
         inner = operator if dtype == operator.x.dtype else operator.of(operator.uncounted.in_dtype(dtype))

@@ -71,9 +71,12 @@ class Automatic(Solver):
         resolved, reasons = solver.resolve(operator, columns)
         return resolved, {"method": f"{resolved.name}: {why}", **reasons}
 
-    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Prepared:
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
+        return self.build_for(operator, columns, None)
+
+    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
         solver, why = self._choose(operator.uncounted, columns, like)
-        built = solver.build(operator, columns, like)
+        built = solver.build_for(operator, columns, like)
         return replace(built, choices={"method": f"{solver.name}: {why}", **built.choices})
 
     def _choose(self, operator: Operator, columns: int, like: Tensor | None) -> tuple[Solver, str]:

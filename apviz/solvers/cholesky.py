@@ -51,7 +51,7 @@ class Cholesky(Solver):
     def __post_init__(self) -> None:
         require_tolerance(self.tol)
 
-    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Factored:
+    def build(self, operator: CountingOperator, columns: int) -> Factored:
         n, x = operator.n, operator.x
         what = f"a Cholesky factorisation of n = {n} rows needs"
         require_memory(3 * n**2 * x.element_size(), x.device, what, "use an iterative solver")

@@ -90,7 +90,7 @@ class ConjugateGradient(Solver):
         preconditioner, choices = resolve(self.preconditioner, operator, columns)
         return replace(self, preconditioner=preconditioner), choices
 
-    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Preconditioned:
+    def build(self, operator: CountingOperator, columns: int) -> Preconditioned:
         settings, choices = self.resolve(operator, columns)
         apply = settings.preconditioner.build(operator) if settings.preconditioner else None
         return Preconditioned(

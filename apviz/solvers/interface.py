@@ -249,14 +249,18 @@ class Solver(ABC):
         # ten epochs is what the paper's training solves take at least
         operator.fix_engine(10.0 * operator.n**2, columns)
         counting = CountingOperator(operator)
-        prepared = self.build(counting, columns, like)
+        prepared = self.build_for(counting, columns, like)
         if operator.x.is_cuda:
             torch.cuda.synchronize()
         return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
 
     @abstractmethod
-    def build(self, operator: CountingOperator, columns: int, like: Tensor | None = None) -> Prepared:
+    def build(self, operator: CountingOperator, columns: int) -> Prepared:
         """Builds what `prepare` returns, but for who asked and what it cost; a solver of your own has this."""
+
+    def build_for(self, operator: CountingOperator, columns: int, like: Tensor | None) -> Prepared:
+        """Builds it for right-hand sides like these, (n, columns); for a solver that chooses by them."""
+        return self.build(operator, columns)
 
 
 SOLVERS: Final = Registry[Solver]("solver", "apviz.solvers")
