@@ -38,8 +38,9 @@ FactorDtype = Literal["inner", "float16", "auto"]
 DTYPES: Final = {"float32": torch.float32, "float64": torch.float64}
 # the most by which the residual falls between two evaluations of B − KW: below it rounding in float32 may be reached
 REDUCTION = 0.01
-# of the residual, beyond which skeletons cost more passes than they save
-MAX_DRIFT = 0.3
+# of the residual, beyond which a drift costs more passes than skeletons save: estimated, there are none; found by a
+# pass, there are better ones from then on
+MAX_DRIFT, BAD_DRIFT = 0.3, 0.3
 
 
 @SOLVERS.register(ALTERNATING_PROJECTION)
@@ -177,8 +178,8 @@ class AlternatingProjection(Solver):
             near = settings.near_rows or near_size(partition)
             skeletons = Skeletons(stored, partition, factors, rank, near, settings.seed)
         return Blocks(
-            solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices,
-            partition=partition, factors=factors, coarse=coarse, skeletons=skeletons,
+            solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices, partition=partition,
+            factors=factors, coarse=coarse, skeletons=skeletons, may_improve=self.skeleton_rank == "auto",
         )  # fmt: skip
 
     def _cut(self, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
@@ -215,6 +216,8 @@ class Blocks(Prepared):
     factors: BlockFactors
     coarse: tuple[Tensor, Tensor] | None = None
     skeletons: Skeletons | None = None
+    #: whether a run may make better ones, for itself, where a pass finds that they drift too far
+    may_improve: bool = False
 
     def run(self, run: Run) -> StopReason:
         return _Projection(self, run).iterate()
@@ -233,7 +236,7 @@ class _Projection:
         else:
             self.w = prepared.in_order(run.initial_weights)
             self.r = run.residual_of(run.initial_weights).to(operator.x.dtype)
-        self.has_skeletons = prepared.skeletons is not None
+        self.skeletons, self.may_improve = prepared.skeletons, prepared.may_improve
         columns: Columns = ExactColumns(operator, self.factors.rows)
         if prepared.skeletons is not None:
             columns = prepared.skeletons.bind(operator)
@@ -244,6 +247,7 @@ class _Projection:
         if prepared.coarse is not None:
             self.step = Coarse(self.step, *prepared.coarse)
         self._spare = torch.empty_like(self.r)
+        self._start = torch.linalg.vector_norm(self.r)  # at the last pass
 
     def iterate(self) -> StopReason:
         """Algorithm 1."""
@@ -279,7 +283,7 @@ class _Projection:
         s, looks = self.settings, bool(self.partition.margins) and self.rule.needs_norms
         return Limits(
             s.tol, s.min_epochs, s.max_epochs, s.check_every, max(1, len(self.partition) // 8) * looks,
-            REDUCTION, self._go_exact if self.has_skeletons else None,
+            REDUCTION, self._go_exact if self.skeletons is not None else None,
         )  # fmt: skip
 
     # --- what the run asks for ------------------------------------------------------------------------------------
@@ -298,8 +302,23 @@ class _Projection:
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
+        drift = torch.linalg.vector_norm(self.r - fresh)
         self.r.copy_(fresh)
+        if self.may_improve and bool(drift > BAD_DRIFT * self._start):
+            self._improve_skeletons()
+        self._start = torch.linalg.vector_norm(self.r)
         return True
+
+    def _improve_skeletons(self) -> None:
+        """Takes twice the near rows and twice the rank, for this run."""
+        old, n = self.skeletons, len(self.r)
+        if old is None or 2 * old.near_size > n // 2:
+            return
+        self.weights()
+        rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed
+        self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+        self.step.use_(self.skeletons.bind(self.operator))
+        self.run.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.run.epoch_number}"
 
     def _go_exact(self) -> None:
         """Gives up the skeletons: what the updates so far did to R was not exact."""

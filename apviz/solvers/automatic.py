@@ -17,12 +17,12 @@ from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Solver
-from apviz.solvers.rehearsal import affordable_iterations, rehearse
+from apviz.solvers.rehearsal import affordable_iterations, cheapest
 
 # rows up to which a factorisation takes a tenth of a second
 CHOLESKY_ROWS = 2_000
-# rows on which CG is rehearsed: so many, but so many times the rank
-REHEARSAL_ROWS, REHEARSAL_RANKS = 1_000, 4
+# rows on which CG is rehearsed: so many, of few rows a sixth, but so many times the rank
+REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 6, 4
 # what overlapping alternating projection usually costs, set-up included, in works: so much and so much for each factor
 # of ten by which the residual is to fall (`benchmarks/results/chooser.json`)
 USUAL_WORK, WORK_PER_DIGIT = 2.5, 3.3
@@ -88,19 +88,19 @@ class Automatic(Solver):
         if n >= SKELETON_ROWS:
             usual *= SKELETON_WORK
         rank = coarse_rank(n)
-        rows = max(REHEARSAL_ROWS, REHEARSAL_RANKS * rank)
-        most = affordable_iterations(operator, columns, rank, usual)
-        needed = rehearse(operator, like, rank, self.tol, most, rows, self.seed)
-        if needed is None:
+        ranks, rows = (
+            [rank, rank // 2, rank // 4, 0],
+            max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank),
+        )
+        plan = cheapest(operator, like, ranks, self.tol, columns, usual, rows, self.seed)
+        if plan is None:
+            most = affordable_iterations(operator, columns, rank, usual)
             why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"
             return overlapping(tol=self.tol, max_epochs=self.max_epochs, seed=self.seed), why
-        # alone it needs more of them, but no set-up
-        saved = affordable_iterations(operator, columns, 0, usual) - most
-        alone = rehearse(operator, like, 0, self.tol, needed + saved, rows, self.seed)
-        low_rank = RandomlyPivotedCholesky(rank=rank, seed=self.seed) if alone is None else None
+        low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
         solver = ConjugateGradient(preconditioner=low_rank, tol=self.tol, max_epochs=self.max_epochs)
-        how = f"with rank {rank} would take about {needed:.0f}" if alone is None else f"would take about {alone:.0f}"
-        return solver, f"CG {how} iterations (an estimate), cheaper than blocks"
+        how = f"with rank {plan.rank} would take" if plan.rank else "would take"
+        return solver, f"CG {how} about {math.ceil(plan.iterations)} iterations (an estimate), cheaper than blocks"
 
 
 def overlapping(**settings: Any) -> AlternatingProjection:

@@ -3,92 +3,142 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from apviz.operators import Operator, make_operator
-from apviz.preconditioners.base import Apply
-from apviz.preconditioners.low_rank import LowRankPlusNoise
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
 # of the right-hand sides
 MOST_SIDES = 4
-# iterations, of which so few say little about how fast they grow
-FEW = 3.0
+# iterations, of which so few say little about how fast they grow; how many times fewer than others are few on any rows
+FEW, SURE = 3.0, 3.0
 # in works: what a low-rank preconditioner of rank r costs is SETUP + SETUP_FLOPS·r²/n, and its application 2r/n
 SETUP, SETUP_FLOPS = 0.4, 0.55
 # and the pass that ends a solve
 PASS = 1.0
 
 
-def rehearse(
-    operator: Operator, b: Tensor | None, rank: int, tol: float, most: float, rows: int, seed: int
-) -> float | None:
-    """Estimates the iterations of CG, preconditioned with a low rank, that lower the residual to tol.
+class Rehearsal:
+    """CG on m random rows with m/n of the noise, for which the eigenvalues are about m/n times those of all rows.
 
-    The eigenvalues of k(X, X) are about n/m times those of k on m random rows; so CG on those with m/n of the noise
-    takes about as many iterations, but fewer where much of k is so local that few rows do not show it. How fast they
-    grow from m/2 to m says how much. At most some 2m²·iterations operations, in float64 for float32 cannot tell what
-    low rank leaves from rounding; no work of the solve.
+    In float64, for float32 cannot tell what low rank leaves from rounding. A set-up and an iteration take some
+    m²·(d + rank) and 2m² operations; no work of the solve.
 
     Args:
         b: (n, l+1) right-hand sides; None: random ones.
-        rank: of a randomly pivoted Cholesky factor; 0: none.
-        tol: the mean over right-hand sides of what is left of ‖b‖.
-        most: iterations, beyond which their number does not matter.
-        rows: m.
-
-    Returns:
-        the iterations, or None where `most` do not do.
+        rank: the most that are asked for.
+        rows: m; n where that is less.
+        seed: of the rows and the pivots.
     """
-    n, m = operator.n, min(operator.n, rows)
-    of_m = iterations_on(m, operator, b, rank, tol, most, seed)
-    if of_m is None or n <= m:
-        return of_m
-    of_half = iterations_on(m // 2, operator, b, rank, tol, most, seed)
-    growth = (of_m + FEW) / (of_half + FEW) if of_half is not None else 1.0
-    expected = of_m * max(1.0, growth) ** math.log2(n / m)
-    return expected if expected <= most else None
+
+    def __init__(self, operator: Operator, b: Tensor | None, rank: int, rows: int, seed: int) -> None:
+        m = min(operator.n, rows)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
+        self._noise, self._rank, self._seed = operator.noise * m / operator.n, min(rank, m // 2), seed
+        self._probe = make_operator("tiled", operator.given[drawn], operator.kernel, self._noise, torch.float64)
+        self._probe.fix_engine(0.0, 1)
+        random = torch.randn(m, MOST_SIDES, generator=generator)
+        r = random.to(self._probe.x) if b is None else b[drawn, :MOST_SIDES].double()
+        self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
+
+    def iterations(self, rank: int, tol: float, most: float) -> float | None:
+        """Counts the iterations that leave tol of the residual, in fractions as its logarithm falls.
+
+        Args:
+            rank: of a randomly pivoted Cholesky factor as preconditioner; 0: none.
+            tol: in the mean over right-hand sides.
+            most: iterations, beyond which their number does not matter.
+
+        Returns:
+            the iterations, or None where `most` do not do.
+        """
+        r, tiny = self._r, torch.finfo(torch.float64).tiny
+        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
+        factor = self._factor[:, : min(rank, self._rank)]
+        inside = torch.linalg.cholesky(factor.T @ factor + self._noise * torch.eye(factor.shape[1]).to(factor))
+        p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
+        for iteration in range(1, math.ceil(most) + 1):
+            z = r - factor @ torch.cholesky_solve(factor.T @ r, inside)  # Woodbury, but for a factor 1/σ²
+            before, inner = inner, (r * z).sum(0)
+            p = z + p * (inner / before.clamp_min(tiny))
+            image = self._k @ p
+            r = r - image * (inner / (p * image).sum(0).clamp_min(tiny))
+            left_before, left = left, max(float((torch.linalg.vector_norm(r, dim=0) / norms).mean()), tiny)
+            if left < tol:
+                return iteration - 1 + math.log(left_before / tol) / math.log(left_before / left)
+        return None
+
+    @cached_property
+    def _k(self) -> Tensor:
+        return self._probe.block(slice(0, self._probe.n))
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        """(m, rank) in the order of the pivots, so that the first columns are a factor of lower rank."""
+        return randomly_pivoted_cholesky(self._probe, self._rank, self._seed) if self._rank else self._k[:, :0]
 
 
-def iterations_on(
-    m: int, operator: Operator, b: Tensor | None, rank: int, tol: float, most: float, seed: int
-) -> float | None:
-    """Counts the iterations of CG on m random rows with m/n of the noise, in fractions as the logarithm falls.
+class Plan(NamedTuple):
+    """CG with a preconditioner of some rank, 0 for none: about how many iterations, and how much work in all."""
 
-    Takes what `rehearse` does; None where `most` do not do.
+    rank: int
+    iterations: float
+    work: float
+
+
+def cheapest(
+    operator: Operator,
+    b: Tensor | None,
+    ranks: Sequence[int],
+    tol: float,
+    columns: int,
+    work: float,
+    rows: int,
+    seed: int,
+) -> Plan | None:
+    """Finds the rank with which CG is expected to cost least, or None where it would cost more than `work`.
+
+    Where much of k is so local that few rows do not show it, CG takes more iterations than on those. How fast they
+    grow from half of the rows to these says how many more.
+
+    Args:
+        b: (n, l+1) right-hand sides to be solved for; None: random ones.
+        ranks: that are tried, in this order; where the first would cost too much, no other is.
+        tol: what is to be left of the residual.
+        columns: right-hand sides, by which an iteration costs.
+        rows: of the rehearsal.
     """
-    m = min(m, operator.n)
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
-    noise = operator.noise * m / operator.n
-    probe = make_operator("tiled", operator.given[drawn], operator.kernel, noise, torch.float64)
-    probe.fix_engine(0.0, 1)
-    r = torch.randn(m, MOST_SIDES, generator=generator).to(probe.x) if b is None else b[drawn, :MOST_SIDES].double()
-    tiny = torch.finfo(r.dtype).tiny
-    r = r / r.abs().amax(0).clamp_min(tiny)
-    precondition: Apply = torch.clone
-    if rank:
-        precondition = LowRankPlusNoise(randomly_pivoted_cholesky(probe, min(rank, m // 2), seed), noise)
-    k = probe.block(slice(0, m))
-    norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
-    p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
-    for iteration in range(1, math.ceil(most) + 1):
-        z = precondition(r)
-        before, inner = inner, (r * z).sum(0)
-        p = z + p * (inner / before.clamp_min(tiny))
-        image = k @ p
-        r = r - image * (inner / (p * image).sum(0).clamp_min(tiny))
-        left_before, left = left, max(float((torch.linalg.vector_norm(r, dim=0) / norms).mean()), tiny)
-        if left < tol:
-            return iteration - 1 + math.log(left_before / tol) / math.log(left_before / left)
-    return None
+    whole, half = (Rehearsal(operator, b, max(ranks), several, seed) for several in (rows, rows // 2))
+    best: Plan | None = None
+    for rank in ranks:
+        setup, each = _prices(operator, columns, rank)
+        most = ((work if best is None else best.work) - setup) / each
+        needed = whole.iterations(rank, tol, most) if most > 0 else None
+        if needed is not None and needed > most / SURE and operator.n > rows:
+            of_half = half.iterations(rank, tol, most)
+            growth = (needed + FEW) / (of_half + FEW) if of_half is not None else 1.0
+            needed *= max(1.0, growth) ** math.log2(operator.n / rows)
+        if needed is not None and needed <= most:
+            best = Plan(rank, needed, setup + each * needed)
+        elif best is None:
+            return None
+    return best
 
 
 def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:
     """Returns the iterations of CG, preconditioned with a low rank, that cost no more than so much work elsewhere."""
+    setup, each = _prices(operator, columns, rank)
+    return max(0.0, (work - setup) / each)
+
+
+def _prices(operator: Operator, columns: int, rank: int) -> tuple[float, float]:
+    """The work of all but the iterations, and of each; in what the same seconds evaluate elsewhere."""
     n = operator.n
     setup = SETUP + SETUP_FLOPS * rank**2 / n if rank else 0.0
-    each = operator.matmul_price(columns) + 2.0 * rank / n
-    return max(0.0, (work - setup - PASS) / each)
+    return setup + PASS, operator.matmul_price(columns) + 2.0 * rank / n

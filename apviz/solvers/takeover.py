@@ -17,7 +17,7 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.conjugate_gradient import Iteration
 from apviz.solvers.interface import StopReason
 from apviz.solvers.refinement import Limits, Recursion
-from apviz.solvers.rehearsal import affordable_iterations, iterations_on
+from apviz.solvers.rehearsal import Rehearsal, affordable_iterations
 from apviz.solvers.run import Run
 
 # works to go, below which a rehearsal is not worth its time
@@ -64,8 +64,8 @@ class Takeover:
         operator, tol = run.operator.uncounted, self._limits.tol / run.residual
         most = affordable_iterations(operator, recursion.r.shape[1], self.rank, left) / UNDERESTIMATED
         most = min(most, MOST_ITERATIONS)
-        rows = ROWS_PER_VECTOR * self.rank
-        needed = iterations_on(rows, operator, recursion.r, self.rank, tol, most, self._seed)
+        rehearsal = Rehearsal(operator, recursion.r, self.rank, ROWS_PER_VECTOR * self.rank, self._seed)
+        needed = rehearsal.iterations(self.rank, tol, most)
         if needed is not None:
             expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
             run.choices["takeover"] = (

@@ -1,11 +1,15 @@
 """Refinement: exact residuals outside, float32 or skeletons inside, against dense float64 linear algebra."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 import apviz
 import apviz.solvers.alternating_projection as alternating_projection
+from apviz.comparison import build_system, choose_hyperparameters
+from apviz.skeletons import Suggestion
 from apviz.solvers import Hook, attempt, choices
 
 
@@ -169,3 +173,43 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
     system, _ = problem(seed=seed)
     first, second = (attempt(system, blocks(tol=1e-6, seed=seed)).weights for _ in range(2))
     assert torch.equal(first, second)
+
+
+def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
+    system, residual = problem(n=2500, d=3, lengthscale=0.3)
+    monkeypatch.setattr(choices, "SKELETON_ROWS", 0)
+    poor = lambda operator, partition, *_: Suggestion(2, max(partition.solved_sizes()), 0.01)  # noqa: E731
+    monkeypatch.setattr(alternating_projection, "suggest", poor)
+    solver = apviz.solvers.overlapping(block_size=100, tol=1e-4, fallback_rank=0)
+    passes, works = [], []
+    for bad in (0.3, np.inf):
+        monkeypatch.setattr(alternating_projection, "BAD_DRIFT", bad)
+        seen, recorder = Passes(), apviz.Recorder()
+        solution = attempt(system, solver, [seen, recorder])
+        assert solution.converged and residual(solution.weights) < 1e-4
+        passes.append(len(seen.found))
+        works.append(solution.work)
+        assert ("skeletons" in json.loads(recorder.trace.attrs["choices"])) == (bad == 0.3)
+    assert passes[0] < passes[1] and works[0] < works[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["china", "protein", "kin40k", "bike", "keggundirected", "airquality", "sgemm", "earth"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_every_data_set_is_solved_to_1e_minus_8_by_dense_float64_algebra(name, dtype):
+    if not apviz.datasets.is_here(name):
+        pytest.skip(f"the data set {name} is not on this machine: set APVIZ_DATA")
+    data = apviz.datasets.load(name, n=8_000)
+    chosen = choose_hyperparameters(data)
+    system = build_system(data, chosen, rhs=2, dtype=dtype, operator="tiled")
+    solution = attempt(system, apviz.Automatic(tol=1e-8))
+    assert solution.converged
+    x = system.operator.given.double().numpy() / np.asarray(chosen.lengthscale)
+    b, w, residual = system.given_b.double().numpy(), solution.weights.numpy(), np.zeros(2)
+    for rows in np.array_split(np.arange(8_000), 40):
+        u = np.sqrt(5) * np.sqrt(((x[rows, None, :] - x[None]) ** 2).sum(2))
+        k = chosen.outputscale * (1 + u + u**2 / 3) * np.exp(-u)
+        residual += ((b[rows] - k @ w - chosen.noise * w[rows]) ** 2).sum(0)
+    assert np.mean(np.sqrt(residual) / np.linalg.norm(b, axis=0)) < 1e-8 * (1 + 1e-6)

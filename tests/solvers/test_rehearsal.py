@@ -5,15 +5,15 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers.rehearsal import affordable_iterations, iterations_on, rehearse
+from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest
 
 
-def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2, operator="tiled"):
+def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (n, d))
     b = np.sin(3 * x[:, :1]) + 0.1 * rng.standard_normal((n, columns))
     return apviz.KernelSystem(
-        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator=operator, dtype=torch.float32, device="cpu"
+        x, b, apviz.Matern52(lengthscale=lengthscale), noise=noise, operator="tiled", dtype=torch.float32, device="cpu"
     )
 
 
@@ -41,33 +41,53 @@ def test_on_all_rows_it_is_cg(tol):
     u = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / 0.4
     k = (1 + u + u**2 / 3) * np.exp(-u) + 0.01 * np.eye(150)
     expected = iterations_of_cg(k, one.b.double().numpy(), tol)
-    assert 0.97 * expected - 1 < iterations_on(150, one.operator, one.b, 0, tol, 200, seed=0) <= expected
-    assert rehearse(one.operator, one.b, 0, tol, 200, 1000, seed=0) == iterations_on(
-        150, one.operator, one.b, 0, tol, 200, seed=0
-    )
-    assert iterations_on(150, one.operator, one.b, 0, tol, expected - 2, seed=0) is None
+    rehearsal = Rehearsal(one.operator, one.b, 0, rows=1000, seed=0)
+    assert 0.97 * expected - 1 < rehearsal.iterations(0, tol, 200) <= expected
+    assert rehearsal.iterations(0, tol, 0.9 * expected - 2) is None
 
 
 @pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
 @pytest.mark.parametrize("rank", [30, 90])
-def test_few_rows_tell_the_iterations_of_all(d, lengthscale, noise, rank):
+def test_few_rows_tell_the_iterations_of_all_whatever_the_rank(d, lengthscale, noise, rank):
     one = problem(5000, d, lengthscale, noise)
     for tol in (0.05, 0.005):
         preconditioner = apviz.RandomlyPivotedCholesky(rank=rank)
         taken = apviz.solve(one, apviz.ConjugateGradient(preconditioner=preconditioner, tol=tol)).epochs
-        expected = rehearse(one.operator, one.b, rank, tol, 500, 1000, seed=0)
-        assert 0.5 * taken - 2 < expected < 2 * taken + 2
+        for most in (rank, 200):  # the first columns of a larger factor are one of lower rank
+            expected = Rehearsal(one.operator, one.b, most, 1000, seed=0).iterations(rank, tol, 500)
+            assert 0.5 * taken - 2 < expected < 2 * taken + 2
 
 
 def test_right_hand_sides_of_any_size_are_rehearsed_alike():
     one = problem(2000)
     counts = [
-        iterations_on(500, one.operator, one.b.double() * scale, 20, 0.01, 100, seed=0)
+        Rehearsal(one.operator, one.b.double() * scale, 20, 500, seed=0).iterations(20, 0.01, 100)
         for scale in (1.0, 1e-200, 1e200)
     ]
     assert counts[0] is not None and counts == pytest.approx([counts[0]] * 3, rel=0.1)
     nothing = torch.zeros(2000, 1)
-    assert iterations_on(500, one.operator, nothing, 20, 0.01, 100, seed=0) is not None
+    assert Rehearsal(one.operator, nothing, 20, 500, seed=0).iterations(20, 0.01, 100) is not None
+
+
+def test_what_few_rows_do_not_show_is_reckoned_from_how_iterations_grow():
+    local, smooth = problem(12_000, d=6, lengthscale=1.2, noise=0.05), problem(12_000, d=2, lengthscale=1.0)
+    for one, grows in ((local, True), (smooth, False)):
+        on_rows = Rehearsal(one.operator, one.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
+        plan = cheapest(
+            one.operator, one.b, [60], 0.01, 2, on_rows + 20, 500, seed=0
+        )  # just enough for growth to be looked at
+        assert (plan is None or plan.iterations > 1.2 * on_rows) == grows
+    taken = apviz.solve(local, apviz.ConjugateGradient(preconditioner=apviz.RandomlyPivotedCholesky(rank=60))).epochs
+    assert taken > 1.2 * Rehearsal(local.operator, local.b, 60, 500, seed=0).iterations(60, 0.01, 1000)
+
+
+def test_the_cheapest_rank_is_taken_and_none_where_all_cost_more():
+    smooth, diagonal = problem(6000, d=2, lengthscale=1.5), problem(6000, d=8, lengthscale=0.05)
+    few, many = (cheapest(smooth.operator, smooth.b, [rank], 0.01, 2, 100.0, 1000, 0) for rank in (20, 200))
+    both = cheapest(smooth.operator, smooth.b, [200, 20], 0.01, 2, 100.0, 1000, 0)
+    assert both.work == pytest.approx(min(few.work, many.work)) and both.rank in (20, 200)
+    assert cheapest(diagonal.operator, diagonal.b, [100, 50, 0], 0.01, 2, 20.0, 1000, 0).rank == 0
+    assert cheapest(smooth.operator, smooth.b, [20, 0], 1e-6, 2, 3.0, 1000, 0) is None
 
 
 def test_more_work_affords_more_iterations_and_a_set_up_fewer():
