@@ -57,10 +57,10 @@ class BlockFactors:
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
         self.numbers = numbers_held(count(held) for held in rows)
         self.dtype = dtype or x.dtype
-        if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.kernel.outputscale:
+        if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.largest_signal:
             raise ValueError(
                 f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
-                f"{operator.noise / operator.kernel.outputscale:.1e} of it; use factor_dtype='inner'"
+                f"{operator.noise / operator.largest_signal:.1e} of it; use factor_dtype='inner'"
             )
         _check_memory(self.numbers, self.dtype, x, max(of_size))
         self._unit: dict[int, Tensor] = {}

@@ -138,7 +138,7 @@ class _Fit:
         # landmarks are farther than the nearest row of the block by about half their spacing
         spacing = 0.5 * math.sqrt(float(squared_distances(inputs)(inputs[rows], landmarks).mean()))
         distance = squared_distances(inputs)(inputs, landmarks).sqrt_().sub_(spacing).clamp_min_(0.0).square_()
-        chance = operator.kernel.correlation_(distance, torch.empty_like(distance)).square_()
+        chance = operator.decay_(distance).square_()
         chance[near] = 0.0
         drawn, weight = _drawn(chance, size, generator)
         self._order = order

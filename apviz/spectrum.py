@@ -125,9 +125,7 @@ def all_eigenvalues(
 
 def _dense(system: KernelSystem) -> Tensor:
     """K: (n, n) in float64."""
-    k = system.kernel(system.operator.given.double())
-    k.diagonal().add_(system.noise)
-    return k
+    return system.operator.exact().block(slice(0, system.n))
 
 
 def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
@@ -145,12 +143,12 @@ def _noise_floor(system: KernelSystem) -> Eigenvalue:
 
 
 def _trace(system: KernelSystem) -> float:
-    return system.n * (system.kernel.outputscale + system.noise)
+    return float(system.operator.signal().sum()) + system.n * system.noise
 
 
 def _by_subsample(system: KernelSystem, count: int) -> tuple[Eigenvalue, Eigenvalue]:
     rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:count]
-    k = system.kernel(system.operator.given[rows.to(system.device)].double())
+    k = system.operator.of_rows(rows, system.noise).part(slice(0, len(rows)), slice(0, len(rows)))
     high, _ = lanczos(lambda v: k @ v, len(rows), 20, k.device)
     value = high * system.n / len(rows) + system.noise
     how = f"estimate from {len(rows):,} random rows, scaled by n"

@@ -52,6 +52,7 @@ def measure(n: int, kind: str) -> dict[str, Any]:
 
 
 def chart(rows: list[dict[str, Any]]) -> None:
+    """Writes `results/earth.png`; needs kaleido and a browser."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -78,14 +79,16 @@ def main() -> None:
     if sys.argv[1:2] == ["--cell"]:
         print(json.dumps(measure(int(sys.argv[2]), sys.argv[3])))
         return
-    rows = []
-    for n in map(int, sys.argv[1:] or SIZES):
-        for kind in KINDS:
-            command = [sys.executable, "-m", "benchmarks.earth", "--cell", str(n), kind]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
-            print({key: value for key, value in rows[-1].items() if key != "choices"}, flush=True)
-            keep("earth", {"rows": rows, "goal": GOAL})
+    rows: list[dict[str, Any]] = []
+    try:
+        for n in map(int, sys.argv[1:] or SIZES):
+            for kind in KINDS:
+                command = [sys.executable, "-m", "benchmarks.earth", "--cell", str(n), kind]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
+                print({key: value for key, value in rows[-1].items() if key != "choices"}, flush=True)
+    finally:  # a run that is cut keeps what it has
+        keep("earth", {"rows": rows, "goal": GOAL})
     chart(rows)
 
 

@@ -119,8 +119,24 @@ class CountingOperator(Operator):
     def scaled(self, z: Tensor) -> Tensor:
         return self._operator.scaled(z)
 
+    def signal(self) -> Tensor:
+        return self._operator.signal()
+
+    @property
+    def largest_signal(self) -> float:
+        return self._operator.largest_signal
+
     def diagonal(self) -> Tensor:
         return self._operator.diagonal()
+
+    def decay_(self, squared: Tensor) -> Tensor:
+        return self._operator.decay_(squared)
+
+    def exact(self) -> CountingOperator:
+        return self.of(self._operator.exact())
+
+    def of_rows(self, rows: Tensor, noise: float) -> CountingOperator:
+        return self.of(self._operator.of_rows(rows, noise))
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         return self._operator.squared_norms(r, starts, spare)

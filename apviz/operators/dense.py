@@ -8,6 +8,7 @@ from torch import Tensor
 from apviz.kernels import Kernel
 from apviz.operators import native
 from apviz.operators.interface import Operator, Rows, count
+from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 
 class DenseOperator(Operator):
@@ -60,3 +61,9 @@ class DenseOperator(Operator):
 
     def reordered(self, order: Tensor) -> DenseOperator:
         return DenseOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self.matrix[order][:, order])
+
+    def exact(self) -> TiledOperator:
+        return exact(self)
+
+    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+        return of_rows(self, rows, noise)

@@ -169,9 +169,22 @@ class Operator(ABC):
         """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
         return self._fill(self.inputs, self.scaled(z)).mul_(self.kernel.outputscale)
 
+    def signal(self) -> Tensor:
+        """Returns k(x, x) of every row, without noise, (n,) in float64."""
+        return torch.full((self.n,), self.kernel.outputscale, dtype=torch.float64, device=self.x.device)
+
+    @property
+    def largest_signal(self) -> float:
+        """The largest k(x, x)."""
+        return self.kernel.outputscale
+
     def diagonal(self) -> Tensor:
-        """Returns the diagonal of K, (n,): constant, for every kernel here is stationary."""
-        return torch.full((self.n,), self.kernel.outputscale + self.noise, dtype=self.x.dtype, device=self.x.device)
+        """Returns the diagonal of K, (n,)."""
+        return (self.signal() + self.noise).to(self.x)
+
+    def decay_(self, squared: Tensor) -> Tensor:
+        """Computes how large entries are at a squared distance of `inputs`, ÷ the largest; overwrites `squared`."""
+        return self.kernel.correlation_(squared, torch.empty_like(squared))
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Computes k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
@@ -275,3 +288,11 @@ class Operator(ABC):
     def reordered(self, order: Tensor) -> Operator:
         """Makes the operator of the points x[order], on the same engine."""
         return type(self)(self.given[order], self.kernel, self.noise, self.x.dtype)
+
+    @abstractmethod
+    def exact(self) -> Operator:
+        """Makes the operator of the same points, as they were given, in float64 by direct differences."""
+
+    @abstractmethod
+    def of_rows(self, rows: Tensor, noise: float) -> Operator:
+        """Makes the operator of a few of the points, with another noise, in float64; nothing is compiled for it."""

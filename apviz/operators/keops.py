@@ -10,6 +10,7 @@ from torch import Tensor
 
 from apviz.kernels import Kernel
 from apviz.operators.interface import Operator
+from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 # one line a kernel: its correlation, of u, the squared distance of scaled inputs, r = √u and the kernel's shape
 FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
@@ -55,3 +56,9 @@ class KeOpsOperator(Operator):
         r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
         k = FORMULAS[self.kernel.name](squared, r, self.kernel.shape)
         out += k @ u.contiguous()
+
+    def exact(self) -> TiledOperator:
+        return exact(self)
+
+    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+        return of_rows(self, rows, noise)

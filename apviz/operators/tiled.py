@@ -78,6 +78,12 @@ class TiledOperator(Operator):
     def reordered(self, order: Tensor) -> TiledOperator:
         return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled, self._direct)
 
+    def exact(self) -> TiledOperator:
+        return exact(self)
+
+    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+        return of_rows(self, rows, noise)
+
     def matmul(self, v: Tensor) -> Tensor:
         if not self._compiled or v.shape[1:] > (SYMMETRIC_MAX_COLUMNS,):
             return super().matmul(v)
@@ -154,3 +160,18 @@ class TiledOperator(Operator):
             u = torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
             spare = norms
         return self.kernel.correlation_(u, spare)
+
+
+def exact(operator: Operator) -> TiledOperator:
+    """Makes the tiles of an operator of another engine in float64, by direct differences."""
+    found = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
+    found.fix_engine(0.0, 1)
+    return found
+
+
+def of_rows(operator: Operator, rows: Tensor, noise: float) -> TiledOperator:
+    """Makes the tiles of a few points of an operator of another engine, with another noise, in float64."""
+    given = operator.given[rows.to(operator.given.device)]
+    found = TiledOperator(given, operator.kernel, noise, torch.float64)
+    found.fix_engine(0.0, 1)
+    return found

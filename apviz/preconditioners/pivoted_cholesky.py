@@ -48,9 +48,9 @@ def pivoted_cholesky(operator: Operator, rank: int) -> Tensor:
     """Computes L (n, r), r ≤ rank; stops early where nothing above rounding is left of the diagonal."""
     n, device = operator.n, operator.x.device
     rank = min(rank, n)
-    left = torch.full((n,), operator.kernel.outputscale, dtype=operator.x.dtype, device=device)
-    # what k subtractions of numbers up to the outputscale leave of a zero
-    floor = 4 * torch.finfo(operator.x.dtype).eps * operator.kernel.outputscale
+    left = operator.signal().to(operator.x.dtype)
+    # what k subtractions of numbers up to the largest leave of a zero
+    floor = 4 * torch.finfo(operator.x.dtype).eps * operator.largest_signal
     factor = torch.zeros(rank, n, dtype=operator.x.dtype, device=device)  # row-major rows: a step reads what it needs
     for k in range(rank):
         pivot = left.argmax()

@@ -61,18 +61,19 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
     """
     n, x = operator.n, operator.x
     rank = min(rank, n)
-    scale = operator.kernel.outputscale
-    floor = 4 * torch.finfo(x.dtype).eps * scale
+    signal = operator.signal()
+    floor = 4 * torch.finfo(x.dtype).eps * operator.largest_signal
     generator = torch.Generator().manual_seed(seed)
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs
-    left = torch.full((n,), scale, dtype=torch.float64, device=x.device)
+    left = signal.clone()
     k = idle = 0
     while k < rank and left.max() > floor * (k + 1):
         proposed = torch.multinomial(left.cpu(), min(PROPOSALS, rank), replacement=True, generator=generator)
         rows = proposed.to(x.device)
         submatrix = operator.block(rows)
-        submatrix.diagonal().fill_(scale)  # without noise, and to the last bit what `left` started from
-        submatrix = submatrix.double() - factor[:k, rows].double().T @ factor[:k, rows].double()
+        submatrix = submatrix.double()
+        submatrix.diagonal().copy_(signal[rows])  # without noise, and to the last bit what `left` started from
+        submatrix -= factor[:k, rows].double().T @ factor[:k, rows].double()
         accepted, lower = _accept(submatrix.cpu(), left[rows].cpu(), rank - k, floor * (k + 1), generator)
         idle = 0 if len(accepted) else idle + 1
         if idle == IDLE_ROUNDS:  # what is left is rounding

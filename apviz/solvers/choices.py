@@ -86,7 +86,7 @@ def inner_dtype(operator: Operator) -> tuple[str, str]:
     """Chooses the dtype inside the refinement, and says why."""
     if operator.x.dtype == torch.float32:
         return "system", "float32, as the system"
-    least = FLOAT32_NOISE * operator.kernel.outputscale
+    least = FLOAT32_NOISE * operator.largest_signal
     if operator.noise < least:
         return "system", f"float64, as the system: σ² is below {FLOAT32_NOISE:g} of the outputscale"
     return "float32", "the residual is evaluated in float64, so this is no less exact"
@@ -131,7 +131,7 @@ class _Plan:
 
     def factor_dtype(self, wished: float, operator: Operator) -> tuple[str, str]:
         """In which factors and maps are kept so that blocks of `wished` rows fit, and why."""
-        if operator.noise < FLOAT32_NOISE * operator.kernel.outputscale:
+        if operator.noise < FLOAT32_NOISE * operator.largest_signal:
             return "inner", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
         if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
             return "inner", "the factors fit the free memory"

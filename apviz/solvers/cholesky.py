@@ -55,7 +55,7 @@ class Cholesky(Solver):
         n, x = operator.n, operator.x
         what = f"a Cholesky factorisation of n = {n} rows needs"
         require_memory(3 * n**2 * x.element_size(), x.device, what, "use an iterative solver")
-        scale = operator.kernel.outputscale + operator.noise
+        scale = operator.largest_signal + operator.noise
         factor, jitter = cholesky_with_jitter(operator.block(slice(0, n)), "the matrix K", scale)
         if jitter:
             warnings.warn(

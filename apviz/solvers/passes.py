@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.operators.tiled import TiledOperator
 from apviz.solvers.clock import Clock
 from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
 from apviz.solvers.steps import column_squares
@@ -36,13 +35,11 @@ class ExactResidual:
     """
 
     def __init__(self, operator: CountingOperator) -> None:
-        exact = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
-        exact.fix_engine(0.0, 1)
-        self._operator = operator.of(exact)
+        self._operator = exact = operator.exact()
         # an input is rounded by its size, its differences and so the entries of K by twice that
         largest = float(exact.inputs.abs().max())
         self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
-        self._trace = exact.n * (exact.kernel.outputscale + exact.noise)
+        self._trace = float(exact.diagonal().sum())
 
     def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
         """Computes B − KW, (n, l+1) in float64, and its (l+1,) squared norms. Evaluates n² entries.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apviz.operators import Operator, make_operator
+from apviz.operators import Operator
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
 # of the right-hand sides
@@ -41,8 +41,7 @@ class Rehearsal:
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
         self._noise, self._rank, self._seed = operator.noise * m / operator.n, min(rank, m // 2), seed
-        self._probe = make_operator("tiled", operator.given[drawn], operator.kernel, self._noise, torch.float64)
-        self._probe.fix_engine(0.0, 1)
+        self._probe = operator.of_rows(drawn, self._noise)
         random = torch.randn(m, MOST_SIDES, generator=generator)
         r = random.to(self._probe.x) if b is None else b[drawn, :MOST_SIDES].double()
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)

@@ -55,7 +55,7 @@ def solve(
         True
     """
     tol = float(getattr(solver, "tol", 0.0))
-    easy = tol >= 1e-3 and system.noise >= 1e-3 * system.kernel.outputscale
+    easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
         log.info("solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of %g", tol)
     solution = attempt(system, solver, hooks, initial_weights, prepared=prepared)
