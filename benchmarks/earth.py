@@ -63,11 +63,11 @@ def chart(rows: list[dict[str, Any]]) -> None:
         figure.add_scatter(
             x=[row["n"] for row in of_kind], y=[row["seconds"] for row in of_kind], name=f"{kind}: {about}",
             mode="lines+markers+text", line={"color": color}, marker={"size": 10, "symbol": symbol},
-            text=[f"{row['seconds']:.3g} s, {row['resident GB']:.2g} GB" for row in of_kind],
-            textposition="top left" if kind == "of dense rows" else "bottom right",
+            text=[f"{row['seconds']:.3g} s, {row['resident GB']:.1f} GB" for row in of_kind],
+            textposition="bottom right" if kind == "of dense rows" else "top left", textfont={"color": color},
         )  # fmt: skip
     figure.update_layout(
-        template="plotly_white", title="The earth's relief to a residual of 0.01, 2 cores",
+        template="plotly_white", title="The earth's relief to a residual of 0.01, 2 cores, by the hyperparameters",
         xaxis={"type": "log", "title": "training rows n", "tickvals": list(SIZES), "range": [4.6, 6.25]},
         yaxis={"type": "log", "dtick": 1, "minor": {"ticks": "inside"}, "title": "seconds, everything included"},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1}, margin={"l": 70, "t": 110, "b": 60, "r": 30},
