@@ -179,7 +179,8 @@ class AlternatingProjection(Solver):
             skeletons = Skeletons(stored, partition, factors, rank, near, settings.seed)
         return Blocks(
             solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices, partition=partition,
-            factors=factors, coarse=coarse, skeletons=skeletons, may_improve=self.skeleton_rank == "auto",
+            factors=factors, coarse=coarse, skeletons=skeletons,
+            may_improve=skeletons is not None and self.skeleton_rank == "auto",
         )  # fmt: skip
 
     def _cut(self, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
@@ -236,7 +237,7 @@ class _Projection:
         else:
             self.w = prepared.in_order(run.initial_weights)
             self.r = run.residual_of(run.initial_weights).to(operator.x.dtype)
-        self.skeletons, self.may_improve = prepared.skeletons, prepared.may_improve
+        self.skeletons = prepared.skeletons
         columns: Columns = ExactColumns(operator, self.factors.rows)
         if prepared.skeletons is not None:
             columns = prepared.skeletons.bind(operator)
@@ -247,7 +248,7 @@ class _Projection:
         if prepared.coarse is not None:
             self.step = Coarse(self.step, *prepared.coarse)
         self._spare = torch.empty_like(self.r)
-        self._start = torch.linalg.vector_norm(self.r)  # at the last pass
+        self._start = torch.linalg.vector_norm(self.r) if prepared.may_improve else None  # at the last pass
 
     def iterate(self) -> StopReason:
         """Algorithm 1."""
@@ -302,11 +303,12 @@ class _Projection:
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
-        drift = torch.linalg.vector_norm(self.r - fresh)
+        is_bad = self._start is not None and torch.linalg.vector_norm(self.r - fresh) > BAD_DRIFT * self._start
         self.r.copy_(fresh)
-        if self.may_improve and bool(drift > BAD_DRIFT * self._start):
+        if self._start is not None:
+            self._start = torch.linalg.vector_norm(self.r)
+        if is_bad:
             self._improve_skeletons()
-        self._start = torch.linalg.vector_norm(self.r)
         return True
 
     def _improve_skeletons(self) -> None:
