@@ -131,7 +131,7 @@ class Refinement:
         self._start, self._drift, self._look_at = residual, 0.0, LOOK_STEP * residual
         self._rounding_share = 0.0  # of the residual at a pass, by which rounding moves it until the next
         self._passes: list[tuple[int, float, float]] = []  # (epoch, residual, energy)
-        self._in_vain, self._is_bound = 0, False
+        self._in_vain, self._bound, self._is_bound = 0, 0.0, False
 
     @property
     def aim(self) -> float:
@@ -140,6 +140,7 @@ class Refinement:
         What is left and the drift are independent, so their squares add up. Below the drift there is no use in going.
         """
         tol, drift = self._limits.tol, self._drift if self.drifts else self._rounding_share * self._start
+        tol -= min(self._bound, 0.5 * tol)
         if drift > DRIFT_SHARE * tol:
             return max(drift, self._limits.reduction * self._start, self._look_at if self.drifts else 0.5 * tol)
         margin = CONFIDENT if self.drifts else 1.0
@@ -174,7 +175,8 @@ class Refinement:
         """Takes note of a pass; `claims`: the recursion was at its aim."""
         met = found.residual < self._limits.tol
         # what neither the recursion nor its drift explains is the bound on rounding in float64
-        self._is_bound = found.residual > 2 * (found.claimed + found.drift)
+        self._bound = max(0.0, found.residual - (found.claimed + found.drift))
+        self._is_bound = self._bound > found.claimed + found.drift
         if claims:
             self._in_vain = 0 if met or found.residual < NO_GAIN * self._start else self._in_vain + 1
             self._rounding_share = found.drift / self._start if self._start > 0 else 0.0
