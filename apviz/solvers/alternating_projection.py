@@ -316,9 +316,12 @@ class _Projection:
         old, n = self.skeletons, len(self.r)
         if old is None or 2 * old.near_size > n // 2:
             return
-        self.weights()
         rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed
-        self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+        try:
+            self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+        except MemoryError:  # the solve goes on with those there are
+            return
+        self.weights()
         self.step.use_(self.skeletons.bind(self.operator))
         self.run.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.run.epoch_number}"
 

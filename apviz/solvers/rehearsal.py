@@ -60,7 +60,11 @@ class Rehearsal:
         r, tiny = self._r, torch.finfo(torch.float64).tiny
         norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
         factor = self._factor[:, : min(rank, self._rank)]
-        inside = torch.linalg.cholesky(factor.T @ factor + self._noise * torch.eye(factor.shape[1]).to(factor))
+        inside, failed = torch.linalg.cholesky_ex(
+            factor.T @ factor + self._noise * torch.eye(factor.shape[1]).to(factor)
+        )
+        if failed:  # so little noise that rounding hides it: nothing can be told
+            return None
         p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
         for iteration in range(1, math.ceil(most) + 1):
             z = r - factor @ torch.cholesky_solve(factor.T @ r, inside)  # Woodbury, but for a factor 1/σ²
@@ -70,7 +74,8 @@ class Rehearsal:
             r = r - image * (inner / (p * image).sum(0).clamp_min(tiny))
             left_before, left = left, max(float((torch.linalg.vector_norm(r, dim=0) / norms).mean()), tiny)
             if left < tol:
-                return iteration - 1 + math.log(left_before / tol) / math.log(left_before / left)
+                fraction = math.log(left_before / tol) / math.log(left_before / left) if left_before > tol else 1.0
+                return iteration - 1 + fraction
         return None
 
     @cached_property

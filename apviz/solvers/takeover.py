@@ -56,7 +56,7 @@ class Takeover:
         run = self._run
         self._reached.append((run.work, run.residual))
         epoch = len(self._reached) - 1
-        if epoch < 2 or epoch & (epoch - 1) or self.rank < LEAST_RANK:
+        if epoch < 2 or epoch & (epoch - 1) or self.rank < LEAST_RANK or not run.residual > self._limits.tol:
             return False
         left = self._work_left()
         if left < LEAST_WORK:

@@ -96,3 +96,12 @@ def test_more_work_affords_more_iterations_and_a_set_up_fewer():
     assert 0 < preconditioned < alone < affordable_iterations(operator, 1, 0, 30.0)
     assert affordable_iterations(operator, 1, 100, 0.5) == 0
     assert affordable_iterations(operator, 16, 0, 20.0) <= alone
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-300])
+def test_a_noise_that_rounding_hides_is_rehearsed_without_an_error(noise):
+    one = problem(2500, lengthscale=3.0, noise=noise)
+    for rank in (0, 60):
+        found = Rehearsal(one.operator, one.b, rank, 500, seed=0).iterations(rank, 1e-3, 20)
+        assert found is None or 0 < found <= 20
+    assert apviz.Automatic(tol=2.0).resolve(one.operator, 2)[0] is not None  # a tolerance that W = 0 is below

@@ -96,3 +96,11 @@ def test_a_takeover_needs_memory_for_its_vectors(monkeypatch):
     recorder = apviz.Recorder()
     attempt(system, replace(SOLVER, max_epochs=20), [recorder])
     assert (recorder.trace["update"]["block"].values >= 0).all()
+
+
+@pytest.mark.parametrize("b", [0.0, 1.0])
+def test_nothing_is_reckoned_for_a_run_that_is_done_but_for_its_least_epochs(b):
+    system, _ = problem(slow=False)
+    constant = apviz.KernelSystem(system.x, np.full(system.n, b), system.kernel, noise=1e-3, device="cpu")
+    solution = attempt(constant, replace(SOLVER, tol=0.5, min_epochs=8))
+    assert solution.converged and solution.epochs == 8
