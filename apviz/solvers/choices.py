@@ -135,7 +135,7 @@ class _Plan:
             return "inner", f"σ² is below {FLOAT32_NOISE:g} of the outputscale"
         if self._factors(wished, self.item) + self._others(wished, self.item) <= MEMORY_SHARE * self.free:
             return "inner", "the factors fit the free memory"
-        return "float16", f"float32 would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
+        return "float16", f"those of the recursion would take {self._factors(wished, self.item) / 2**30:.2g} GiB"
 
     def block_size(self, wished: float, kept: int, d: int) -> tuple[int, str]:
         """The rows that a block owns, for factors of `kept` bytes a number, and why: `wished`, or what fits."""
