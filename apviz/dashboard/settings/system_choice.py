@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import filecmp
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,9 @@ from apviz.dashboard.settings.systems import (
 )
 from apviz.dashboard.settings.uploaded_file import Upload, check, discard, receive
 from apviz.kernels import KERNELS
+
+#: reads the files of all sessions
+_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
 
 
 class SystemChoice(param.Parameterized):
@@ -171,7 +176,7 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
         max_file_size=f"{limits.max_upload_mb}MB", multiple=False, sizing_mode="stretch_width", height=90
     )
     target = pmui.Select(label="Column to predict", options=[], visible=False, sizing_mode="stretch_width")
-    use = pmui.Button(label="Use this file", variant="outlined", visible=False)
+    use = server_owned(pmui.Button(label="Use this file", variant="outlined", visible=False))
     note = server_owned(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
 
     def discard_unused(path: Path) -> None:
@@ -200,22 +205,29 @@ def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
             target.param.update(options=columns, value=columns[-1], visible=True)
             use.visible = True
 
-    async def use_it(event: Any) -> None:
+    def use_it(event: Any) -> None:
         if not received:
             return
         # taken out while it is read, so that another that comes meanwhile does not remove it
         path, column = received.pop(), str(target.value)
-        use.loading = True
+        page = pn.state.curdoc
+        if page is None:
+            finish(path, column, partial(check, path, column))
+            return
+        use.disabled = True
+        # a large table takes seconds, in which other visitors go on. Not by a coroutine, of which Panel sometimes keeps
+        # what it changes after an await until something else happens on the page
+        reading = _READERS.submit(check, path, column)
+        reading.add_done_callback(lambda _: page.add_next_tick_callback(partial(finish, path, column, reading.result)))
+
+    def finish(path: Path, column: str, rows: Callable[[], int]) -> None:
         try:
-            # a large table takes seconds, in which other visitors go on
-            rows = await asyncio.to_thread(check, path, column)
+            system.dataset = system.add_upload(Upload(path, column, rows()))
+            note.visible = False
         except (ValueError, OSError) as error:
             note.param.update(object=escape(str(error)), visible=True)
-        else:
-            system.dataset = system.add_upload(Upload(path, column, rows))
-            note.visible = False
         finally:
-            use.loading = False
+            use.disabled = False
         if received:
             discard_unused(path)
         else:
