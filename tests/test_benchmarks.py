@@ -171,15 +171,15 @@ def test_a_row_of_the_table_whose_cells_are_of_two_machines_is_refused():
 
 
 def test_gpytorchs_own_solve_counts_and_without_one_its_iterations_times_what_cg_needs():
-    from benchmarks.solvers import GPYTORCH
-    from benchmarks.table import OTHER_CG, A, gpytorch_ratio
+    from benchmarks.solvers import AUTO, GPYTORCH
+    from benchmarks.table import OTHER_CG, gpytorch_ratio
 
     def cell(**reached: float) -> dict:
         return {"reached": {"0.01": reached} if reached else {}, "epochs": 40}
 
     peer = cell() | {"seconds an iteration": 2.0}
-    cells = {A: cell(seconds=0.9), "CG": cell(), OTHER_CG[2]: cell(epochs=5), GPYTORCH: peer}
-    row = {"auto": "AlternatingProjection", "seconds of choosing": 0.1, "cells": cells}
+    cells = {AUTO: cell(seconds=1.0), "CG": cell(), OTHER_CG[2]: cell(epochs=5), GPYTORCH: peer}
+    row = {"auto": "AlternatingProjection", "cells": cells}
     assert gpytorch_ratio(row) == "≥ 10×"
     peer["seconds an iteration"] = 1.999
     assert gpytorch_ratio(row) == "≥ 9.9×"  # a bound is never rounded up
@@ -197,21 +197,16 @@ def test_a_part_without_time_for_another_cell_names_what_is_left(tmp_path, capsy
     (path,) = tmp_path.iterdir()
     assert json.loads(path.read_text())["cells"] == {}
     said = capsys.readouterr().out
-    assert "methods are left for another run: AP, the paper's, AP, k-d tree," in said and solvers.GPYTORCH in said
+    assert "methods are left for another run: auto, AP, the paper's, A: AP," in said and solvers.GPYTORCH in said
 
 
-def test_a_residual_that_has_drifted_past_a_tolerance_leaves_it_to_a_solve_that_aims_there():
-    from benchmarks.solvers import drifted_past, first_below
-
-    falling, rising = np.array([0.5, 0.05, 0.004]), np.array([0.5, 0.05, 0.009, 0.02])
-    assert first_below(falling, checked=0.0041) == {0.1: 1, 0.01: 2} and drifted_past(falling, checked=0.0041) == []
-    assert first_below(falling, checked=0.024) == {0.1: 1} and drifted_past(falling, checked=0.024) == [0.01]
-    assert first_below(rising, checked=0.02) == {0.1: 1, 0.01: 2}  # as CG's does
-
-
-def test_a_solve_that_aims_where_the_first_had_drifted_decides(monkeypatch):
+def test_a_cell_has_a_solve_for_every_tolerance_that_was_reached():
     from benchmarks import solvers
 
-    monkeypatch.setattr(solvers, "drifted_past", lambda residual, checked: [0.1])
     cell = solvers.measure("diabetes", None, 1, "CG", limit=40.0)
-    assert cell["epochs"] > cell["reached"]["0.1"]["epochs"] >= 1 and cell["checked residual"] < 0.001
+    reached = [cell["reached"][str(tol)] for tol in solvers.TOLERANCES]
+    assert [one["epochs"] for one in reached] == sorted(one["epochs"] for one in reached)
+    assert all(one["checked residual"] < tol for one, tol in zip(reached, solvers.TOLERANCES, strict=True))
+    assert cell["epochs"] == reached[0]["epochs"]
+    cut = solvers.measure("diabetes", None, 1, "CG", limit=1e-6)
+    assert cut["reached"] == {} and cut["stop"] == "stopped" and cut["work"] > 0
