@@ -78,6 +78,7 @@ def choose_hyperparameters(
         trial = replace(chosen, **changes)
         KernelSystem(data.train_x[:2], data.train_y[:2], trial.build_kernel(), noise=trial.noise, operator="tiled")
         if not {"lengthscale", "outputscale", "noise"} <= set(changes):
+            assert isinstance(trial.kernel, str)  # names alone come here
             chosen = _fit(data, trial.kernel, hooks)
     elif {"lengthscale", "outputscale", "noise"} <= set(changes):
         # nothing that was fitted for the card is left but this

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Hyperparameters of a constant mean, a scaled stationary kernel and Gaussian noise.
+    """Hyperparameters of a constant mean, a kernel and Gaussian noise.
 
     Args:
-        kernel: the kernel's name, such as `matern52`.
-        lengthscale: one value, or d in the order of the inputs, in the inputs' units.
+        kernel: the name of a scaled stationary kernel, such as `matern52`; or a kernel itself, which has its own
+            lengthscales and scales.
+        lengthscale: one value, or d in the order of the inputs, in the inputs' units; () beside a kernel itself.
         outputscale: k(x, x), in squared units of the target.
         noise: σ², in squared units of the target.
         mean: of the prior, in the target's units.
@@ -30,9 +31,11 @@ class Hyperparameters:
         True
         >>> apviz.Hyperparameters.of(apviz.Matern52(lengthscale=0.2), noise=0.01) == h
         True
+        >>> apviz.Hyperparameters.of(apviz.RBF() + apviz.Linear(), noise=0.01).kernel
+        RBF(lengthscale=1.0, outputscale=1.0) + Linear(lengthscale=1.0, outputscale=1.0)
     """
 
-    kernel: str
+    kernel: str | Kernel
     lengthscale: tuple[float, ...]
     outputscale: float
     noise: float
@@ -43,12 +46,20 @@ class Hyperparameters:
     @classmethod
     def of(cls, kernel: Kernel, noise: float, mean: float = 0.0, provenance: str = "") -> Hyperparameters:
         """Makes those of a kernel, with a noise σ² and a prior mean."""
+        from apviz.kernels import KERNELS, Stationary  # with torch, which a trace is read without
+
+        if not (isinstance(kernel, Stationary) and kernel.name in KERNELS):
+            return cls(kernel, (), 1.0, noise, mean, provenance)
         lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
         return cls(kernel.name, lengthscale, kernel.outputscale, noise, mean, provenance, kernel.parameters)
 
     def as_plain(self) -> dict[str, Any]:
         """Returns plain values by name, as a file keeps them; without `kernel_parameters` where there are none."""
-        values = asdict(self)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        if not isinstance(self.kernel, str):
+            from apviz.kernels import to_plain
+
+            values["kernel"] = to_plain(self.kernel)
         if not self.kernel_parameters:
             del values["kernel_parameters"]
         return values
@@ -59,6 +70,8 @@ class Hyperparameters:
         Raises:
             ValueError: an unknown name of a kernel or of a parameter, or a value that is not finite and positive.
         """
-        from apviz.kernels import kernel_named  # with torch, which a trace is read without
+        if not isinstance(self.kernel, str):
+            return self.kernel
+        from apviz.kernels import kernel_named
 
         return kernel_named(self.kernel, self.lengthscale, self.outputscale, **self.kernel_parameters)

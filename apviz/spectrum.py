@@ -1,7 +1,8 @@
 """Eigenvalues of K: λmax, λmin, λ′max, κ and κ′ with how each was got, and all of them for small n.
 
-Every kernel here is entrywise positive, so for any v > 0 the Collatz–Wielandt quotient max (Kv)ᵢ/vᵢ bounds λmax
-from above (Horn & Johnson, *Matrix Analysis*, 8.1.26) while the Rayleigh quotient bounds it from below.
+For any v > 0 the Collatz–Wielandt quotient max (|K|v)ᵢ/vᵢ of the magnitudes of the entries bounds λmax from above
+(Horn & Johnson, *Matrix Analysis*, 8.1.18 and 8.1.26) while the Rayleigh quotient bounds it from below. Entries of
+kernels of distances are positive; of others the bound at large n is the trace.
 """
 
 from __future__ import annotations
@@ -161,9 +162,10 @@ def _by_lanczos(system: KernelSystem, steps: int) -> tuple[Eigenvalue, Eigenvalu
 
     high, low = lanczos(matmul, system.n, steps, system.device)
     row_sums = matmul(torch.ones(system.n, dtype=torch.float64, device=system.device))
+    bound = float(row_sums.max()) if system.operator.formula.is_positive else _trace(system)
     how = f"{min(steps, system.n)} Lanczos steps, from {{}}"
     return (
-        Eigenvalue(high, how.format("below"), True, float(row_sums.max())),
+        Eigenvalue(high, how.format("below"), True, bound),
         Eigenvalue(max(low, system.noise), how.format("above"), True, system.noise),
     )
 
@@ -186,7 +188,11 @@ def lanczos(
 
 
 def largest_eigenvalue(k: Tensor, steps: int = 4) -> tuple[float, float]:
-    """Computes λmax by power iteration, and the Collatz–Wielandt bound above it; k: (b, b) symmetric, entries ≥ 0."""
+    """Computes λmax by power iteration, and the Collatz–Wielandt bound above it; k: (b, b) symmetric."""
+    if float(k.min()) < 0:  # iterated are the magnitudes, of which λmax is larger
+        _, bound = largest_eigenvalue(k.abs(), steps)
+        value, _ = lanczos(lambda v: (k @ v.to(k)).double(), len(k), 4 * steps, k.device)
+        return value, bound
     v = torch.ones(len(k), dtype=k.dtype, device=k.device)
     for _ in range(steps):
         v = v / v.norm()

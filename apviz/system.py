@@ -82,11 +82,6 @@ class KernelSystem:
             dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
-        if max(noise, kernel.outputscale) > torch.finfo(dtype).max / 2:
-            raise ValueError(
-                f"noise = {noise:g} and outputscale = {kernel.outputscale:g} are beyond what {dtype} holds; scale the "
-                "target, or use dtype=torch.float64"
-            )
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
@@ -115,6 +110,11 @@ class KernelSystem:
             operator = make_operator(operator, given, kernel, noise, dtype)
             _warn_where_coarse(operator, x.dtype)
         self.operator = operator
+        if not max(noise, operator.largest_signal) <= torch.finfo(dtype).max / 2:
+            raise ValueError(
+                f"noise = {noise:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {dtype} holds; scale "
+                "the target, or use dtype=torch.float64"
+            )
         #: (n, d) in the system's dtype; the operator keeps them as they were given
         self.x = given.to(dtype)
         check_finite(self.x, "x")
@@ -229,29 +229,31 @@ def _check_not_lost(given: Tensor, converted: Tensor) -> None:
 def _warn_where_coarse(operator: Operator, dtype: torch.dtype) -> None:
     """Says where rounding moves inputs by a part of a lengthscale that entries of K show; dtype: they were given in."""
     given, inputs = operator.given, operator.inputs
-    lengthscale = torch.as_tensor(operator.kernel.lengthscale, dtype=torch.float64, device=given.device)
     eps = torch.finfo(dtype if dtype.is_floating_point else torch.float64).eps
-    by_given = eps * given.abs().amax(0).double() / lengthscale
-    by_dtype = torch.finfo(inputs.dtype).eps * inputs.abs().amax(0).double() / operator.kernel.distance_scale
-    for column in range(given.shape[1]):
-        first, second = float(by_given[column]), float(by_dtype[column])
-        if max(first, second) < COARSE_LENGTHSCALES:
-            continue
-        if first >= second:
-            why = f"they were given in {dtype}, and are up to {float(given[:, column].abs().max()):.3g}"
-            exact = "" if eps == torch.finfo(torch.float64).eps else "give them in float64, or "
-            advice = f"{exact}subtract a constant before they are rounded"
-        else:
-            why = f"they span {float(inputs[:, column].abs().max()) * 2 / operator.kernel.distance_scale:.1e} of them"
-            advice = "use dtype=torch.float64, or a larger lengthscale"
-        merged = len(torch.unique(given, dim=0)) - len(torch.unique(inputs, dim=0))
-        same = f"; {merged:,} of {len(given):,} rows are no longer distinct from others" if merged else ""
-        warnings.warn(
-            f"the values in column {column} of x are known to {max(first, second):.2g} of a lengthscale only, for "
-            f"{why}{same}: {advice}",
-            stacklevel=4,
-        )
-        return
+    for scale, columns in operator.kernel.shortest_scales(given.shape[1]):
+        scale = scale.to(given.device)
+        by_given = eps * given[:, columns].abs().amax(0).double() / scale
+        spans = (given[:, columns].amax(0).double() - given[:, columns].amin(0).double()) / scale
+        by_dtype = torch.finfo(inputs.dtype).eps * spans / 2
+        for place, column in enumerate(columns):
+            first, second = float(by_given[place]), float(by_dtype[place])
+            if max(first, second) < COARSE_LENGTHSCALES:
+                continue
+            if first >= second:
+                why = f"they were given in {dtype}, and are up to {float(given[:, column].abs().max()):.3g}"
+                exact = "" if eps == torch.finfo(torch.float64).eps else "give them in float64, or "
+                advice = f"{exact}subtract a constant before they are rounded"
+            else:
+                why = f"they span {float(spans[place]):.1e} of them"
+                advice = "use dtype=torch.float64, or a larger lengthscale"
+            merged = len(torch.unique(given, dim=0)) - len(torch.unique(inputs, dim=0))
+            same = f"; {merged:,} of {len(given):,} rows are no longer distinct from others" if merged else ""
+            warnings.warn(
+                f"the values in column {column} of x are known to {max(first, second):.2g} of a lengthscale only, for "
+                f"{why}{same}: {advice}",
+                stacklevel=4,
+            )
+            return
 
 
 def check_finite(values: Tensor, name: str) -> None:

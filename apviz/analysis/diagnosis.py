@@ -268,13 +268,14 @@ def _model(trace: Trace) -> Diagnosis | None:
         return None
     scales = ", ".join(f"{value:.3g}" for value in trace.attrs["lengthscale"][:SHOWN_LENGTHSCALES])
     more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_LENGTHSCALES else ""
+    given = f"lengthscales of {scales}{more}" if scales else f"the kernel {trace.attrs['kernel']}"
     evidence = (
         f"Predicting the mean has test RMSE {rmse[0]:.4g}; this run's lowest is {np.nanmin(rmse):.4g}, at its end "
         f"{rmse[np.isfinite(rmse)][-1]:.4g}, though the residual fell to {_residual(trace):.2g}: no solver and no "
         "tolerance changes that."
     )
     advice = (
-        f"Fit the hyperparameters: with lengthscales of {scales}{more} the training rows say nothing of the test rows. "
+        f"Fit the hyperparameters: with {given} the training rows say nothing of the test rows. "
         "Where they are fitted, the inputs do not tell the target."
     )
     return Diagnosis(Limit.MODEL, evidence, advice)

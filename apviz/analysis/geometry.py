@@ -86,7 +86,7 @@ def principal_plane(trace: Trace) -> xr.Dataset:
     x = trace["rows"]["coordinates"].values
     if x.shape[1] < 2:
         raise ValueError(f"two principal axes need at least two inputs; this trace of {trace.label} has one")
-    scaled = x / np.asarray(trace.attrs["lengthscale"])
+    scaled = x / np.asarray(trace.attrs["lengthscale"] or 1.0)  # a sum or product of kernels has no one lengthscale
     scaled = scaled - scaled.mean(axis=0)
     variances, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
     first = axes[:, ::-1][:, :2]

@@ -109,7 +109,8 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
     right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
     found = operator.bilinear_derivatives(weights, right)
     mean = -float(weights[:, 0].sum(dtype=torch.float64))
-    return Gradient(mean, float(found.noise), float(found.outputscale), found.lengthscale.cpu())
+    kernel = found.kernel
+    return Gradient(mean, float(found.noise), float(kernel["outputscale"]), kernel["lengthscale"].cpu())
 
 
 @dataclass(frozen=True)

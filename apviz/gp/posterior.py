@@ -184,10 +184,11 @@ class Posterior:
             operator=operator, dtype=dtype or dtype_of(x, y), device=device, dataset=dataset,
         )  # fmt: skip
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
-        if spacing > COARSE_MEAN * math.sqrt(self.system.kernel.outputscale):
+        deviation = math.sqrt(self.system.operator.largest_signal)
+        if spacing > COARSE_MEAN * deviation:
             warnings.warn(
                 f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} "
-                f"only, {spacing / math.sqrt(self.system.kernel.outputscale):.2g} of the prior's standard deviation; "
+                f"only, {spacing / deviation:.2g} of the prior's standard deviation; "
                 "use dtype=torch.float64, or subtract it from the targets",
                 stacklevel=2,
             )
@@ -220,10 +221,14 @@ class Posterior:
         """The kernel entries evaluated or read so far ÷ n²: of the mean's solve, and of all predictions."""
         return self._solve_work + self._operator.work
 
-    @property
-    def prior_variance(self) -> float:
-        """The prior's variance k(x*, x*), the same everywhere."""
-        return self.system.kernel.outputscale
+    def prior_variance(self, x_star: Any) -> Tensor:
+        """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
+        points = self._points(x_star)
+        return self._prior(self._chunk_of(points, slice(0, len(points))))
+
+    def _prior(self, chunk: Tensor) -> Tensor:
+        operator = self.system.operator
+        return operator.formula.diagonal(operator.scaled(chunk))
 
     def mean(self, x_star: Any) -> Tensor:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
@@ -286,7 +291,8 @@ class Posterior:
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points), len(ranks))
         for rows in _chunks(len(points), self._chunk()):
-            out[rows] = self._from_explained(self._inverse.explained(self._chunk_of(points, rows), ranks))
+            chunk = self._chunk_of(points, rows)
+            out[rows] = self._from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.system.noise if include_noise else out
 
     def predict(
@@ -330,7 +336,7 @@ class Posterior:
     def _by_lanczos(self, points: Any, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
         for rows in _chunks(len(points), self._chunk()):
             chunk = self._chunk_of(points, rows)
-            yield rows, chunk, self._from_explained(self._inverse.explained(chunk, [rank]))[:, 0], None
+            yield rows, chunk, self._from_explained(self._inverse.explained(chunk, [rank]), chunk)[:, 0], None
 
     def _by_solves(
         self, points: Any, hooks: list[Hook], done: list[VarianceSolve], keep: tuple[Tensor, Tensor] | None = None
@@ -342,8 +348,8 @@ class Posterior:
         for rows in batches:
             chunk = self._chunk_of(points, rows)
             w, c_and_r, solved = self._solve_batch(chunk, rows, hooks, self._prepared_for(widest))
-            variance = self._variance_of(w, c_and_r)
-            if not warned and (warning := self._warning(variance, solved)):
+            variance = self._variance_of(w, c_and_r, chunk)
+            if not warned and (warning := self._warning(variance, solved, chunk)):
                 warned = True
                 others = ". Later batches do not warn again; `variance_solves` lists them all"
                 warnings.warn(f"{warning}{others if len(batches) > 1 else ''}", stacklevel=3)
@@ -352,14 +358,14 @@ class Posterior:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r
             yield rows, chunk, variance, solved
 
-    def _warning(self, variance: Tensor, solved: VarianceSolve) -> str | None:
+    def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
         """What is to be said of a batch, if anything."""
         where = f"rows {solved.rows.start} to {solved.rows.stop}"
         if not solved.converged:
             return (
                 f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
                 f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
-                f"(k(x*, x*) = {self.prior_variance:.2e}); {solved.stop_message}"
+                f"(k(x*, x*) is up to {float(self._prior(chunk).max()):.2e}); {solved.stop_message}"
             )
         ratio = self._excess_ratio(variance, solved.excess)
         if not (ratio > SMALL_EXCESS).any():
@@ -389,7 +395,7 @@ class Posterior:
         w = solution.weights.to(c)
         solutions, r = [solution], c - self._operator.matmul(w)
         while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
-            ratio = float(self._excess_ratio(self._variance_of(w, c + r), self._excess_of(r)).max())
+            ratio = float(self._excess_ratio(self._variance_of(w, c + r, chunk), self._excess_of(r)).max())
             if ratio <= SMALL_EXCESS:
                 break
             tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
@@ -415,9 +421,9 @@ class Posterior:
             self._prepared = self.variance_solver.prepare(self.system.operator, columns), columns
         return self._prepared[0]
 
-    def _variance_of(self, w: Tensor, c_and_r: Tensor) -> Tensor:
+    def _variance_of(self, w: Tensor, c_and_r: Tensor, chunk: Tensor) -> Tensor:
         """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
-        return self._from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64))
+        return self._from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
 
     def _excess_of(self, r: Tensor) -> Tensor:
         """‖r‖²/σ² per column; in units in which no square underflows or overflows."""
@@ -425,9 +431,13 @@ class Posterior:
         norms: Tensor = torch.linalg.vector_norm(r.double() / unit, dim=0) * (unit / math.sqrt(self.system.noise))
         return norms.square().cpu()
 
-    def _from_explained(self, explained: Tensor) -> Tensor:
-        """The variance from what the data explain, between 0, below which rounding may fall, and the prior's."""
-        return (self.prior_variance - explained).clamp(0.0, self.prior_variance).to(self.system.dtype)
+    def _from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
+        """The variance from what the data explain, between 0, below which rounding may fall, and the prior's.
+
+        explained: (c,) or (c, ranks).
+        """
+        prior = self._prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
+        return (prior - explained).clamp_(min=0.0).minimum(prior).to(self.system.dtype)
 
     def _chunk(self) -> int:
         """Test points at a time in products; a quarter of n, for the dense operator forms k(x*, X) beside its K."""

@@ -271,8 +271,10 @@ class Training:
         self._x, self._y, self._n, self._d = system.x, system.b[:, 0], system.n, system.d
         # as they were given: they may be far from zero
         self._inputs, self._targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
-        like = system.kernel if initial is None or initial.kernel != s.kernel else initial.build_kernel()
-        self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor, like.parameters)
+        shape = KERNELS[s.kernel]().parameters
+        if initial is not None and initial.kernel == s.kernel:
+            shape |= initial.kernel_parameters
+        self._parametrisation = Parametrisation(s.kernel, system.d if s.ard else 1, s.noise_floor, shape)
         raw = self._parametrisation.zeros() if initial is None else self._parametrisation.raw(initial)
         self._initial = raw.tolist()
         self._raw = torch.nn.Parameter(raw)

@@ -168,8 +168,8 @@ class _InvQuadLogdet(torch.autograd.Function):
             left = torch.cat([solved.w, solved.left], dim=1)
             right = torch.cat([-by_inv_quad * solved.w, by_logdet * solved.right], dim=1)
             found = solved.operator.bilinear_derivatives(left, right)
-        along = found.lengthscale.to(lengthscale)
-        return along, found.outputscale.to(outputscale), found.noise.to(noise), by_residual
+        along = found.kernel["lengthscale"].to(lengthscale)
+        return along, found.kernel["outputscale"].reshape(()).to(outputscale), found.noise.to(noise), by_residual
 
 
 # --- of a prediction --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from linear_operator.operators import AddedDiagLinearOperator, ConstantDiagLinea
 from torch import Tensor
 
 from apviz.gpytorch.models import kernel_parameters
+from apviz.kernels import Stationary
 from apviz.spectrum import Eigenvalue, Method, Spectrum, spectrum
 from apviz.system import KernelSystem
 
@@ -68,9 +69,9 @@ def describe(matrix: LinearOperator | Tensor, kernel: Any, x: Tensor | None) -> 
     attrs |= {"d": x.shape[1], "kernel": name_of(kernel)}
     one = isinstance(added, ConstantDiagLinearOperator) and matrix.ndim == 2
     system = _system(kernel, x, noise) if one else None
-    if system is None or not math.isclose(system.kernel.outputscale, scale, rel_tol=SAME_SCALE):
+    k = None if system is None else system.kernel
+    if not isinstance(k, Stationary) or not math.isclose(k.outputscale, scale, rel_tol=SAME_SCALE):
         return Matrix(attrs, None, trace, least)
-    k = system.kernel
     scales = list(k.lengthscale) if isinstance(k.lengthscale, tuple) else [k.lengthscale]
     attrs |= {"kernel": k.name, "lengthscale": scales, "outputscale": k.outputscale}
     if k.parameters:

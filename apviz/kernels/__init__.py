@@ -1,17 +1,47 @@
-"""Covariance functions: `stationary` has what they share, the other files one or a few classes each."""
+"""Covariance functions, and the algebra of their sums and products: `interface` says what a kernel is to engines."""
 
+from apviz.kernels.algebra import On, Product, Scaled, Sum
+from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.formula import Formula, Gradients
+from apviz.kernels.interface import Function, Kernel, Lowered, centre_of, pairwise_distances
+from apviz.kernels.leaf import Leaf
+from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
+from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
 from apviz.kernels.rational_quadratic import RationalQuadratic
-from apviz.kernels.stationary import KERNELS, Kernel, centre_of, kernel_named
+from apviz.kernels.serialization import from_plain, to_plain
+from apviz.kernels.stationary import KERNELS, Stationary, kernel_named
 
 __all__ = [
     "KERNELS",
     "RBF",
+    "Constant",
+    "Cosine",
+    "Formula",
+    "Function",
+    "Gradients",
+    "Groups",
     "Kernel",
+    "Leaf",
+    "Linear",
+    "Lowered",
     "Matern12",
     "Matern32",
     "Matern52",
+    "On",
+    "Periodic",
+    "PiecewisePolynomial",
+    "Polynomial",
+    "Product",
     "RationalQuadratic",
+    "Scaled",
+    "SpectralMixture",
+    "Stationary",
+    "Sum",
+    "White",
     "centre_of",
+    "from_plain",
     "kernel_named",
+    "pairwise_distances",
+    "to_plain",
 ]

@@ -7,15 +7,15 @@ import math
 import torch
 from torch import Tensor
 
-from apviz.kernels.stationary import KERNELS, Kernel
+from apviz.kernels.stationary import KERNELS, Stationary
 
 
 @KERNELS.register("matern12")
-class Matern12(Kernel):
+class Matern12(Stationary):
     """Matérn-1/2 (exponential): exp(−r), r = ‖(x−z)/ℓ‖. Continuous functions, nowhere smooth.
 
     Args:
-        lengthscale, outputscale: as of `Kernel`.
+        lengthscale, outputscale: as of `Stationary`.
 
     Examples:
         >>> import torch, apviz
@@ -26,6 +26,7 @@ class Matern12(Kernel):
     """
 
     title = "Matérn-1/2"
+    form = "matern12"
     gpytorch = ("MaternKernel", {"nu": 0.5})
     distance_scale = 1.0
     has_kink = True
@@ -39,11 +40,11 @@ class Matern12(Kernel):
 
 
 @KERNELS.register("matern32")
-class Matern32(Kernel):
+class Matern32(Stationary):
     """Matérn-3/2: (1 + r) exp(−r), r = √3 ‖(x−z)/ℓ‖. Functions with one derivative.
 
     Args:
-        lengthscale, outputscale: as of `Kernel`.
+        lengthscale, outputscale: as of `Stationary`.
 
     Examples:
         >>> import torch, apviz
@@ -54,6 +55,7 @@ class Matern32(Kernel):
     """
 
     title = "Matérn-3/2"
+    form = "matern32"
     gpytorch = ("MaternKernel", {"nu": 1.5})
     distance_scale = math.sqrt(3.0)
 
@@ -66,11 +68,11 @@ class Matern32(Kernel):
 
 
 @KERNELS.register("matern52")
-class Matern52(Kernel):
+class Matern52(Stationary):
     """Matérn-5/2: (1 + r + r²/3) exp(−r), r = √5 ‖(x−z)/ℓ‖. Functions with two derivatives.
 
     Args:
-        lengthscale, outputscale: as of `Kernel`.
+        lengthscale, outputscale: as of `Stationary`.
 
     Examples:
         >>> import torch, apviz
@@ -81,6 +83,7 @@ class Matern52(Kernel):
     """
 
     title = "Matérn-5/2"
+    form = "matern52"
     gpytorch = ("MaternKernel", {"nu": 2.5})
     distance_scale = math.sqrt(5.0)
 
@@ -96,11 +99,11 @@ class Matern52(Kernel):
 
 
 @KERNELS.register("rbf")
-class RBF(Kernel):
+class RBF(Stationary):
     """Squared exponential: exp(−‖(x−z)/ℓ‖²/2). Functions with all derivatives.
 
     Args:
-        lengthscale, outputscale: as of `Kernel`.
+        lengthscale, outputscale: as of `Stationary`.
 
     Examples:
         >>> import torch, apviz
@@ -111,6 +114,7 @@ class RBF(Kernel):
     """
 
     title = "RBF"
+    form = "rbf"
     gpytorch = ("RBFKernel", {})
     distance_scale = math.sqrt(0.5)
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from apviz.kernels.stationary import KERNELS, Kernel, Lengthscale, positive
+from apviz.kernels.leaf import positive
+from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary
 
 
 @KERNELS.register("rational-quadratic")
-@dataclass(frozen=True, init=False)
-class RationalQuadratic(Kernel):
+@dataclass(frozen=True, init=False, repr=False)
+class RationalQuadratic(Stationary):
     """Rational quadratic: (1 + r²/(2α))^(−α), r = ‖(x−z)/ℓ‖ (Rasmussen & Williams, equation 4.19).
 
     A mixture of RBF kernels whose ℓ⁻² are gamma distributed; the larger α, the closer to one RBF.
 
     Args:
-        lengthscale, outputscale: as of `Kernel`.
+        lengthscale, outputscale: as of `Stationary`.
         alpha: the positive α, without unit. Trainings leave it as it is.
 
     Raises:
@@ -35,6 +37,7 @@ class RationalQuadratic(Kernel):
     alpha: float
 
     title = "rational quadratic"
+    form = "rational_quadratic"
     gpytorch = ("RQKernel", {})
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0, alpha: float = 1.0) -> None:
@@ -45,8 +48,21 @@ class RationalQuadratic(Kernel):
     def distance_scale(self) -> float:
         return 1.0 / math.sqrt(2.0 * self.alpha)
 
+    def distance_scale_at(self, values: Mapping[str, Tensor]) -> Tensor:
+        return (2.0 * values["alpha"]).rsqrt()
+
+    @property
+    def shape(self) -> float:
+        return self.alpha
+
+    def shape_at(self, values: Mapping[str, Tensor]) -> Tensor:
+        return values["alpha"]
+
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.log1p_().mul_(-self.alpha).exp_()
 
     def slope(self, u: Tensor) -> Tensor:
         return (-(1.0 + self.alpha) * u.log1p()).exp() * -self.alpha
+
+    def slope_in_shape(self, u: Tensor) -> Tensor:
+        return -u.log1p() * (-self.alpha * u.log1p()).exp()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from apviz.kernels import Gradients
 from apviz.operators.interface import KernelDerivatives, Operator, Rows, count
 
 
@@ -29,7 +30,7 @@ class CountingOperator(Operator):
         # not Operator's own, which would scale the inputs again
         self._operator, self._entries = operator, entries or Entries()
         self.given, self.kernel, self.noise = operator.given, operator.kernel, operator.noise
-        self.x, self.inputs = operator.x, operator.inputs
+        self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
         self.name = operator.name  # type: ignore[misc]
 
     @property
@@ -103,6 +104,10 @@ class CountingOperator(Operator):
     def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
         self._entries.number += self.n**2
         return self._operator.weighted_derivatives(m)
+
+    def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
+        self._entries.number += len(z) * self.n
+        return self._operator.cross_gradients(z, a, b)
 
     # --- without entries ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel
+from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
 from apviz.operators.interface import Operator, Rows, count
 from apviz.operators.tiled import TiledOperator, exact, of_rows
@@ -38,11 +38,11 @@ class DenseOperator(Operator):
         self._check(u, count(rows), "u", r)
         r.addmm_(self.matrix[:, rows], u, alpha=-1)
 
-    def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
+    def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         # nothing stored helps here; what is compiled already takes a thirtieth of the time
-        if self.x.device.type == "cpu" and native.is_built() and native.supports(self.kernel):
-            return native.derivative_sums(self.kernel, self.inputs, a, b)
-        return super()._derivative_sums(a, b)
+        if self.x.device.type == "cpu" and native.is_built(self.formula) and native.supports(self.formula):
+            return native.gradients(self.formula, rows, columns, a, b)
+        return super()._gradients(rows, columns, a, b)
 
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         block = self.matrix[rows][:, rows]
@@ -51,7 +51,7 @@ class DenseOperator(Operator):
     def columns(self, rows: Rows) -> Tensor:
         columns = self.matrix[:, rows].clone()
         indices = torch.arange(self.n, device=self.x.device)[rows]
-        columns[indices, torch.arange(len(indices), device=self.x.device)] = self.kernel.outputscale
+        columns[indices, torch.arange(len(indices), device=self.x.device)] = self.signal()[indices].to(columns)
         return columns
 
     def in_dtype(self, dtype: torch.dtype) -> DenseOperator:

@@ -1,7 +1,7 @@
 """The operator: K = k(X, X) + σ²I without storing it.
 
-An engine supplies the product `_accumulate`, and its own `_fill` where it has a better one, both without noise;
-everything else is here once.
+An engine supplies the product `_accumulate`, and its own `_fill` and `_gradients` where it has better ones, all without
+noise; everything else is here once. Engines see features (`kernels.interface`) and nothing of what they were made from.
 The number of kernel entries each call evaluates is given in its docstring; `counting` adds them up.
 """
 
@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel, centre_of
+from apviz.kernels import Gradients, Kernel, centre_of, pairwise_distances
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
-#: rows and columns of a tile of derivatives: d + 4 such tiles are held at a time
+#: rows and columns of a tile of derivatives: some five tiles a part of the kernel are held at a time
 DERIVATIVE_TILE = 1024
 
 #: rows of K: a slice, or their indices without repetition
@@ -40,10 +41,9 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
 
 
 class KernelDerivatives(NamedTuple):
-    """Derivatives tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ, in float64; lengthscale: (1,) or (d,)."""
+    """Derivatives tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ of the kernel, by name, (numbers,), and σ²; float64."""
 
-    lengthscale: Tensor
-    outputscale: Tensor
+    kernel: dict[str, Tensor]
     noise: Tensor
 
 
@@ -59,7 +59,8 @@ class Operator(ABC):
     Attributes:
         given: x as it was given.
         x: x in the operator's dtype.
-        inputs: x centred and scaled (`Kernel.scale`), from `given` in float64, in the operator's dtype.
+        inputs: (n, D) features of the kernel's parts, from `given` in float64, in the operator's dtype.
+        formula: k of features, in numbers.
     """
 
     name: ClassVar[str]
@@ -68,17 +69,24 @@ class Operator(ABC):
         self.given, self.kernel, self.noise = x, kernel, noise
         self.x = x.to(dtype or x.dtype)
         self._centre = centre_of(x)
+        self._lowered = kernel.lowered(x.shape[1])
+        self.formula = self._lowered.formula([part.shape[1] for part in self._lowered.features(x[:1], self._centre)])
         self.inputs = self.scaled(x)
-        span = 2 * float(self.inputs.abs().max())
-        if not span < MAX_SPAN:
-            raise ValueError(
-                f"the inputs span {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would overflow; "
-                "scale the inputs, or use a larger lengthscale"
-            )
+        self._check_span()
+
+    def _check_span(self) -> None:
+        for function, (start, end) in zip(self.formula.functions, pairwise(self.formula.starts), strict=True):
+            span = 2 * float(self.inputs[:, start:end].abs().max())
+            if not (function.of_product or span < MAX_SPAN):
+                raise ValueError(
+                    f"the inputs span {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
+                    "overflow; scale the inputs, or use a larger lengthscale"
+                )
 
     def scaled(self, z: Tensor) -> Tensor:
-        """Scales inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
-        return self.kernel.scale(z.to(self.x.device), self._centre, self.x.dtype)
+        """Computes the features of inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
+        parts = self._lowered.features(z.to(self.x.device), self._centre)
+        return torch.cat(parts, 1).to(self.x.dtype).contiguous()
 
     @property
     def n(self) -> int:
@@ -98,12 +106,11 @@ class Operator(ABC):
 
     @abstractmethod
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
-        """out += correlation(rows, columns) u for scaled inputs rows (r, d), columns (c, d), u (c, p)."""
+        """out += k(rows, columns) u for features rows (r, D), columns (c, D), u (c, p)."""
 
     def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
-        """correlation(rows, columns) for scaled inputs, (r, c); in `out`, contiguous, where given."""
-        u = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist").square_()
-        values = self.kernel.correlation_(u, torch.empty_like(u))
+        """k(rows, columns) for features, (r, c); in `out`, contiguous, where given."""
+        values = self.formula.values(rows, columns, pairwise_distances)
         return values if out is None else out.copy_(values)
 
     def matmul(self, v: Tensor) -> Tensor:
@@ -124,7 +131,7 @@ class Operator(ABC):
     def subtract_columns_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
         """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
-        self._accumulate(r, self.inputs, self.inputs[rows], u * -self.kernel.outputscale)
+        self._accumulate(r, self.inputs, self.inputs[rows], -u)
         add_rows_(r, rows, u, -self.noise)
 
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
@@ -136,7 +143,7 @@ class Operator(ABC):
         """
         self._check(u, count(columns), "u", r)
         part = r[rows]
-        self._accumulate(part, self.inputs[rows], self.inputs[columns], u * -self.kernel.outputscale)
+        self._accumulate(part, self.inputs[rows], self.inputs[columns], -u)
         r[rows] = part
         add_rows_(r, columns, u, -self.noise)
 
@@ -144,7 +151,7 @@ class Operator(ABC):
         """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
         self._check(v, self.n, "v")
         out = v[rows] * self.noise
-        self._accumulate(out, self.inputs[rows], self.inputs, v * self.kernel.outputscale)
+        self._accumulate(out, self.inputs[rows], self.inputs, v)
         return out
 
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
@@ -153,38 +160,49 @@ class Operator(ABC):
         New memory takes several times as long to be written to first as the entries take.
         """
         inputs = self.inputs[rows]
-        k = self._fill(inputs, inputs, out).mul_(self.kernel.outputscale)
-        k.diagonal().fill_(self.kernel.outputscale + self.noise)
+        k = self._fill(inputs, inputs, out)
+        k.diagonal().copy_(self.diagonal()[rows])
         return k
 
     def part(self, rows: Rows, columns: Rows) -> Tensor:
         """Evaluates k(X[S], X[I]), without noise, (|S|, |I|), the caller's own to change: |S||I| entries."""
-        return self._fill(self.inputs[rows], self.inputs[columns]).mul_(self.kernel.outputscale)
+        return self._fill(self.inputs[rows], self.inputs[columns])
 
     def columns(self, rows: Rows) -> Tensor:
         """Evaluates k(X, X[I]), without noise, (n, |I|): n|I| entries."""
-        return self._fill(self.inputs, self.inputs[rows]).mul_(self.kernel.outputscale)
+        return self._fill(self.inputs, self.inputs[rows])
 
     def cross_columns(self, z: Tensor) -> Tensor:
         """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
-        return self._fill(self.inputs, self.scaled(z)).mul_(self.kernel.outputscale)
+        return self._fill(self.inputs, self.scaled(z))
 
     def signal(self) -> Tensor:
         """Returns k(x, x) of every row, without noise, (n,) in float64."""
-        return torch.full((self.n,), self.kernel.outputscale, dtype=torch.float64, device=self.x.device)
+        return self._signal
 
-    @property
+    @cached_property
+    def _signal(self) -> Tensor:
+        return self.formula.diagonal(self.inputs)
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        return (self.signal() + self.noise).to(self.x)
+
+    @cached_property
     def largest_signal(self) -> float:
         """The largest k(x, x)."""
-        return self.kernel.outputscale
+        return float(self._signal.max())
 
     def diagonal(self) -> Tensor:
         """Returns the diagonal of K, (n,)."""
-        return (self.signal() + self.noise).to(self.x)
+        return self._diagonal
 
     def decay_(self, squared: Tensor) -> Tensor:
         """Computes how large entries are at a squared distance of `inputs`, ÷ the largest; overwrites `squared`."""
-        return self.kernel.correlation_(squared, torch.empty_like(squared))
+        function, *others = self.formula.functions
+        if others or function.of_product:
+            return squared.add_(1.0).reciprocal_()  # slower than any of these, and of all features together
+        return function.correlation_(squared, torch.empty_like(squared))
 
     def cross_matmul(self, z: Tensor, v: Tensor) -> Tensor:
         """Computes k(z, X) v, without noise, for z: (m, d) of any floating dtype, v: (n, p), to (m, p): mn entries."""
@@ -192,50 +210,70 @@ class Operator(ABC):
             raise ValueError(f"z must have shape (m, {self.x.shape[1]}), got {tuple(z.shape)}")
         self._check(v, self.n, "v")
         out = torch.zeros(len(z), v.shape[1], dtype=v.dtype, device=v.device)
-        self._accumulate(out, self.scaled(z), self.inputs, v * self.kernel.outputscale)
+        self._accumulate(out, self.scaled(z), self.inputs, v)
         return out
 
     def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
-        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the lengthscales, the outputscale and σ². Evaluates n² entries.
-
-        With u = Σₖ (x̃ₖ − z̃ₖ)² of scaled inputs x̃ = c x/ℓ, ∂u/∂ℓₖ = −(2/ℓₖ)(x̃ₖ − z̃ₖ)².
-        """
+        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries."""
         self._check(a, self.n, "a")
         self._check(b, self.n, "b")
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-        return self._derivatives(self._derivative_sums(a, b), torch.sum(a * b, dtype=torch.float64))
+        # features stand on both sides of k
+        found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
+        return self._derivatives(found, torch.sum(a * b, dtype=torch.float64))
 
     def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
         """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
-        sums = self._tiled_derivative_sums(lambda rows, columns: m[rows, columns])
-        return self._derivatives(sums, torch.sum(m.diagonal(), dtype=torch.float64))
-
-    def _derivatives(self, sums: Tensor, noise: Tensor) -> KernelDerivatives:
-        lengthscale = torch.as_tensor(self.kernel.lengthscale, dtype=torch.float64, device=sums.device)
-        along = sums[1:] * (-2.0 * self.kernel.outputscale / lengthscale)
-        return KernelDerivatives(along if lengthscale.ndim else along.sum(0, keepdim=True), sums[0], noise)
-
-    def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
-        """(1 + d,) float64: ΣM·correlation, then ΣM·slope·(x̃ₖ − z̃ₖ)² per input, for M = ABᵀ."""
-        return self._tiled_derivative_sums(lambda rows, columns: a[rows] @ b[columns].T)
-
-    def _tiled_derivative_sums(self, tile_of_m: Callable[[slice, slice], Tensor]) -> Tensor:
-        """The same for any M, tile by tile."""
         x = self.inputs
-        sums = torch.zeros(1 + x.shape[1], dtype=torch.float64, device=x.device)
-        for i in range(0, self.n, DERIVATIVE_TILE):
-            for j in range(0, self.n, DERIVATIVE_TILE):
-                rows, columns = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
-                gaps = [torch.sub(x[rows, k, None], x[None, columns, k]).square_() for k in range(x.shape[1])]
-                u = torch.stack(gaps).sum(0)
-                m = tile_of_m(rows, columns)
-                weighted = self.kernel.slope(u).mul_(m)
-                sums[1:] += torch.stack([torch.sum(gap.mul_(weighted), dtype=torch.float64) for gap in gaps])
-                sums[0] += torch.sum(self.kernel.correlation_(u, torch.empty_like(u)).mul_(m), dtype=torch.float64)
-        return sums
+        found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
+        return self._derivatives(found, torch.sum(m.diagonal(), dtype=torch.float64))
+
+    def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
+        """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(φ(zᵢ), φ(xⱼ)) in the features of z: (m, d); a (m, p), b (n, p): mn entries."""
+        self._check(b, self.n, "b")
+        return self._gradients(self.scaled(z), self.inputs, a, b)
+
+    def _derivatives(self, found: Gradients, noise: Tensor) -> KernelDerivatives:
+        """Those in hyperparameters of what was found with both sides added."""
+        device = self.given.device
+        with torch.enable_grad():
+            at = {
+                name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
+                for name, value in self.kernel.hyperparameters.items()
+            }
+            lowered = self.kernel.lowered(self.given.shape[1], at)
+            total = torch.sum(torch.cat(lowered.features(self.given, self._centre), 1) * found.features)
+            numbers = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights]).to(device)
+            # these were found twice, for both sides
+            total = total + 0.5 * numbers @ torch.cat([found.shapes, found.weights])
+            gradients = torch.autograd.grad(total, list(at.values()), allow_unused=True)
+        return KernelDerivatives(
+            {
+                name: torch.zeros_like(value).flatten() if gradient is None else gradient.flatten()
+                for (name, value), gradient in zip(at.items(), gradients, strict=True)
+            },
+            noise,
+        )
+
+    def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
+        """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D)."""
+        return self._tiled_gradients(rows, columns, lambda of_rows, of_columns: a[of_rows] @ b[of_columns].T)
+
+    def _tiled_gradients(self, rows: Tensor, columns: Tensor, tile_of_m: Callable[[slice, slice], Tensor]) -> Gradients:
+        """The same for any M, tile by tile."""
+        shapes = (tuple(rows.shape), (len(self.formula.functions),), (len(self.formula.terms),))
+        found = Gradients(*(torch.zeros(shape, dtype=torch.float64, device=rows.device) for shape in shapes))
+        for i in range(0, len(rows), DERIVATIVE_TILE):
+            for j in range(0, len(columns), DERIVATIVE_TILE):
+                r, c = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
+                tile = self.formula.gradients(rows[r], columns[c], tile_of_m(r, c), pairwise_distances)
+                found.features[r] += tile.features
+                found.shapes.add_(tile.shapes)
+                found.weights.add_(tile.weights)
+        return found
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         """Computes ‖R_I‖² per right-hand side of consecutive rows: r (n, p), m + 1 starts, to (m, p). No entries.

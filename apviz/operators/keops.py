@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel
+from apviz.kernels import Kernel, Stationary
 from apviz.operators.interface import Operator
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
@@ -28,10 +28,11 @@ class KeOpsOperator(Operator):
     name = "keops"
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> None:
-        if kernel.name not in FORMULAS:
+        if not isinstance(kernel, Stationary) or kernel.name not in FORMULAS:
             raise ValueError(
                 f"operator 'keops' has the kernels {', '.join(FORMULAS)}, not {kernel.name}; use operator='tiled'"
             )
+        self._form, self._shape = kernel.name, kernel.shape
         super().__init__(x, kernel, noise, dtype)
 
     @property
@@ -54,8 +55,8 @@ class KeOpsOperator(Operator):
         squared = ((x - z) ** 2).sum(-1)
         # the derivative of sqrt at 0 is not taken here, but KeOps simplifies formulas symbolically
         r = (squared + torch.finfo(rows.dtype).tiny).sqrt()
-        k = FORMULAS[self.kernel.name](squared, r, self.kernel.shape)
-        out += k @ u.contiguous()
+        k = FORMULAS[self._form](squared, r, self._shape)
+        out += k @ (u * self.formula.weights[0])
 
     def exact(self) -> TiledOperator:
         return exact(self)

@@ -1,7 +1,8 @@
-// Kernel values of a few rows and a tile of columns, and their products, in vectors: what the loops of native.cpp share.
+// Distances and products of a few rows and a tile of columns, in vectors: what the loops of native.cpp and
+// native_loops.h share.
 //
 // Distances are direct differences, so near pairs keep full relative accuracy in float32 even when the inputs
-// span hundreds of lengthscales. Per kernel entry: 2d flops for the distance, one exp, 2p flops for the product.
+// span hundreds of lengthscales.
 
 #pragma once
 
@@ -9,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 namespace {
 
@@ -31,111 +31,10 @@ template <typename T> inline typename Vector<T>::type load(const T* from) {
   return v;
 }
 
-// Without branches, so that the loop around it becomes vector code with any compiler, where std::exp is called entry
-// by entry; x <= 0. Taylor's polynomial on |f| <= log(2)/2, where its next term is about the rounding.
-inline double exponential(double x) {
-  x = x < -708.0 ? -708.0 : x;
-  const double round = 6755399441055744.0;  // 1.5 · 2^52: as below
-  const double shifted = x * 1.4426950408889634 + round;
-  const double power = shifted - round;
-  const double f = (x - power * 6.93145751953125e-1) - power * 1.42860682030941723212e-6;
-  double p = 1.0 / 479001600;
-  p = p * f + 1.0 / 39916800;
-  p = p * f + 1.0 / 3628800;
-  p = p * f + 1.0 / 362880;
-  p = p * f + 1.0 / 40320;
-  p = p * f + 1.0 / 5040;
-  p = p * f + 1.0 / 720;
-  p = p * f + 1.0 / 120;
-  p = p * f + 1.0 / 24;
-  p = p * f + 1.0 / 6;
-  p = p * f + 0.5;
-  p = p * f * f + f + 1.0;
-  int64_t exponent, bits;
-  std::memcpy(&exponent, &shifted, 8);
-  std::memcpy(&bits, &p, 8);
-  bits += exponent << 52;
-  std::memcpy(&p, &bits, 8);
-  return p;
-}
-
-// Cephes' expf in the same way; x <= 0.
-inline float exponential(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  const float round = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer kept in the low mantissa bits
-  const float shifted = x * 1.44269504f + round;
-  const float power = shifted - round;
-  const float f = (x - power * 0.693359375f) + power * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * f + 1.3981999507e-3f;
-  p = p * f + 8.3334519073e-3f;
-  p = p * f + 4.1665795894e-2f;
-  p = p * f + 1.6666665459e-1f;
-  p = p * f + 5.0000001201e-1f;
-  p = p * f * f + f + 1.0f;
-  int32_t exponent, bits;
-  std::memcpy(&exponent, &shifted, 4);
-  std::memcpy(&bits, &p, 4);
-  bits += exponent << 23;
-  std::memcpy(&p, &bits, 4);
-  return p;
-}
-
-// log(1 + u) in the same way; u >= 0. With 1 + u = 2^exponent · (1 + f), |f| <= √2 − 1: the series of
-// log((1 + t) / (1 − t)) for t = f / (2 + f), to where its next term is about the rounding.
-template <typename T> inline T log_one_plus(T u) {
-  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Int;
-  constexpr int mantissa = sizeof(T) == 4 ? 23 : 52, terms = sizeof(T) == 4 ? 5 : 10;
-  const T half_root = T(0.70710678118654752), sum = T(1) + u;
-  Int bits, least;
-  std::memcpy(&bits, &sum, sizeof sum);
-  std::memcpy(&least, &half_root, sizeof least);
-  const int32_t exponent = static_cast<int32_t>((bits - least) >> mantissa);
-  bits -= static_cast<Int>(exponent) << mantissa;
-  T scaled;
-  std::memcpy(&scaled, &bits, sizeof bits);
-  const T f = exponent == 0 ? u : scaled - T(1);  // where the sum is below √2, u itself, which its rounding would lose
-  const T t = f / (T(2) + f), square = t * t;
-  T p = T(1) / T(2 * terms - 1);
-  for (int k = 2 * terms - 3; k > 0; k -= 2) p = p * square + T(1) / T(k);
-  return T(exponent) * T(0.69314718055994531) + T(2) * t * p;
-}
-
-// (1 + u)^power; u >= 0, power <= 0.
-template <typename T> inline T power(T u, T power) { return exponential(power * log_one_plus(u)); }
-
-// The kernels, a line each: its name in apviz.kernels.KERNELS with "_" for "-", its correlation, and the slope of that, 0
-// where there is none. Given u, the squared distance of scaled inputs; r = √u; e = exp(−r); shape, the kernel's parameter.
-#define APVIZ_KERNELS(KERNEL)                                                           \
-  KERNEL(matern12, e, r > T(0) ? e / (T(-2) * r) : T(0))                                \
-  KERNEL(matern32, (T(1) + r) * e, T(-0.5) * e)                                         \
-  KERNEL(matern52, (T(1) + r + u * T(1.0 / 3.0)) * e, (T(1) + r) * e * T(-1.0 / 6.0))   \
-  KERNEL(rbf, exponential(-u), -exponential(-u))                                        \
-  KERNEL(rational_quadratic, power(u, -shape), -shape / (T(1) + u) * power(u, -shape))
-
-// What a formula has no use for is never computed.
-#define APVIZ_FUNCTION(function, formula)                                                          \
-  template <typename T> static inline T function(T u, [[maybe_unused]] T shape) {                  \
-    [[maybe_unused]] const T r = std::sqrt(u);                                                     \
-    [[maybe_unused]] const T e = exponential(-r);                                                  \
-    return formula;                                                                                \
-  }
-#define APVIZ_KERNEL(name, correlation_of_u, slope_of_u) \
-  struct name {                                          \
-    APVIZ_FUNCTION(correlation, correlation_of_u)        \
-    APVIZ_FUNCTION(slope, slope_of_u)                    \
-  };
-APVIZ_KERNELS(APVIZ_KERNEL)
-
-// Calls `run` with the kernel whose place in the list is `kind`.
-template <typename F> inline void with_kernel(int64_t kind, F run) {
-#define APVIZ_CASE(name, ...) \
-  if (kind-- == 0) return run(name{});
-  APVIZ_KERNELS(APVIZ_CASE)
-}
-
-// Squared distances of kRows rows (x: kRows × d) to wide·kLanes columns (z: d × ldz, one input dimension a row).
-template <int wide, typename T> inline void distances(const T* x, int64_t d, const T* z, int64_t ldz, T* out) {
+// Squared distances of kRows rows (x: kRows × d, ldx apart) to wide·kLanes columns (z: d × ldz, one feature a row); or
+// their products.
+template <bool of_product, int wide, typename T>
+inline void pairs(const T* x, int64_t ldx, int64_t d, const T* z, int64_t ldz, T* out) {
   using V = typename Vector<T>::type;
   V sum[kRows][wide] = {};
   for (int64_t k = 0; k < d; ++k) {
@@ -144,11 +43,15 @@ template <int wide, typename T> inline void distances(const T* x, int64_t d, con
     for (int w = 0; w < wide; ++w) column[w] = load(z + k * ldz + w * kLanes<T>);
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
-      const T xi = x[i * d + k];
+      const T xi = x[i * ldx + k];
 #pragma GCC unroll 4
       for (int w = 0; w < wide; ++w) {
-        const V gap = column[w] - xi;
-        sum[i][w] += gap * gap;
+        if constexpr (of_product) {
+          sum[i][w] += column[w] * xi;
+        } else {
+          const V gap = column[w] - xi;
+          sum[i][w] += gap * gap;
+        }
       }
     }
   }
@@ -159,23 +62,12 @@ template <int wide, typename T> inline void distances(const T* x, int64_t d, con
 }
 
 // The same for `columns` (a multiple of the lanes) columns.
-template <typename T>
-inline void squared_distances(const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
+template <bool of_product, typename T>
+inline void tile(const T* x, int64_t ldx, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
   constexpr int64_t lanes = kLanes<T>;
   int64_t c = 0;
-  for (; c + 4 * lanes <= columns; c += 4 * lanes) distances<4, T>(x, d, z + c, ldz, out + c);
-  for (; c < columns; c += lanes) distances<1, T>(x, d, z + c, ldz, out + c);
-}
-
-// Kernel values of kRows rows and `columns` (a multiple of the lanes) columns.
-template <typename Kernel, typename T>
-inline void kernel_tile(T shape, const T* x, int64_t d, const T* z, int64_t ldz, int64_t columns, T* out) {
-  squared_distances<T>(x, d, z, ldz, columns, out);
-  for (int i = 0; i < kRows; ++i) {
-    T* row = out + i * kColumns;
-#pragma omp simd
-    for (int64_t j = 0; j < columns; ++j) row[j] = Kernel::correlation(row[j], shape);
-  }
+  for (; c + 4 * lanes <= columns; c += 4 * lanes) pairs<of_product, 4, T>(x, ldx, d, z + c, ldz, out + c);
+  for (; c < columns; c += lanes) pairs<of_product, 1, T>(x, ldx, d, z + c, ldz, out + c);
 }
 
 template <typename T> inline double total(typename Vector<T>::type v) {

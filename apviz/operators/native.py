@@ -1,8 +1,11 @@
-"""The compiled CPU engine: builds `native.cpp` with the machine's C++ compiler, once, and calls it.
+"""The compiled CPU engine: builds a library for each form of kernel with the machine's C++ compiler, once; calls it.
 
-The library is kept in the user's cache under a name that holds the source, the flags and the processor, so a
-change of any of them builds anew. Rows are split over OpenMP threads: PyTorch's own, for the loader finds its
-libgomp already there, so the two never compete for cores. ctypes releases the interpreter's lock.
+The source of a kernel is a few lines about its parts (`source`), around the loops of `native_loops.h`; its numbers are
+passed at run time, so that a training compiles once. `native.cpp` has what needs no kernel. A library is kept in the
+user's cache under a name that holds the sources, the flags and the processor, so a change of any of them builds anew.
+
+Rows are split over OpenMP threads: PyTorch's own, for the loader finds its libgomp already there, so the two never
+compete for cores. ctypes releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -26,12 +29,21 @@ import pooch
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel
+from apviz.kernels import Formula, Gradients
 
 log = logging.getLogger("apviz")
 
 SOURCE = Path(__file__).with_name("native.cpp")
-HEADER = SOURCE.with_suffix(".h")
+HEADERS = [SOURCE.with_name(f"{name}.h") for name in ("native", "native_forms", "native_loops")]
+#: what `native_forms.h` has; those of a template are followed by its arguments
+FORMS = frozenset({
+    "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
+})  # fmt: skip
+#: parts whose tiles together stay in the L2 cache
+MAX_PARTS = 64
+
+#: of `Formula.structure`; None: what needs no kernel
+Structure = tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]
 # the first set that the compiler accepts is taken; 512-bit vectors are 1.5 times faster at small d where they exist
 COMMON = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 FLAGS = (
@@ -43,7 +55,7 @@ FLAGS = (
 VECTOR_BYTES = 64
 # below this many kernel entries a second thread costs more than it saves
 ENTRIES_PER_THREAD = 100_000
-# kRowGroup of native.cpp
+# kRowGroup of native_loops.h
 ROW_GROUP = 128
 
 
@@ -64,30 +76,101 @@ def compiler() -> list[str]:
     raise OSError("no C++ compiler was found")
 
 
-def _library_path() -> Path:
+def source(structure: Structure) -> str:
+    """Writes the source of a kernel's library; `native_loops.h` says what it must hold."""
+    forms, of_product, terms = structure
+    parts, each = range(len(forms)), range(len(terms))
+
+    def lines(template: str, over: range) -> str:
+        return "".join(template.format(k=k) for k in over)
+
+    def product(term: Sequence[int], first: str = "") -> str:
+        return " * ".join([*([first] if first else []), *(f"f{p}" for p in term)]) or "T(1)"
+
+    by_value = {
+        p: " + ".join(product([q for q in term if q != p], f"w{t}") for t, term in enumerate(terms) if p in term)
+        for p in parts
+    }
+    sums = ", ".join([*(f"a{p}" for p in parts), *(f"t{t}" for t in each)])
+    values = "".join(f"      const T f{p} = {form}::value(u{p}[j], s{p});\n" for p, form in enumerate(forms))
+    tiles = lines("    T* const __restrict u{k} = us[{k}] + at;\n    const T s{k} = k.shape[{k}];\n", parts)
+    tiles += lines("    const T w{k} = k.weight[{k}];\n", each)
+    slopes = "".join(
+        f"      const T d{p} = m[j] * ({by_value[p]});\n      a{p} += d{p} * {form}::slope_in_shape(u{p}[j], s{p});\n"
+        f"      u{p}[j] = d{p} * {form}::slope(u{p}[j], s{p});\n"
+        for p, form in enumerate(forms)
+    )
+    return f"""#include "native_loops.h"
+
+struct Generated {{
+  static constexpr int parts = {len(forms)}, terms = {len(terms)};
+  static constexpr bool of_product(int p) {{
+    constexpr bool found[] = {{{", ".join("true" if each else "false" for each in of_product)}}};
+    return found[p];
+  }}
+
+  template <typename T>
+  static inline void combined(const Numbers<Generated, T>& k, T* const* us, int64_t at, int64_t columns) {{
+{tiles}#pragma omp simd
+    for (int64_t j = 0; j < columns; ++j) {{
+{values}      u0[j] = {" + ".join(product(term, f"w{t}") for t, term in enumerate(terms))};
+    }}
+  }}
+
+  template <typename T>
+  static inline void differentiated(const Numbers<Generated, T>& k, T* const* us, const T* weights, int64_t at,
+                                    int64_t columns, double* sums) {{
+{tiles}    const T* const __restrict m = weights + at;
+    T {" = 0, ".join(sums.split(", "))} = 0;
+#pragma omp simd reduction(+ : {sums})
+    for (int64_t j = 0; j < columns; ++j) {{
+{values}{"".join(f"      t{t} += m[j] * {product(term)};{chr(10)}" for t, term in enumerate(terms))}{slopes}    }}
+{lines("    sums[{k}] += a{k};" + chr(10), parts)}{lines("    sums[parts + {k}] += t{k};" + chr(10), each)}  }}
+}};
+
+APVIZ_EXPORT(Generated, float, f32)
+APVIZ_EXPORT(Generated, double, f64)
+"""
+
+
+def _source(structure: Structure | None) -> str:
+    return SOURCE.read_text("utf-8") if structure is None else source(structure)
+
+
+@cache
+def _key(structure: Structure | None) -> str:
     processor = platform.machine() + platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         processor += next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "")
-    key = hashlib.sha256(
-        SOURCE.read_bytes() + HEADER.read_bytes() + repr(FLAGS).encode() + processor.encode()
-    ).hexdigest()[:16]
-    return Path(pooch.os_cache("apviz")) / "native" / f"tiles-{key}.so"
+    read = [_source(structure).encode(), *(header.read_bytes() for header in HEADERS)]
+    return hashlib.sha256(b"".join(read) + repr(FLAGS).encode() + processor.encode()).hexdigest()[:16]
 
 
-def is_built() -> bool:
-    """Tests whether the engine is there already, so that using it costs no compiling."""
-    return _library_path().exists()
+def path_of(structure: Structure | None = None) -> Path:
+    """Returns where the library of a kernel of this structure lies, or that which needs none."""
+    return Path(pooch.os_cache("apviz")) / "native" / f"tiles-{_key(structure)}.so"
+
+
+def is_built(formula: Formula | None = None) -> bool:
+    """Tests whether the engine is there already, for a kernel or without one, so that using it costs no compiling."""
+    if formula is not None and not (_has_forms(formula) and path_of(formula.structure).exists()):
+        return False
+    return path_of(None).exists()
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """Loads the compiled engine, built if need be (about a second); None, with one warning, where it cannot be."""
-    path = _library_path()
+def library(structure: Structure | None = None) -> ctypes.CDLL | None:
+    """Loads the compiled engine, built if need be (a second or two); None, with one warning, where it cannot be.
+
+    Args:
+        structure: of a kernel; None: what needs none.
+    """
+    path = path_of(structure)
     try:
         if not path.exists():
-            build(path)
-        return _loaded(path)
+            build(path, structure)
+        return _loaded(path, structure)
     except OSError as error:
         warnings.warn(
             f"the compiled engine is not available ({error}); tiled operators run in-place tiles instead, "
@@ -98,7 +181,7 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-def _loaded(path: Path) -> ctypes.CDLL:
+def _loaded(path: Path, structure: Structure | None) -> ctypes.CDLL:
     """The library at `path`, built once more if it is damaged; one that was cut off would end the process."""
     digest = _digest_of(path)
     try:
@@ -107,7 +190,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError:
         path.unlink(missing_ok=True)
-        build(path)
+        build(path, structure)
         return ctypes.CDLL(str(path))
 
 
@@ -120,8 +203,8 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def build(path: Path) -> None:
-    """Compiles the engine to `path`.
+def build(path: Path, structure: Structure | None = None) -> None:
+    """Compiles the engine to `path`, for a kernel of this structure; None: what needs none.
 
     Raises:
         OSError: with what went wrong.
@@ -132,9 +215,10 @@ def build(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     error = ""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        built = Path(folder) / path.name
+        built, text = Path(folder) / path.name, Path(folder) / "tiles.cpp"
+        text.write_text(_source(structure), "utf-8")
         for flags in FLAGS:
-            command = [*cxx, *flags, "-o", str(built), str(SOURCE)]
+            command = [*cxx, *flags, f"-I{SOURCE.parent}", "-o", str(built), str(text)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
                 digest = _sha256(built)
@@ -146,38 +230,34 @@ def build(path: Path) -> None:
     raise OSError(f"{cxx[0]} failed: {error}")
 
 
-def supports(kernel: Kernel) -> bool:
-    """Tests whether the engine is there, built if need be, and has this kernel."""
-    engine = library()
-    return engine is not None and kernel.name in _kinds(engine)
+def supports(formula: Formula) -> bool:
+    """Tests whether the engine is there for a kernel, built if need be."""
+    return _has_forms(formula) and library() is not None and library(formula.structure) is not None
 
 
-@cache
-def _kinds(engine: ctypes.CDLL) -> dict[str, int]:
-    """The kernels that `native.cpp` has, and the number it calls each by."""
-    names = engine["kernel_names"]
-    names.restype = ctypes.c_char_p
-    return {name.replace("_", "-"): kind for kind, name in enumerate(names().decode().split())}
+def _has_forms(formula: Formula) -> bool:
+    forms = formula.structure[0]
+    return len(forms) <= MAX_PARTS and all(form.partition("<")[0] in FORMS for form in forms)
 
 
-def _kernel(kernel: Kernel) -> tuple[ctypes.c_int64, ctypes.c_double]:
-    """How `native.cpp` is told of a kernel: its number and its shape."""
-    return ctypes.c_int64(_kinds(_engine())[kernel.name]), ctypes.c_double(kernel.shape)
+def _numbers(formula: Formula) -> tuple[Tensor, Tensor]:
+    """What a kernel's library is told of it; both must be kept until it returns."""
+    return torch.tensor([*formula.shapes, *formula.weights], dtype=torch.float64), torch.tensor(formula.starts)
 
 
 def _threads(entries: int) -> ctypes.c_int64:
     return ctypes.c_int64(max(1, min(torch.get_num_threads(), entries // ENTRIES_PER_THREAD)))
 
 
-def _engine() -> ctypes.CDLL:
-    engine = library()
+def _engine(structure: Structure | None = None) -> ctypes.CDLL:
+    engine = library(structure)
     if engine is None:
         raise RuntimeError("the compiled engine is not available")
     return engine
 
 
-def _function(name: str, dtype: torch.dtype) -> ctypes._NamedFuncPointer:
-    function = _engine()[f"{name}_{'f32' if dtype == torch.float32 else 'f64'}"]
+def _function(name: str, dtype: torch.dtype, structure: Structure | None = None) -> ctypes._NamedFuncPointer:
+    function = _engine(structure)[f"{name}_{'f32' if dtype == torch.float32 else 'f64'}"]
     function.restype = None
     return function
 
@@ -194,17 +274,17 @@ def _pointer(tensor: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-def columns_matmul_(out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
-    """Adds correlation(x, z) u to out: (n, p); x: (n, d), z: (m, d), u: (m, p), contiguous but for u, scaled inputs."""
-    _matmul_("columns_matmul", out, kernel, x, z, u)
+def columns_matmul_(out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: Tensor) -> None:
+    """Adds k(x, z) u to out: (n, p); features x: (n, D), z: (m, D), u: (m, p), contiguous but for u."""
+    _matmul_("columns_matmul", out, formula, x, z, u)
 
 
-def symmetric_matmul_(out: Tensor, kernel: Kernel, x: Tensor, u: Tensor) -> None:
-    """Adds correlation(x, x) u to out: (n, p), each pair of rows evaluated once."""
-    _matmul_("symmetric_matmul", out, kernel, x, x, u)
+def symmetric_matmul_(out: Tensor, formula: Formula, x: Tensor, u: Tensor) -> None:
+    """Adds k(x, x) u to out: (n, p), each pair of rows evaluated once."""
+    _matmul_("symmetric_matmul", out, formula, x, x, u)
 
 
-def _matmul_(name: str, out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Tensor) -> None:
+def _matmul_(name: str, out: Tensor, formula: Formula, x: Tensor, z: Tensor, u: Tensor) -> None:
     (n, d), width = x.shape, u.shape[1]
     zt = _transposed(z)
     m, lanes = zt.shape[1], VECTOR_BYTES // x.element_size()
@@ -216,10 +296,10 @@ def _matmul_(name: str, out: Tensor, kernel: Kernel, x: Tensor, z: Tensor, u: Te
         padded[: len(z), :width] = u
     else:
         padded = u.contiguous()
-    i64 = ctypes.c_int64
-    _function(name, x.dtype)(
-        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded), i64(padded.shape[1]),
-        i64(width), _pointer(out), _threads(n * m),
+    i64, (numbers, starts) = ctypes.c_int64, _numbers(formula)
+    _function(name, x.dtype, formula.structure)(
+        _pointer(numbers), _pointer(starts), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(padded),
+        i64(padded.shape[1]), i64(width), _pointer(out), _threads(n * m),
     )  # fmt: skip
 
 
@@ -231,16 +311,14 @@ def _narrow(dtype: torch.dtype) -> int:
     return int(function())
 
 
-def fill(kernel: Kernel, x: Tensor, z: Tensor, out: Tensor) -> None:
-    """Evaluates correlation(x, z) into out: (n, m), contiguous; x: (n, d), z: (m, d) scaled inputs."""
-    function = _function("fill", x.dtype)
-    (n, d), used = x.shape, len(z)
-    zt = _transposed(z)
-    m = zt.shape[1]
-    i64 = ctypes.c_int64
-    function(
-        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(used), _pointer(out), _threads(n * m)
-    )
+def fill(formula: Formula, x: Tensor, z: Tensor, out: Tensor) -> None:
+    """Evaluates k(x, z) into out: (n, m), contiguous; features x: (n, D), z: (m, D)."""
+    (n, d), zt = x.shape, _transposed(z)
+    m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
+    _function("fill", x.dtype, formula.structure)(
+        _pointer(numbers), _pointer(starts), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), i64(len(z)),
+        _pointer(out), _threads(n * m),
+    )  # fmt: skip
 
 
 def nearest(x: Tensor, z: Tensor) -> Tensor:
@@ -253,22 +331,23 @@ def nearest(x: Tensor, z: Tensor) -> Tensor:
     return out
 
 
-def derivative_sums(kernel: Kernel, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Sums M·correlation, then M·slope·(xₖ − zₖ)² per input, M = ABᵀ; x: (n, d) scaled, a, b: (n, p), to (1 + d,).
+def gradients(formula: Formula, x: Tensor, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
+    """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ); features x: (n, D), z: (m, D), a: (n, p), b: (m, p).
 
     Partial sums of fixed rows are added in one order, so any number of threads gives the same numbers.
     """
-    function = _function("derivative_sums", x.dtype)
-    (n, d), p = x.shape, a.shape[1]
-    zt, bt = _transposed(x), _transposed(b)
-    m, a = zt.shape[1], a.contiguous()
-    partial = torch.zeros(-(-n // ROW_GROUP), 1 + d, dtype=torch.float64)
-    i64 = ctypes.c_int64
-    function(
-        *_kernel(kernel), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a), _pointer(bt), i64(p),
-        _pointer(partial), _threads(n * m),
+    (n, d), p, x = x.shape, a.shape[1], x.contiguous()
+    zt, bt, a = _transposed(z), _transposed(b), a.contiguous()
+    m, i64, (numbers, starts) = zt.shape[1], ctypes.c_int64, _numbers(formula)
+    parts, terms = len(formula.functions), len(formula.terms)
+    out = torch.zeros(n, d, dtype=torch.float64)
+    partial = torch.zeros(-(-n // ROW_GROUP), parts + terms, dtype=torch.float64)
+    _function("gradients", x.dtype, formula.structure)(
+        _pointer(numbers), _pointer(starts), _pointer(x), i64(n), i64(d), _pointer(zt), i64(m), _pointer(a),
+        _pointer(bt), i64(p), _pointer(out), _pointer(partial), _threads(n * m),
     )  # fmt: skip
-    return partial.sum(0)
+    sums = partial.sum(0)
+    return Gradients(out, sums[:parts], sums[parts:])
 
 
 def squared_norms(r: Tensor, starts: Sequence[int]) -> Tensor:

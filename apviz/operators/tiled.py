@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from apviz.kernels import Kernel
+from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
 from apviz.operators.interface import Operator
 
@@ -54,8 +54,8 @@ class TiledOperator(Operator):
         definite. A kernel with a kink at u = 0 is never safe.
         """
         radius = self.inputs.square().sum(1).max().item()
-        error = torch.finfo(self.x.dtype).eps * radius * self.kernel.outputscale
-        return self.kernel.has_kink or self.x.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
+        error = torch.finfo(self.x.dtype).eps * radius * self.largest_signal
+        return self.formula.has_kink or self.inputs.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
 
     @property
     def engine(self) -> str:
@@ -65,10 +65,10 @@ class TiledOperator(Operator):
 
     def prepare(self, columns: int = 1) -> None:
         if self._compiled is None:
-            self._compiled = self.x.device.type == "cpu" and native.supports(self.kernel)
+            self._compiled = self.x.device.type == "cpu" and native.supports(self.formula)
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
-        if native.is_built() or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
+        if native.is_built(self.formula) or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
             self.prepare()
         self._compiled = bool(self._compiled)
 
@@ -89,7 +89,7 @@ class TiledOperator(Operator):
             return super().matmul(v)
         self._check(v, self.n, "v")
         out = (v * self.noise).contiguous()
-        native.symmetric_matmul_(out, self.kernel, self.inputs, v * self.kernel.outputscale)
+        native.symmetric_matmul_(out, self.formula, self.inputs, v)
         return out
 
     def matmul_price(self, columns: int) -> float:
@@ -101,7 +101,7 @@ class TiledOperator(Operator):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:
             dense = out.contiguous()  # itself, but for an unusual view
-            native.columns_matmul_(dense, self.kernel, rows.contiguous(), columns.contiguous(), u)
+            native.columns_matmul_(dense, self.formula, rows.contiguous(), columns.contiguous(), u)
             if dense is not out:
                 out.copy_(dense)
             return
@@ -109,10 +109,10 @@ class TiledOperator(Operator):
             for r, tile_rows in self._tiles(rows, 0):
                 out[r].addmm_(self._tile(tile_rows, tile_columns), u[c])
 
-    def _derivative_sums(self, a: Tensor, b: Tensor) -> Tensor:
+    def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         if self._compiled:
-            return native.derivative_sums(self.kernel, self.inputs, a, b)
-        return super()._derivative_sums(a, b)
+            return native.gradients(self.formula, rows, columns, a, b)
+        return super()._gradients(rows, columns, a, b)
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:
         if self._compiled and r.is_contiguous():
@@ -134,7 +134,7 @@ class TiledOperator(Operator):
         if out is None:
             out = torch.empty(len(rows), len(columns), dtype=rows.dtype, device=rows.device)
         if self._compiled:
-            native.fill(self.kernel, rows.contiguous(), columns.contiguous(), out)
+            native.fill(self.formula, rows.contiguous(), columns.contiguous(), out)
             return out
         for c, tile_columns in self._tiles(columns, 1):
             for r, tile_rows in self._tiles(rows, 0):
@@ -146,20 +146,26 @@ class TiledOperator(Operator):
         return [(slice(i, min(i + size, len(inputs))), inputs[i : i + size]) for i in range(0, len(inputs), size)]
 
     def _tile(self, x: Tensor, z: Tensor) -> Tensor:
-        """correlation of two tiles of scaled inputs."""
-        if self._direct:
-            u = torch.zeros(len(x), len(z), dtype=x.dtype, device=x.device)
-            spare = torch.empty_like(u)
-            for k in range(x.shape[1]):
-                torch.sub(x[:, k, None], z[None, :, k], out=spare)
-                u.addcmul_(spare, spare)
-        else:
-            centre = z.mean(0)  # keeps the products small; near pairs in compact tiles lose less to cancellation
-            x, z = x - centre, z - centre
-            norms = z.square().sum(1) + x.square().sum(1)[:, None]
-            u = torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
-            spare = norms
-        return self.kernel.correlation_(u, spare)
+        """k of two tiles of features."""
+        return self.formula.values(x, z, direct_distances if self._direct else product_distances)
+
+
+def direct_distances(x: Tensor, z: Tensor) -> Tensor:
+    """Computes squared distances by differences, in place: x (n, width), z (m, width), to (n, m)."""
+    u = torch.zeros(len(x), len(z), dtype=x.dtype, device=x.device)
+    spare = torch.empty_like(u)
+    for k in range(x.shape[1]):
+        torch.sub(x[:, k, None], z[None, :, k], out=spare)
+        u.addcmul_(spare, spare)
+    return u
+
+
+def product_distances(x: Tensor, z: Tensor) -> Tensor:
+    """Computes squared distances from a matrix product, with what cancels: x (n, width), z (m, width), to (n, m)."""
+    centre = z.mean(0)  # keeps the products small; near pairs in compact tiles lose less to cancellation
+    x, z = x - centre, z - centre
+    norms = z.square().sum(1) + x.square().sum(1)[:, None]
+    return torch.addmm(norms, x, z.T, alpha=-2).clamp_(min=0)
 
 
 def exact(operator: Operator) -> TiledOperator:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from apviz.kernels import KERNELS
+from apviz.kernels import KERNELS, Stationary
 
 if TYPE_CHECKING:
     from apviz.rkhs import EigenPath, Span
@@ -160,10 +160,12 @@ def _number(value: float) -> str:
 
 def system_label(span: Span) -> str:
     """Number of points n, kernel, lengthscale ℓ and noise σ² of a system of few points."""
-    given = span.kernel.lengthscale
-    lengths = given if isinstance(given, tuple) else (given,)
+    kernel = span.kernel
+    if not isinstance(kernel, Stationary):
+        return f"n = {span.n} · {kernel.name} · σ² = {span.noise:.3g}"
+    lengths = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
     scales = ", ".join(f"{each:.3g}" for each in lengths)
-    return f"n = {span.n} · {KERNELS[span.kernel.name].title}, ℓ = {scales} · σ² = {span.noise:.3g}"
+    return f"n = {span.n} · {kernel.title}, ℓ = {scales} · σ² = {span.noise:.3g}"
 
 
 def blocks_label(blocks: Sequence[Sequence[int]]) -> str:

@@ -100,7 +100,7 @@ def blocks_of(span: Span, block_size: int, partition: str) -> tuple[tuple[int, .
         >>> apviz.rkhs.blocks_of(span, 2, "sequential"), apviz.rkhs.blocks_of(span, 2, "kd-tree")
         (((0, 1), (2, 3)), ((0, 2), (3, 1)))
     """
-    found = partitioner_named(partition)(span.kernel.scale(torch.as_tensor(span.x)), block_size, 0.0)
+    found = partitioner_named(partition)(span.kernel.features(torch.as_tensor(span.x)), block_size, 0.0)
     return tuple(tuple(found.order[found.owned(block)].tolist()) for block in range(len(found)))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from apviz.kernels import Stationary
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
@@ -327,15 +328,14 @@ def _attributes(run: Run) -> dict[str, Any]:
     """The root attributes: what was solved, with which settings, where."""
     system, solver = run.system, run.solver
     kernel = system.kernel
-    lengthscale = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
     attrs: dict[str, Any] = surroundings(system.device, system.dtype) | {
         "dataset": system.dataset,
         "data": system.fingerprint(),
         "n": system.n,
         "d": system.d,
         "kernel": kernel.name,
-        "lengthscale": list(lengthscale),
-        "outputscale": kernel.outputscale,
+        "lengthscale": [],
+        "outputscale": system.operator.largest_signal,
         "noise": system.noise,
         "right_hand_sides": system.b.shape[1],
         "rhs_norms": run.rhs_norms.tolist(),
@@ -350,8 +350,11 @@ def _attributes(run: Run) -> dict[str, Any]:
         "setup_seconds": run.setup_seconds,
         "initial_energy": run.initial_energy,
     }
-    if kernel.parameters:
-        attrs["kernel_parameters"] = json.dumps(kernel.parameters)
+    if isinstance(kernel, Stationary):
+        scales = kernel.lengthscale if isinstance(kernel.lengthscale, tuple) else (kernel.lengthscale,)
+        attrs |= {"lengthscale": list(scales), "outputscale": kernel.outputscale}
+        if kernel.parameters:
+            attrs["kernel_parameters"] = json.dumps(kernel.parameters)
     if system.seed is not None:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):

@@ -73,7 +73,7 @@ def road():
 def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(exact_kernel, road, engine, order):
     x, kernel, noise = road
     if order == "kd-tree":
-        x = x[KDTree()(kernel.scale(x), 200, 0.0).order]
+        x = x[KDTree()(kernel.features(x), 200, 0.0).order]
     operator = make(engine, x, kernel, noise)
     k = operator.columns(slice(0, len(x))).double().numpy()
     # K's entries rounded to eps move its eigenvalues by some 5e-6; a distance that cancels moves them by 0.05
@@ -107,7 +107,7 @@ def test_the_product_form_is_taken_only_where_it_leaves_k_positive_definite_with
     # all points within a lengthscale: every pair is near, k has hardly any rank, and all errors add up
     x = torch.rand(1500, 6, generator=torch.Generator().manual_seed(0)) - 0.5
     kernel = kind(lengthscale=3.0)
-    radius = kernel.scale(x - x.mean(0)).square().sum(1).max().item()
+    radius = kernel.features(x - x.mean(0)).square().sum(1).max().item()
     noise = 1.05e4 * EPS * radius  # just above the noise at which direct differences take over
     operator = TiledOperator(x, kernel, noise, compiled=False)
     assert operator.engine.endswith("matrix-product distances")

@@ -59,6 +59,10 @@ def fresh(tmp_path, monkeypatch):
     native.library.cache_clear()
 
 
+#: of the kernel of `prepared`
+FORMULA = TiledOperator(torch.zeros(2, 3), Matern32(lengthscale=0.5), noise=0.1).formula
+
+
 def prepared():
     x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
     operators = [TiledOperator(x, Matern32(lengthscale=0.5), noise=0.1) for _ in range(2)]
@@ -139,12 +143,13 @@ for length in (len(whole) // 2, len(whole) * 3 // 4, 4096):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """The library as the machine's compiler makes it."""
+    """A folder with the libraries as the machine's compiler makes them."""
     if not has_compiler():
         pytest.skip("no C++ compiler on this machine")
-    library = tmp_path_factory.mktemp("compiled") / "tiles.so"
-    native.build(library)
-    return library
+    folder = tmp_path_factory.mktemp("compiled")
+    for structure in (None, FORMULA.structure):
+        native.build(folder / native.path_of(structure).name, structure)
+    return folder
 
 
 @pytest.fixture
@@ -154,26 +159,21 @@ def quick_compiler(fresh, compiled, monkeypatch):
     script.write_text(f"""#!/bin/sh
 printf '%s\\n' "$@" > '{arguments}'
 while [ "$1" != -o ]; do shift; done
-cp '{compiled}' "$2"
+cp '{compiled}'/"$(basename "$2")" "$2"
 """)
     script.chmod(0o755)
     monkeypatch.setenv("CXX", f"{script} -DNAME='two words'")
     return arguments
 
 
-def library_in(cache: Path) -> Path:
-    (built,) = (cache / "apviz" / "native").glob("*.so")
-    return built
-
-
 def test_cxx_may_carry_arguments(quick_compiler):
-    assert prepared().startswith("compiled") and native.is_built()
+    assert prepared().startswith("compiled") and native.is_built(FORMULA)
     assert quick_compiler.read_text().splitlines()[0] == "-DNAME=two words"
 
 
 def test_the_engine_is_built_at_prepare_and_found_again_without_a_compiler(quick_compiler, monkeypatch):
     assert not native.is_built()
-    assert prepared().startswith("compiled") and native.is_built()
+    assert prepared().startswith("compiled") and native.is_built(FORMULA)
     native.library.cache_clear()
     monkeypatch.setenv("CXX", "/bin/false")
     assert prepared().startswith("compiled")
@@ -183,7 +183,7 @@ def test_a_damaged_library_is_built_again(fresh, quick_compiler):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert native.library() is not None
-        built = library_in(fresh)
+        built = native.path_of()
         built.unlink()
         built.write_bytes(b"half a library")
         native.library.cache_clear()
@@ -192,7 +192,7 @@ def test_a_damaged_library_is_built_again(fresh, quick_compiler):
 
 def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(fresh, quick_compiler):
     native.library()
-    program = [sys.executable, "-c", LOAD_CUT_OFF, str(library_in(fresh))]
+    program = [sys.executable, "-c", LOAD_CUT_OFF, str(native.path_of())]
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -203,7 +203,7 @@ def test_a_short_solve_does_not_compile_and_a_long_one_does(quick_compiler):
     short.fix_engine(1e4, 1)
     assert not native.is_built() and short.engine.startswith("in-place")
     long.fix_engine(1e12, 1)
-    assert native.is_built() and long.engine.startswith("compiled")
+    assert native.is_built(FORMULA) and long.engine.startswith("compiled")
     assert short.engine.startswith("in-place")  # a running solve keeps its engine
 
 

@@ -1,0 +1,134 @@
+"""Kernels that are 0 from some distance on: piecewise polynomials, and white noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.kernels.interface import Function
+from apviz.kernels.leaf import Leaf, positive
+from apviz.kernels.stationary import Lengthscale, Stationary
+
+
+class _Piecewise(Function):
+    """(1 − r)₊^(j + q) times a polynomial in r = √u."""
+
+    def __init__(self, q: int, j: int) -> None:
+        self.q, self.j = q, j
+        self.form = f"piecewise<{q}, {j}>"
+        self.has_kink = q == 0  # type: ignore[misc]
+        # of the polynomial, from the constant on (Rasmussen & Williams, equation 4.21)
+        self._coefficients: tuple[float, ...] = (
+            (1.0,),
+            (1.0, j + 1.0),
+            (1.0, j + 2.0, (j * j + 4 * j + 3) / 3),
+            (1.0, j + 3.0, (6 * j * j + 36 * j + 45) / 15, (j**3 + 9 * j * j + 23 * j + 15) / 15),
+        )[q]
+
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
+        r = u.sqrt_()
+        polynomial = sum(c * r**k for k, c in enumerate(self._coefficients))
+        return (1.0 - r).clamp_(min=0.0).pow_(self.j + self.q).mul_(polynomial)
+
+    def slope(self, u: Tensor) -> Tensor:
+        r, power = u.sqrt(), self.j + self.q
+        left = (1.0 - r).clamp(min=0.0)
+        polynomial = sum(c * r**k for k, c in enumerate(self._coefficients))
+        # the first coefficients make the bracket vanish with r where q > 0
+        derivative = sum(k * c * r ** (k - 1) for k, c in enumerate(self._coefficients) if k)
+        bracket = left * derivative - power * polynomial
+        return torch.where(r > 0, left ** (power - 1) * bracket / (2 * r), self._slope_at_zero)
+
+    @property
+    def _slope_at_zero(self) -> float:
+        if self.q == 0:
+            return 0.0  # it has none
+        # of (1 − r)^p Σ cₖ rᵏ = 1 + (c₁ − p) r + (c₂ − p c₁ + p(p − 1)/2) r² + …, with c₁ = p
+        power, c = self.j + self.q, (*self._coefficients, 0.0, 0.0)
+        return c[2] - power * c[1] + power * (power - 1) / 2
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class PiecewisePolynomial(Stationary):
+    """Piecewise polynomial of compact support: 0 from a lengthscale on (Rasmussen & Williams, section 4.2.1).
+
+    Args:
+        q: 0, 1, 2 or 3: functions with so many derivatives.
+        lengthscale, outputscale: as of `Stationary`.
+
+    Raises:
+        ValueError: another q, a number that is not finite and positive.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
+        >>> apviz.PiecewisePolynomial(q=0)(x)[0]  # 1 − r
+        tensor([1.0000, 0.5000, 0.0000], dtype=torch.float64)
+    """
+
+    q: int
+
+    title = "piecewise polynomial"
+    distance_scale = 1.0
+
+    def __init__(self, *, q: int = 2, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
+        super().__init__(lengthscale=lengthscale, outputscale=outputscale)
+        if q not in (0, 1, 2, 3):
+            raise ValueError(f"q must be 0, 1, 2 or 3, got {q!r}")
+        object.__setattr__(self, "q", int(q))
+
+    def function(self, d: int) -> Function:
+        return _Piecewise(self.q, d // 2 + self.q + 1)
+
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        return []
+
+    @property
+    def name(self) -> str:
+        return repr(self)
+
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
+        raise NotImplementedError  # depends on the number of inputs
+
+    def slope(self, u: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class White(Leaf):
+    """White noise: its variance between equal inputs, 0 between others.
+
+    Unlike the noise σ² of a system, it is part of f: rows with equal inputs share it, and test inputs that equal a
+    training input too.
+
+    Args:
+        outputscale: the positive variance.
+
+    Raises:
+        ValueError: a variance that is not finite and positive.
+
+    Examples:
+        >>> import torch, apviz
+        >>> apviz.White(outputscale=0.5)(torch.tensor([[0.0], [1.0], [0.0]]))
+        tensor([[0.5000, 0.0000, 0.5000],
+                [0.0000, 0.5000, 0.0000],
+                [0.5000, 0.0000, 0.5000]])
+    """
+
+    form = "equal"
+
+    def __init__(self, *, outputscale: float = 1.0) -> None:
+        object.__setattr__(self, "outputscale", positive("outputscale", outputscale))
+
+    def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+        return x - centre
+
+    def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
+        return u.copy_(u == 0)
+
+    def slope(self, u: Tensor) -> Tensor:
+        return torch.zeros_like(u)

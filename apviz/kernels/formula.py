@@ -1,0 +1,124 @@
+"""What engines evaluate of a kernel: numbers, and torch's own evaluation of a tile, its diagonal and its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from apviz.kernels.interface import Function
+
+#: squared distances of features, (n, width) and (m, width), to (n, m)
+Distances = Callable[[Tensor, Tensor], Tensor]
+
+
+class Gradients(NamedTuple):
+    """Derivatives of Σᵢⱼ Mᵢⱼ k(φᵢ, ψⱼ), in float64.
+
+    features: (n, D) in φ, with ψ held; shapes: (parts,); weights: (terms,).
+    """
+
+    features: Tensor
+    shapes: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """k = Σₜ wₜ Π fₚ(uₚ) in numbers, of features (n, D) with those of the parts side by side.
+
+    Args:
+        functions: fₚ, one a part.
+        widths: of their features.
+        shapes: of the functions, 0 where one has none.
+        terms: the parts that are multiplied, for every term of the sum.
+        weights: of the terms.
+    """
+
+    functions: tuple[Function, ...]
+    widths: tuple[int, ...]
+    shapes: tuple[float, ...]
+    terms: tuple[tuple[int, ...], ...]
+    weights: tuple[float, ...]
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Where the features of each part begin, and the end of the last."""
+        return (0, *accumulate(self.widths))
+
+    @property
+    def structure(self) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]:
+        """What is left without the numbers: forms of the functions, which are of products, and terms."""
+        return tuple(f.form for f in self.functions), tuple(f.of_product for f in self.functions), self.terms
+
+    @property
+    def has_kink(self) -> bool:
+        """Whether any part has an infinite slope at distance 0."""
+        return any(function.has_kink for function in self.functions)
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether no entry is negative, whatever the features."""
+        return not any(function.of_product for function in self.functions)
+
+    def values(self, x: Tensor, z: Tensor, distances: Distances) -> Tensor:
+        """Evaluates k of features x: (n, D), z: (m, D), to (n, m), without noise."""
+        us = self._us(x, z, distances)
+        values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
+        return self._combined(values)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Evaluates k(x, x) of every row of features x: (n, D), to (n,) float64."""
+        us = [
+            part.square().sum(1) if f.of_product else torch.zeros(len(x), dtype=torch.float64, device=x.device)
+            for f, part in zip(self.functions, self._parts(x.double()), strict=True)
+        ]
+        return self._combined([f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)])
+
+    def gradients(self, x: Tensor, z: Tensor, m: Tensor, distances: Distances) -> Gradients:
+        """Differentiates Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r)."""
+        us, parts = self._us(x, z, distances), range(len(self.functions))
+        slopes = [f.slope(u) for f, u in zip(self.functions, us, strict=True)]
+        in_shape = [f.slope_in_shape(u) for f, u in zip(self.functions, us, strict=True)]
+        values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
+        products = [math.prod((values[p] for p in term), start=m) for term in self.terms]
+        weights = torch.stack([torch.sum(product, dtype=torch.float64) for product in products])
+        features, shapes = [], []
+        for part, left, right in zip(parts, self._parts(x), self._parts(z), strict=True):
+            by_value = torch.zeros_like(m)
+            for weight, term in zip(self.weights, self.terms, strict=True):
+                if part in term:
+                    by_value += math.prod((values[p] for p in term if p != part), start=weight * m)
+            shapes.append(torch.sum(by_value * in_shape[part], dtype=torch.float64))
+            by_u = (by_value * slopes[part]).double()
+            if self.functions[part].of_product:
+                features.append(by_u @ right.double())
+            else:
+                gaps = left.double() * by_u.sum(1)[:, None] - by_u @ right.double()
+                features.append(2 * gaps)
+        return Gradients(torch.cat(features, 1), torch.stack(shapes), weights)
+
+    def _parts(self, x: Tensor) -> list[Tensor]:
+        return [x[:, a:b] for a, b in pairwise(self.starts)]
+
+    def _us(self, x: Tensor, z: Tensor, distances: Distances) -> list[Tensor]:
+        pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
+        return [left @ right.T if f.of_product else distances(left, right) for f, left, right in pairs]
+
+    def _combined(self, values: list[Tensor]) -> Tensor:
+        out: Tensor | None = None
+        for weight, term in zip(self.weights, self.terms, strict=True):
+            first, *others = (values[part] for part in term)
+            product = first.mul_(weight) if len(self.terms) == 1 else first * weight
+            for other in others:
+                product *= other
+            out = product if out is None else out.add_(product)
+        assert out is not None  # every kernel has a term
+        return out

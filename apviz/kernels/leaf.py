@@ -1,0 +1,88 @@
+"""Kernels of one part: a dataclass of its hyperparameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from apviz.kernels.interface import Function, Hyperparameter, Kernel, Lowered, Part
+
+
+@dataclass(frozen=True)
+class Leaf(Kernel, Function):
+    """A kernel outputscale · f(u) of one part.
+
+    Args:
+        outputscale: the positive factor, in squared units of the target.
+    """
+
+    outputscale: float
+
+    def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
+        values = {name: self._value(name, at or {}) for name in self.hyperparameters}
+        part = Part(self.function(d), lambda x, centre: self.embed(x, centre, values), self.shape_at(values))
+        return Lowered((part,), ((0,),), (values["outputscale"],))
+
+    def function(self, d: int) -> Function:
+        """Returns f for inputs with d columns."""
+        return self
+
+    def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+        """Computes the features φ of x: (n, d) float64, at these hyperparameters."""
+        raise NotImplementedError
+
+    def shape_at(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Returns the formula's shape at these hyperparameters, 0-d float64."""
+        return torch.zeros((), dtype=torch.float64)
+
+    @property
+    def hyperparameters(self) -> dict[str, Hyperparameter]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.type != "int"}
+
+    def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
+        if unknown := [name for name in values if name not in self.hyperparameters]:
+            raise ValueError(
+                f"{type(self).__name__} has the hyperparameters {', '.join(self.hyperparameters)}, got "
+                f"{', '.join(unknown)}"
+            )
+        given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)} | dict(values)
+        return type(self)(**given)
+
+    def scaled_by(self, factor: float) -> Self:
+        return self.with_hyperparameters({"outputscale": self.outputscale * positive("a factor of a kernel", factor)})
+
+    def __repr__(self) -> str:
+        names = [field.name for field in fields(self)]
+        ordered = sorted(names, key=lambda name: (name == "outputscale") - (name == "lengthscale"))
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in ordered)
+        return f"{type(self).__name__}({given})"
+
+    def _value(self, name: str, at: Mapping[str, Tensor]) -> Tensor:
+        given = at.get(name)
+        return torch.as_tensor(getattr(self, name), dtype=torch.float64) if given is None else given.double()
+
+
+def positive(setting: str, value: float) -> float:
+    """Checks that a value is finite and positive, and returns it as a Python float.
+
+    Raises:
+        ValueError: one that is not finite and positive.
+    """
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{setting} must be finite and positive, got {number!r}")
+    return number
+
+
+def positives(setting: str, values: Any) -> float | tuple[float, ...]:
+    """Checks that one number, or several, are finite and positive; returns a float, or a tuple of several."""
+    found = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
+    if not found:
+        raise ValueError(f"{setting} must be one number or d of them, got none")
+    checked = [positive(setting, value) for value in found]
+    return checked[0] if len(checked) == 1 else tuple(checked)

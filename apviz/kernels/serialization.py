@@ -1,0 +1,70 @@
+"""Kernels as plain values, as files keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final
+
+from apviz.kernels.algebra import On, Product, Scaled, Sum
+from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.interface import Kernel
+from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
+from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
+from apviz.kernels.stationary import KERNELS
+
+#: more kernels in one another are not read
+_MAX_DEPTH: Final = 32
+_OTHERS: Final[dict[str, Callable[..., Kernel]]] = {
+    kind.__name__: kind
+    for kind in (
+        Constant, Cosine, Groups, Linear, Periodic, PiecewisePolynomial, Polynomial, SpectralMixture, White,
+    )
+}  # fmt: skip
+
+
+def to_plain(kernel: Kernel) -> dict[str, Any]:
+    """Returns a kernel as nested plain values: its class and its numbers.
+
+    Raises:
+        ValueError: a kernel of a class that is not apviz's.
+    """
+    if isinstance(kernel, Sum | Product):
+        return {"kernel": type(kernel).__name__, "of": [to_plain(each) for each in kernel.kernels]}
+    if isinstance(kernel, Scaled):
+        return {"kernel": "Scaled", "of": to_plain(kernel.kernel), "outputscale": kernel.outputscale}
+    if isinstance(kernel, On):
+        return {"kernel": "On", "of": to_plain(kernel.kernel), "columns": list(kernel.columns)}
+    name = type(kernel).__name__
+    if type(kernel) is not _leaves().get(name):
+        raise ValueError(f"a kernel of the class {name} cannot be kept; apviz has {', '.join(_leaves())}")
+    return {"kernel": name, **{field.name: getattr(kernel, field.name) for field in fields(kernel)}}
+
+
+def from_plain(plain: Any, depth: int = 0) -> Kernel:
+    """Reads back what `to_plain` made.
+
+    Raises:
+        ValueError: an unknown class, or values that it does not take.
+    """
+    if not isinstance(plain, dict) or not isinstance(plain.get("kernel"), str) or depth > _MAX_DEPTH:
+        raise ValueError(f"a kernel must be an object with the name of its class, it is {plain!r:.80}")
+    values = {name: value for name, value in plain.items() if name != "kernel"}
+    name, inner = plain["kernel"], values.pop("of", None)
+    try:
+        if name in ("Sum", "Product"):
+            made = [from_plain(each, depth + 1) for each in inner or []]
+            return Sum(*made, **values) if name == "Sum" else Product(*made, **values)
+        if name == "Scaled":
+            return Scaled(from_plain(inner, depth + 1), **values)
+        if name == "On":
+            return On(from_plain(inner, depth + 1), **values)
+        if name in _leaves():
+            return _leaves()[name](**values)
+    except TypeError as error:
+        raise ValueError(f"the kernel {name} cannot be read: {error}") from error
+    raise ValueError(f"a kernel must be Sum, Product, Scaled, On, {', '.join(_leaves())}, it is {name!r:.80}")
+
+
+def _leaves() -> dict[str, Callable[..., Kernel]]:
+    return {kind.__name__: kind for kind in KERNELS.values()} | _OTHERS
