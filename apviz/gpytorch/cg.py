@@ -18,8 +18,8 @@ from linear_operator.operators import LinearOperator
 from torch import Tensor
 
 from apviz.gpytorch.intercept import intercepted
+from apviz.gpytorch.kernels import same_inputs
 from apviz.gpytorch.matrix import Matrix, describe
-from apviz.gpytorch.models import same_inputs
 from apviz.method import CONJUGATE_GRADIENT, Method
 from apviz.settings import require
 from apviz.solvers.clock import Clock

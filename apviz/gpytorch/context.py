@@ -11,7 +11,7 @@ import torch
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.models import ExactGP
-from linear_operator.operators import ZeroLinearOperator
+from linear_operator.operators import LinearOperator, ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
@@ -23,6 +23,7 @@ from apviz.gpytorch.covariances import (
     without_gradient,
 )
 from apviz.gpytorch.intercept import intercepted
+from apviz.gpytorch.kernels import UnevaluatedProduct
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
@@ -97,7 +98,11 @@ def alternating_projection(
         own = block_size != "auto" or settings
         solver = overlapping(block_size=block_size, **settings) if own else Automatic()
     models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
-    with intercepted(ExactGP, "__call__", models.call), intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model):
+    with (
+        intercepted(ExactGP, "__call__", models.call),
+        intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model),
+        intercepted(LinearOperator, "mul", UnevaluatedProduct.instead),
+    ):
         yield
 
 
@@ -130,7 +135,7 @@ class _Models:
         if model.training:
             output = call_next(model, *inputs, **kwargs)
             if isinstance(output, PriorDistribution):  # of the context around this one
-                output = MultivariateNormal(output.loc, output.lazy_covariance_matrix)
+                output = MultivariateNormal(output.loc, output.lazy_covariance_matrix.of_model)
             prior = prior_of(model, output)
             return PriorDistribution(prior.mean, PriorCovariance.of(prior, self.solves))
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
@@ -141,7 +146,7 @@ class _Models:
         test = prior_at(model, [i[:, None] if i.ndim == 1 else i for i in inputs], **kwargs)
         with torch.no_grad():
             posterior = self._posterior(model, prior_at(model, model.train_inputs, **kwargs))
-        z, depends_on = test.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
+        z, depends_on = test.expression.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
         mean = test.mean.detach() + posterior.mean(z).to(test.mean)
         mean = without_gradient(mean, depends_on, NO_GRADIENT_OF_PREDICTION)
         if gpytorch_settings.skip_posterior_variances.on():
@@ -150,11 +155,11 @@ class _Models:
 
     def _posterior(self, model: Any, prior: Prior) -> Posterior:
         """The posterior given the training data, solved once while nothing of it changes."""
-        targets, kernel = model.train_targets, prior.parameters.kernel()
+        targets, kernel = model.train_targets, prior.expression.kernel
         if targets.ndim != 1:
             raise ValueError(f"the training targets have shape {tuple(targets.shape)}; apviz takes (n,), one batch")
         h = Hyperparameters.of(kernel, float(noise_of(model.likelihood).detach()))
-        x, y = prior.x, targets - prior.mean
+        x, y = prior.expression.x, targets - prior.mean
         kept = self._posteriors.get(model)
         if kept and kept.hyperparameters == h and _same(kept.system.x, x) and _same(kept.system.b[:, 0], y):
             return kept

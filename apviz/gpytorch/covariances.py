@@ -7,7 +7,8 @@ prediction it asks for variances, or for all of the covariance. By itself, it ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import torch
@@ -23,8 +24,10 @@ from linear_operator.operators import (
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
-from apviz.gpytorch.models import KernelParameters, Prior
+from apviz.gpytorch.kernels import Expression
+from apviz.gpytorch.models import Prior
 from apviz.gpytorch.solves import Solves
+from apviz.kernels import Kernel
 
 # --- in training ------------------------------------------------------------------------------------------------------
 
@@ -46,25 +49,43 @@ class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
         return found
 
 
-class PriorCovariance(LazyEvaluatedKernelTensor):  # type: ignore[misc]
-    """The prior's k(X, X), which a likelihood's noise turns into a `MarginalCovariance`. In all else GPyTorch's own."""
+class PriorCovariance:
+    """The prior's k(X, X), which a likelihood's noise turns into a `MarginalCovariance`. In all else GPyTorch's own.
 
-    # of those that `of` makes; parts that are cut out of one have none, and are GPyTorch's alone
+    A part of classes that also derive from what the model returned, so that parts that are cut out of one, which have
+    no solves, are GPyTorch's alone.
+    """
+
+    # of those that `of` makes
     solves: Solves | None = None
-    parameters: KernelParameters
+    expression: Expression
+    of_model: Any
 
-    @classmethod
-    def of(cls, prior: Prior, solves: Solves) -> PriorCovariance:
+    @staticmethod
+    def of(prior: Prior, solves: Solves) -> Any:
+        """Makes one of what a model returned."""
         covariance = prior.covariance
-        made = cls(covariance.x1, covariance.x2, covariance.kernel, **covariance.params)
-        made.solves, made.parameters = solves, prior.parameters
+        if isinstance(covariance, LazyEvaluatedKernelTensor):
+            made = _prior_class(LazyEvaluatedKernelTensor)(
+                covariance.x1, covariance.x2, covariance.kernel, **covariance.params
+            )
+        else:
+            kind: Any = type(covariance)
+            made = _prior_class(kind)(*covariance._args, **covariance._kwargs)
+        made.solves, made.expression, made.of_model = solves, prior.expression, covariance
         return made
 
     def __add__(self, other: Any) -> Any:
         if self.solves is None or not isinstance(other, DiagLinearOperator):
-            return super().__add__(other)
+            return super().__add__(other)  # type: ignore[misc]
         _require_one_noise(other)
         return MarginalCovariance(self, other)
+
+
+@cache
+def _prior_class(kind: Hashable) -> Any:
+    assert isinstance(kind, type)
+    return type(f"Prior{kind.__name__}", (PriorCovariance, kind), {})
 
 
 class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
@@ -90,11 +111,10 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[1:] == (1,)):
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
         _require_one_noise(noise)
-        p, sigma = prior.parameters, noise.diag_values.reshape(())
-        p.require_fixed_shape()
-        wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (p.lengthscale, p.outputscale, sigma))
+        found, sigma = prior.expression, noise.diag_values.reshape(())
+        wants_gradient = torch.is_grad_enabled() and (found.wants_gradient() or sigma.requires_grad)
         return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
-            prior.solves, prior.x1.detach(), p, wants_gradient, p.lengthscale, p.outputscale, sigma, inv_quad_rhs
+            prior.solves, found.kernel, wants_gradient, sigma, inv_quad_rhs, found.x, *found.tensors
         )
 
     def cholesky(self, upper: bool = False) -> Any:
@@ -127,19 +147,11 @@ class _InvQuadLogdet(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        solves: Solves,
-        x: Tensor,
-        parameters: KernelParameters,
-        wants_gradient: bool,
-        lengthscale: Tensor,
-        outputscale: Tensor,
-        noise: Tensor,
-        residual: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        kernel = parameters.kernel()
+        ctx: Any, solves: Solves, kernel: Kernel, wants_gradient: bool, noise: Tensor, residual: Tensor, x: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants_gradient)
-        ctx.save_for_backward(lengthscale, outputscale, noise, residual)
+        ctx.save_for_backward(noise, residual, x, *tensors)
         return solved.inv_quad.to(residual), solved.log_determinant.to(residual)
 
     @staticmethod
@@ -148,28 +160,27 @@ class _InvQuadLogdet(torch.autograd.Function):
         with torch.no_grad():
             found = _InvQuadLogdet._gradients(ctx, by_inv_quad, by_logdet)
         depends_on = (*ctx.saved_tensors, by_inv_quad, by_logdet)
-        return (
-            None,
-            None,
-            None,
-            None,
-            *(g if g is None else without_gradient(g, depends_on, NO_SECOND_DERIVATIVES) for g in found),
-        )
+        given = (g if g is None else without_gradient(g, depends_on, NO_SECOND_DERIVATIVES) for g in found)
+        return (None, None, None, *given)
 
     @staticmethod
-    def _gradients(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> tuple[Tensor | None, ...]:
-        solved, (lengthscale, outputscale, noise, residual) = ctx.solved, ctx.saved_tensors
+    def _gradients(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> Iterator[Tensor | None]:
+        """Those in the noise, the residual, the inputs, and the kernel's tensors."""
+        solved, (noise, residual, x, *tensors) = ctx.solved, ctx.saved_tensors
         by_residual = (2 * by_inv_quad * solved.w).to(residual)
-        if not any(ctx.needs_input_grad[4:7]):
-            return None, None, None, by_residual
+        if not any(ctx.needs_input_grad[k] for k in range(3, 6 + len(tensors)) if k != 4):
+            return iter([None, by_residual, None, *(None for _ in tensors)])
+        with_inputs = ctx.needs_input_grad[5]
         if solved.right is None:
-            found = solved.operator.weighted_derivatives(by_logdet * solved.left - by_inv_quad * solved.w @ solved.w.T)
+            m = by_logdet * solved.left - by_inv_quad * solved.w @ solved.w.T
+            found = solved.operator.weighted_derivatives(m, with_inputs)
         else:
             left = torch.cat([solved.w, solved.left], dim=1)
             right = torch.cat([-by_inv_quad * solved.w, by_logdet * solved.right], dim=1)
-            found = solved.operator.bilinear_derivatives(left, right)
-        along = found.kernel["lengthscale"].to(lengthscale)
-        return along, found.kernel["outputscale"].reshape(()).to(outputscale), found.noise.to(noise), by_residual
+            found = solved.operator.bilinear_derivatives(left, right, with_inputs)
+        by_x = None if found.inputs is None else found.inputs.to(x)
+        by_tensors = (g.to(tensor) for g, tensor in zip(found.kernel.values(), tensors, strict=True))
+        return iter([found.noise.to(noise), by_residual, by_x, *by_tensors])
 
 
 # --- of a prediction --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from linear_operator.operators import AddedDiagLinearOperator, ConstantDiagLinearOperator, LinearOperator
 from torch import Tensor
 
-from apviz.gpytorch.models import kernel_parameters
+from apviz.gpytorch.kernels import convert
 from apviz.kernels import Stationary
 from apviz.spectrum import Eigenvalue, Method, Spectrum, spectrum
 from apviz.system import KernelSystem
@@ -103,7 +103,7 @@ def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
         return KernelSystem(
             x,
             x.new_ones(len(x)),
-            kernel_parameters(kernel).kernel(),
+            convert(kernel, x.shape[1])[0],
             noise=noise,
             operator="tiled",
             dtype=x.dtype,

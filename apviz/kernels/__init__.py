@@ -2,6 +2,7 @@
 
 from apviz.kernels.algebra import On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
+from apviz.kernels.conversion import from_sklearn
 from apviz.kernels.formula import Formula, Gradients
 from apviz.kernels.interface import Function, Kernel, Lowered, centre_of, pairwise_distances
 from apviz.kernels.leaf import Leaf
@@ -41,6 +42,7 @@ __all__ = [
     "White",
     "centre_of",
     "from_plain",
+    "from_sklearn",
     "kernel_named",
     "pairwise_distances",
     "to_plain",

@@ -97,13 +97,13 @@ class CountingOperator(Operator):
         self._entries.number += len(z) * self.n
         return self._operator.cross_columns(z)
 
-    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
+    def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         self._entries.number += self.n**2
-        return self._operator.bilinear_derivatives(a, b)
+        return self._operator.bilinear_derivatives(a, b, with_inputs)
 
-    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
+    def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         self._entries.number += self.n**2
-        return self._operator.weighted_derivatives(m)
+        return self._operator.weighted_derivatives(m, with_inputs)
 
     def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
         self._entries.number += len(z) * self.n

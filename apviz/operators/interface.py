@@ -41,10 +41,15 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
 
 
 class KernelDerivatives(NamedTuple):
-    """Derivatives tr(Aᵀ (∂K/∂θ) B) for every hyperparameter θ of the kernel, by name, (numbers,), and σ²; float64."""
+    """Derivatives tr(Aᵀ (∂K/∂θ) B), float64.
+
+    kernel: for every hyperparameter θ of the kernel, by name, (numbers,); noise: for σ²; inputs: (n, d) for those of
+    the rows, where asked for.
+    """
 
     kernel: dict[str, Tensor]
     noise: Tensor
+    inputs: Tensor | None = None
 
 
 class Operator(ABC):
@@ -213,30 +218,34 @@ class Operator(ABC):
         self._accumulate(out, self.scaled(z), self.inputs, v)
         return out
 
-    def bilinear_derivatives(self, a: Tensor, b: Tensor) -> KernelDerivatives:
-        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries."""
+    def bilinear_derivatives(self, a: Tensor, b: Tensor, with_inputs: bool = False) -> KernelDerivatives:
+        """Computes tr(Aᵀ (∂K/∂θ) B) for a, b: (n, p), θ the kernel's hyperparameters and σ². Evaluates n² entries.
+
+        Args:
+            with_inputs: also those in the inputs.
+        """
         self._check(a, self.n, "a")
         self._check(b, self.n, "b")
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
         # features stand on both sides of k
         found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
-        return self._derivatives(found, torch.sum(a * b, dtype=torch.float64))
+        return self._derivatives(found, torch.sum(a * b, dtype=torch.float64), with_inputs)
 
-    def weighted_derivatives(self, m: Tensor) -> KernelDerivatives:
+    def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
         if m.shape != (self.n, self.n):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
         x = self.inputs
         found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
-        return self._derivatives(found, torch.sum(m.diagonal(), dtype=torch.float64))
+        return self._derivatives(found, torch.sum(m.diagonal(), dtype=torch.float64), with_inputs)
 
     def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
         """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(φ(zᵢ), φ(xⱼ)) in the features of z: (m, d); a (m, p), b (n, p): mn entries."""
         self._check(b, self.n, "b")
         return self._gradients(self.scaled(z), self.inputs, a, b)
 
-    def _derivatives(self, found: Gradients, noise: Tensor) -> KernelDerivatives:
+    def _derivatives(self, found: Gradients, noise: Tensor, with_inputs: bool) -> KernelDerivatives:
         """Those in hyperparameters of what was found with both sides added."""
         device = self.given.device
         with torch.enable_grad():
@@ -244,19 +253,16 @@ class Operator(ABC):
                 name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
                 for name, value in self.kernel.hyperparameters.items()
             }
-            lowered = self.kernel.lowered(self.given.shape[1], at)
-            total = torch.sum(torch.cat(lowered.features(self.given, self._centre), 1) * found.features)
+            given = self.given.double().clone().requires_grad_(with_inputs)
+            lowered = self.kernel.lowered(given.shape[1], at)
+            total = torch.sum(torch.cat(lowered.features(given, self._centre), 1) * found.features)
             numbers = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights]).to(device)
             # these were found twice, for both sides
             total = total + 0.5 * numbers @ torch.cat([found.shapes, found.weights])
-            gradients = torch.autograd.grad(total, list(at.values()), allow_unused=True)
-        return KernelDerivatives(
-            {
-                name: torch.zeros_like(value).flatten() if gradient is None else gradient.flatten()
-                for (name, value), gradient in zip(at.items(), gradients, strict=True)
-            },
-            noise,
-        )
+            wanted = [*at.values(), *([given] if with_inputs else [])]
+            gradients = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+        by_name = {name: gradient.flatten() for name, gradient in zip(at, gradients, strict=False)}
+        return KernelDerivatives(by_name, noise, gradients[-1] if with_inputs else None)
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D)."""
