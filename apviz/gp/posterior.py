@@ -271,17 +271,43 @@ class Posterior:
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
         order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
         """
+        points = self._points(x_star)
+        out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
+        out.diagonal().add_(self.system.noise if include_noise else 0.0)
+        return out
+
+    def covariance_of_groups(self, x_star: Any, size: int, hooks: Iterable[Hook] = ()) -> tuple[Tensor, Tensor]:
+        """Predicts the covariances within groups of `size` consecutive test points, and returns what they are made of.
+
+        Returns:
+            (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
+        """
         points, hooks, self.variance_solves = self._points(x_star), list(hooks), []
         z = self._chunk_of(points, slice(0, len(points)))
         w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.system.x.new_empty(len(z))
         for rows, _, found, _ in self._by_solves(points, hooks, self.variance_solves, keep=(w, c)):
             variance[rows] = found
-        explained = c.T @ w
-        out: Tensor = self.system.kernel(z).to(explained) - 0.5 * (explained + explained.T)
+        explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
+        out = -0.5 * (explained + explained.mT)
+        for group, rows in zip(out, z.reshape(-1, size, z.shape[1]), strict=True):
+            group += self.system.kernel(rows).to(group)
         # the sums of `variance` are in float64, and between 0 and the prior's
-        out.diagonal().copy_(variance + self.system.noise if include_noise else variance)
-        return out
+        out.diagonal(dim1=1, dim2=2).copy_(variance.reshape(-1, size))
+        return out, w
+
+    def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
+        """Solves K w = b, (n,), by the solver of the mean; one that does not converge warns."""
+        s = self.system
+        other = KernelSystem(
+            s.x, b, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
+        )
+        solution = attempt(other, self.solver, hooks)
+        self._solve_work += solution.work
+        if not solution.converged:
+            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
+            warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=2)
+        return solution.weights.to(s.x).reshape(-1)
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""

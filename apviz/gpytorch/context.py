@@ -16,15 +16,13 @@ from torch import Tensor
 
 from apviz.gp.posterior import Posterior
 from apviz.gpytorch.covariances import (
-    NO_GRADIENT_OF_PREDICTION,
-    PosteriorCovariance,
     PriorCovariance,
     PriorDistribution,
-    without_gradient,
 )
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.kernels import UnevaluatedProduct
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
+from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, means
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver, overlapping
@@ -144,14 +142,14 @@ class _Models:
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
         test = prior_at(model, [i[:, None] if i.ndim == 1 else i for i in inputs], **kwargs)
+        train = prior_at(model, model.train_inputs, **kwargs)
         with torch.no_grad():
-            posterior = self._posterior(model, prior_at(model, model.train_inputs, **kwargs))
-        z, depends_on = test.expression.x.detach(), list(model.parameters()) if torch.is_grad_enabled() else []
-        mean = test.mean.detach() + posterior.mean(z).to(test.mean)
-        mean = without_gradient(mean, depends_on, NO_GRADIENT_OF_PREDICTION)
+            posterior = self._posterior(model, train)
+        z, prior = test.expression.x, _dependence(model, train, test.expression.x)
+        mean = test.mean + means(posterior, self.solves, z, prior).to(test.mean)
         if gpytorch_settings.skip_posterior_variances.on():
             return MultivariateNormal(mean, ZeroLinearOperator(len(z), len(z)))
-        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, depends_on))
+        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, prior))
 
     def _posterior(self, model: Any, prior: Prior) -> Posterior:
         """The posterior given the training data, solved once while nothing of it changes."""
@@ -169,6 +167,15 @@ class _Models:
         )  # fmt: skip
         self._posteriors[model] = found
         return found
+
+
+def _dependence(model: Any, train: Prior, z: Tensor) -> Dependence | None:
+    """What a prediction at z is differentiated in; None where in nothing."""
+    found = Dependence(
+        model.train_targets - train.mean, noise_of(model.likelihood), train.expression.x, train.expression.tensors
+    )
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (z, *found.all()))
+    return found if wanted else None
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from apviz.kernels import Gradients
-from apviz.operators.interface import KernelDerivatives, Operator, Rows, count
+from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Operator, Rows, count
 
 
 @dataclass
@@ -105,9 +104,12 @@ class CountingOperator(Operator):
         self._entries.number += self.n**2
         return self._operator.weighted_derivatives(m, with_inputs)
 
-    def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        self._entries.number += len(z) * self.n
-        return self._operator.cross_gradients(z, a, b)
+    def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
+        self._entries.number += 2 * len(z) * self.n
+        return self._operator.cross_derivatives(z, a, b)
+
+    def prior_derivatives(self, z: Tensor, m: Tensor) -> CrossDerivatives:
+        return self._operator.prior_derivatives(z, m)
 
     # --- without entries ------------------------------------------------------------------------------------------
 

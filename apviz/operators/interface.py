@@ -52,6 +52,14 @@ class KernelDerivatives(NamedTuple):
     inputs: Tensor | None = None
 
 
+class CrossDerivatives(NamedTuple):
+    """Derivatives of Σᵢⱼ Mᵢⱼ k(zᵢ, xⱼ), float64: for the kernel's hyperparameters by name, z (m, d) and x (n, d)."""
+
+    kernel: dict[str, Tensor]
+    z: Tensor
+    inputs: Tensor
+
+
 class Operator(ABC):
     """An operator K = k(X, X) + σ²I for inputs x: (n, d), on one device in one dtype.
 
@@ -240,29 +248,52 @@ class Operator(ABC):
         found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
         return self._derivatives(found, torch.sum(m.diagonal(), dtype=torch.float64), with_inputs)
 
-    def cross_gradients(self, z: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(φ(zᵢ), φ(xⱼ)) in the features of z: (m, d); a (m, p), b (n, p): mn entries."""
+    def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
+        """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(zᵢ, xⱼ), without noise: z (m, d), a (m, p), b (n, p). Evaluates 2mn entries."""
         self._check(b, self.n, "b")
-        return self._gradients(self.scaled(z), self.inputs, a, b)
+        at_z = self.scaled(z)
+        of_z, of_x = self._gradients(at_z, self.inputs, a, b), self._gradients(self.inputs, at_z, b, a)
+        by_name, (by_z, by_x) = self._chained(
+            [(z, of_z.features), (self.given, of_x.features)], of_z.shapes, of_z.weights, with_inputs=True
+        )
+        return CrossDerivatives(by_name, by_z, by_x)
+
+    def prior_derivatives(self, z: Tensor, m: Tensor) -> CrossDerivatives:
+        """Differentiates Σᵢⱼ Mᵢⱼ k(zᵢ, zⱼ), without noise, in z: (q, d) and the hyperparameters; m (q, q)."""
+        at_z = self.scaled(z)
+        found = self.formula.gradients(at_z, at_z, m + m.T, pairwise_distances)
+        by_name, (by_z,) = self._chained(
+            [(z, found.features)], 0.5 * found.shapes, 0.5 * found.weights, with_inputs=True
+        )
+        return CrossDerivatives(by_name, by_z, torch.zeros_like(self.given, dtype=torch.float64))
 
     def _derivatives(self, found: Gradients, noise: Tensor, with_inputs: bool) -> KernelDerivatives:
         """Those in hyperparameters of what was found with both sides added."""
-        device = self.given.device
+        # shapes and weights were found twice, for both sides
+        by_name, by_inputs = self._chained(
+            [(self.given, found.features)], 0.5 * found.shapes, 0.5 * found.weights, with_inputs
+        )
+        return KernelDerivatives(by_name, noise, *by_inputs)
+
+    def _chained(
+        self, of_features: Sequence[tuple[Tensor, Tensor]], shapes: Tensor, weights: Tensor, with_inputs: bool
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Derivatives in hyperparameters, and in inputs, from those in features of inputs, in shapes and in weights."""
         with torch.enable_grad():
             at = {
                 name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
                 for name, value in self.kernel.hyperparameters.items()
             }
-            given = self.given.double().clone().requires_grad_(with_inputs)
-            lowered = self.kernel.lowered(given.shape[1], at)
-            total = torch.sum(torch.cat(lowered.features(given, self._centre), 1) * found.features)
-            numbers = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights]).to(device)
-            # these were found twice, for both sides
-            total = total + 0.5 * numbers @ torch.cat([found.shapes, found.weights])
-            wanted = [*at.values(), *([given] if with_inputs else [])]
-            gradients = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+            lowered = self.kernel.lowered(self.given.shape[1], at)
+            numbers = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights]).to(shapes)
+            total = numbers @ torch.cat([shapes, weights])
+            inputs = [given.double().clone().requires_grad_(with_inputs) for given, _ in of_features]
+            for given, (_, gradient) in zip(inputs, of_features, strict=True):
+                total = total + torch.sum(torch.cat(lowered.features(given, self._centre), 1) * gradient)
+            wanted = [*at.values(), *(inputs if with_inputs else [])]
+            gradients = list(torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True))
         by_name = {name: gradient.flatten() for name, gradient in zip(at, gradients, strict=False)}
-        return KernelDerivatives(by_name, noise, gradients[-1] if with_inputs else None)
+        return by_name, gradients[len(at) :]
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D)."""

@@ -67,7 +67,7 @@ MODELS = {
         ScaleKernel(ScaleKernel(ScaleKernel(RBFKernel())) + MaternKernel(nu=1.5)) * LinearKernel(ard_num_dims=3),
     ),
     "additive": lambda: (AdditiveStructureKernel(ScaleKernel(RBFKernel()), num_dims=3),),
-    "product of structure": lambda: (ProductStructureKernel(MaternKernel(nu=0.5), num_dims=3),),
+    "product of structure": lambda: (ScaleKernel(ProductStructureKernel(MaternKernel(nu=0.5), num_dims=3)),),
     "hadamard multitask": lambda: (
         torch.nn.ModuleList([ScaleKernel(RBFKernel()), IndexKernel(num_tasks=3, rank=2)]),
         lambda k, x: k[0](x[:, :2]).mul(k[1](x[:, 2:].long())),
@@ -176,9 +176,10 @@ def test_gradients_of_estimates_have_the_truth_as_their_mean():
 
 
 @pytest.mark.parametrize(
-    "kernel", [MaternKernel(nu=0.5), ScaleKernel(RBFKernel(active_dims=(2, 0))), LinearKernel(), mixture(ard_num_dims=3)],
+    "kernel",
+    [MaternKernel(nu=0.5), ScaleKernel(RBFKernel(active_dims=(2, 0))), LinearKernel(), mixture(ard_num_dims=3)],
     ids=lambda kernel: type(kernel).__name__,
-)  # fmt: skip
+)
 def test_a_converted_kernel_has_gpytorchs_entries_and_its_numbers_in_order(kernel):
     x, _, z = data()
     ours, tensors = convert(kernel.double(), 3)

@@ -1,0 +1,229 @@
+"""Predictions inside a context: means and covariances, differentiable once in test inputs and in the model.
+
+With C = k(X, Z), w = K⁻¹(y − m) and W = K⁻¹C, the mean is Cᵀw, the covariance k(Z, Z) − CᵀW, and their derivatives are
+
+    d(gᵀCᵀw) = gᵀ dCᵀ w − vᵀ dK w + vᵀ d(y − m) with v = K⁻¹Cg, one more solve,
+    d tr(G(k(Z, Z) − CᵀK⁻¹C)) = tr(G dk(Z, Z)) − 2 tr(G dCᵀ W) + tr(G Wᵀ dK W) for symmetric G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from linear_operator import to_linear_operator
+from linear_operator.operators import LinearOperator
+from torch import Tensor
+
+from apviz.gp.posterior import Posterior
+from apviz.gpytorch.covariances import without_gradient
+from apviz.gpytorch.solves import Solves
+
+NO_SECOND_DERIVATIVES = (
+    "apviz.gpytorch differentiates predictions once (create_graph=True and Hessians take them twice): take differences "
+    "of its gradients, or differentiate twice outside alternating_projection()"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """What a prediction depends on at training inputs, as autograd sees it.
+
+    Args:
+        residual: (n,) y − m.
+        noise: 0-d.
+        x: (n, d), as the kernel sees them.
+        tensors: of the kernel, as `Expression` has them.
+    """
+
+    residual: Tensor
+    noise: Tensor
+    x: Tensor
+    tensors: tuple[Tensor, ...]
+
+    def all(self) -> tuple[Tensor, ...]:
+        """Returns all of them, in one order."""
+        return self.residual, self.noise, self.x, *self.tensors
+
+
+def means(posterior: Posterior, solves: Solves, z: Tensor, prior: Dependence | None) -> Tensor:
+    """Predicts the mean without the prior's: z (m, d), to (m,); differentiable in z and in `prior`."""
+    if prior is None:
+        return posterior.mean(z.detach()).to(z)
+    found: Tensor = _Mean.apply(posterior, solves, z, *prior.all())  # type: ignore[no-untyped-call]
+    return found
+
+
+def covariances(posterior: Posterior, solves: Solves, z: Tensor, size: int, prior: Dependence | None) -> Tensor:
+    """Predicts covariances within groups of `size` test inputs: z (m, d), to (m ÷ size, size, size)."""
+    if prior is None:
+        return posterior.covariance_of_groups(z.detach(), size, solves.hooks)[0].to(z)
+    found: Tensor = _Covariances.apply(posterior, solves, size, z, *prior.all())  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, solves: Solves, z: Tensor, *prior: Tensor) -> Tensor:
+        ctx.posterior, ctx.solves = posterior, solves
+        ctx.save_for_backward(z, *prior)
+        return posterior.mean(z.detach()).to(z)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        saved, posterior = ctx.saved_tensors, ctx.posterior
+        with torch.no_grad():
+            z, (residual, noise, x, *tensors) = saved[0].detach(), saved[1:]
+            operator, w = posterior.system.operator, posterior.weights[:, None]
+            of_c = operator.cross_derivatives(z, g.to(w)[:, None], w)
+            found = [of_c.z.to(z)]
+            if any(ctx.needs_input_grad[3:]):
+                v = posterior.solve(operator.cross_columns(z) @ g.to(w), ctx.solves.hooks)
+                of_k = operator.bilinear_derivatives(v[:, None], -w, with_inputs=True)
+                found += [v.to(residual), of_k.noise.to(noise), (of_c.inputs + of_k.inputs).to(x)]
+                found += _added(tensors, of_c.kernel, of_k.kernel)
+            else:
+                found += [None] * (len(saved) - 1)
+        return (None, None, *_once(found, (*saved, g)))
+
+
+class _Covariances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, solves: Solves, size: int, z: Tensor, *prior: Tensor) -> Tensor:
+        found, w = posterior.covariance_of_groups(z.detach(), size, solves.hooks)
+        ctx.posterior, ctx.size = posterior, size
+        ctx.save_for_backward(z, *prior)
+        ctx.w = w  # not to be differentiated
+        return found.to(z)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        saved, operator, size, w = ctx.saved_tensors, ctx.posterior.system.operator, ctx.size, ctx.w
+        with torch.no_grad():
+            z, (_, noise, x, *tensors) = saved[0].detach(), saved[1:]
+            half = 0.5 * (g + g.mT).to(w)
+            wg = torch.einsum("ngi,gij->ngj", w.reshape(len(w), -1, size), half).reshape(w.shape)
+            by_z, by_kernel = torch.zeros_like(z, dtype=torch.float64), []
+            for k, weight in enumerate(half):
+                rows = slice(k * size, (k + 1) * size)
+                of_prior = operator.prior_derivatives(z[rows], weight)
+                by_z[rows] = of_prior.z
+                by_kernel.append(of_prior.kernel)
+            # Σ of entries (i, x) weighted by −2 (WG)ᵀ: of test inputs each by its own column
+            of_c = operator.cross_derivatives(z, torch.eye(len(z), dtype=w.dtype, device=w.device), -2 * wg)
+            found: list[Tensor | None] = [(by_z + of_c.z).to(z)]
+            if any(ctx.needs_input_grad[4:]):
+                of_k = operator.bilinear_derivatives(wg.contiguous(), w.contiguous(), with_inputs=True)
+                found += [None, of_k.noise.to(noise), (of_c.inputs + of_k.inputs).to(x)]
+                found += _added(tensors, of_c.kernel, of_k.kernel, *by_kernel)
+            else:
+                found += [None] * (len(saved) - 1)
+        return (None, None, None, *_once(found, (*saved, g)))
+
+
+def _added(tensors: list[Tensor], *by_name: dict[str, Tensor]) -> list[Tensor]:
+    """Sums of derivatives, in the order of the kernel's hyperparameters."""
+    totals = [sum(each[name] for each in by_name) for name in by_name[0]]
+    return [torch.as_tensor(total).to(tensor) for total, tensor in zip(totals, tensors, strict=True)]
+
+
+def _once(found: list[Tensor | None], depends_on: tuple[Tensor, ...]) -> list[Tensor | None]:
+    """Gradients that raise where they are to be differentiated again."""
+    return [None if each is None else without_gradient(each, depends_on, NO_SECOND_DERIVATIVES) for each in found]
+
+
+class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
+    """The covariance of f at test inputs z: (m, d) given the data. Nothing is solved before it is asked for.
+
+    The diagonal alone, which is all that variances need, takes solves in batches; the whole takes the same solves, and
+    (n, m) and (m, m) arrays. Both stay.
+
+    Args:
+        prior: what the covariance is differentiated in; None: in nothing.
+        part_of: the covariance at more test inputs, and those of them that z is; what the whole has solved is taken
+            from it, and what is asked of a part is solved for the whole, so that both have the same numbers.
+    """
+
+    def __init__(
+        self,
+        z: Tensor,
+        posterior: Posterior,
+        solves: Solves,
+        prior: Dependence | None = None,
+        part_of: tuple[PosteriorCovariance, slice] | None = None,
+    ) -> None:
+        super().__init__(z, posterior=posterior, solves=solves, prior=prior, part_of=part_of)
+        self.z, self.posterior, self.solves, self.prior = z, posterior, solves, prior
+        self.part_of = part_of
+        self._variance: Tensor | None = None
+        self._covariance: Tensor | None = None
+
+    def _size(self) -> torch.Size:
+        return torch.Size((len(self.z), len(self.z)))
+
+    def _transpose_nonbatch(self) -> PosteriorCovariance:
+        return self
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        product: Tensor = self.to_dense() @ rhs
+        return product
+
+    def _diagonal(self) -> Tensor:
+        if self._variance is None:
+            if self.part_of is not None:
+                self._variance = self.part_of[0]._diagonal()[self.part_of[1]]
+            elif self._covariance is not None:
+                self._variance = self._covariance.diagonal()
+            elif self.prior is not None:
+                self._variance = covariances(self.posterior, self.solves, self.z, 1, self.prior)[:, 0, 0]
+            else:
+                self._variance = self.posterior.variance(self.z, hooks=self.solves.hooks).to(self.z)
+        return self._variance
+
+    def to_dense(self) -> Tensor:
+        if self._covariance is None:
+            if self.part_of is not None:
+                self._covariance = self.part_of[0].to_dense()[self.part_of[1], self.part_of[1]]
+            elif self.prior is not None:
+                self._covariance = covariances(self.posterior, self.solves, self.z, len(self.z), self.prior)[0]
+            else:
+                found = self.posterior.covariance(self.z, hooks=self.solves.hooks)
+                if self._variance is not None:  # the same but for rounding
+                    found.diagonal().copy_(self._variance)
+                self._covariance = found.to(self.z)
+        return self._covariance
+
+    def evaluate_kernel(self) -> Any:
+        return to_linear_operator(self.to_dense())
+
+    # GPyTorch takes operators apart and puts them together again: from what was solved, not to be solved anew
+    def representation(self) -> Any:
+        return self.evaluate_kernel().representation()
+
+    def representation_tree(self) -> Any:
+        return self.evaluate_kernel().representation_tree()
+
+    # LinearOperator's own select parts by products with ones and zeros, with batch dimensions that z does not have
+    def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
+        for index in (row_index, col_index):
+            if not isinstance(index, slice) and not (isinstance(index, Tensor) and index.dtype != torch.bool):
+                what = "a mask" if isinstance(index, Tensor) else repr(index)
+                raise IndexError(
+                    f"a prediction was indexed with {what}; it takes an int, a slice or a tensor of positions, such "
+                    "as mask.nonzero()[:, 0], and unsqueeze(0) where a dimension is wanted"
+                )
+        if isinstance(row_index, slice) and row_index == col_index:
+            if row_index == slice(None):
+                return self
+            part_of = self, row_index
+            return PosteriorCovariance(self.z[row_index], self.posterior, self.solves, self.prior, part_of)
+        return self.evaluate_kernel()._getitem(row_index, col_index)
+
+    def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Any) -> Tensor:
+        if torch.equal(row_index, col_index):
+            return self._diagonal()[row_index]
+        return self.to_dense()[row_index, col_index]
+
+    def _unsqueeze_batch(self, dim: int) -> Any:
+        return self.evaluate_kernel()._unsqueeze_batch(dim)
