@@ -110,15 +110,15 @@ class KernelSystem:
             operator = make_operator(operator, given, kernel, noise, dtype)
             _warn_where_coarse(operator, x.dtype)
         self.operator = operator
+        #: (n, d) in the system's dtype; the operator keeps them as they were given
+        self.x = given.to(dtype)
+        check_finite(self.x, "x")
+        self._check_operator(given)
         if not max(noise, operator.largest_signal) <= torch.finfo(dtype).max / 2:
             raise ValueError(
                 f"noise = {noise:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {dtype} holds; scale "
                 "the target, or use dtype=torch.float64"
             )
-        #: (n, d) in the system's dtype; the operator keeps them as they were given
-        self.x = given.to(dtype)
-        check_finite(self.x, "x")
-        self._check_operator(given)
 
     def fingerprint(self) -> str:
         """Hashes the data in float32: 16 hex digits, the same for the same x and b in any dtype."""

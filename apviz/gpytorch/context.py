@@ -22,7 +22,7 @@ from apviz.gpytorch.covariances import (
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.kernels import UnevaluatedProduct
 from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
-from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, means
+from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, covariances, means
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver, overlapping
@@ -141,14 +141,24 @@ class _Models:
         return self._predict(model, inputs, kwargs)
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
-        test = prior_at(model, [i[:, None] if i.ndim == 1 else i for i in inputs], **kwargs)
+        batch: torch.Size = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+            *(i.shape[:-2] for i in inputs)
+        )
+        # of batches of test inputs, one after the other
+        flat = [i[:, None] if i.ndim == 1 else i.expand(*batch, *i.shape[-2:]).flatten(0, -2) for i in inputs]
+        test = prior_at(model, flat, **kwargs)
         train = prior_at(model, model.train_inputs, **kwargs)
         with torch.no_grad():
             posterior = self._posterior(model, train)
         z, prior = test.expression.x, _dependence(model, train, test.expression.x)
         mean = test.mean + means(posterior, self.solves, z, prior).to(test.mean)
+        shape = torch.Size((*batch, len(z) // max(batch.numel(), 1)))
+        mean = mean.reshape(shape)
         if gpytorch_settings.skip_posterior_variances.on():
-            return MultivariateNormal(mean, ZeroLinearOperator(len(z), len(z)))
+            return MultivariateNormal(mean, ZeroLinearOperator(*shape, shape[-1]))
+        if batch:
+            found = covariances(posterior, self.solves, z, shape[-1], prior)
+            return MultivariateNormal(mean, found.reshape(*shape, shape[-1]))
         return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, prior))
 
     def _posterior(self, model: Any, prior: Prior) -> Posterior:

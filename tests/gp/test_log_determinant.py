@@ -47,7 +47,7 @@ def test_value_and_gradient_are_those_of_the_quadratic_form_in_log_k(noise):
     h = 1e-5
     along = (value(0.3 + h, noise) - value(0.3 - h, noise)) / (2 * h)
     by_noise = (value(0.3, noise * (1 + h)) - value(0.3, noise * (1 - h))) / (2 * h * noise)
-    np.testing.assert_allclose(gradient.lengthscale, [along], rtol=1e-5)
+    np.testing.assert_allclose(gradient.kernel["lengthscale"], [along], rtol=1e-5)
     np.testing.assert_allclose(gradient.noise, by_noise, rtol=1e-5)
 
 

@@ -298,8 +298,8 @@ def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
 
 @pytest.mark.parametrize("solver", [apviz.ConjugateGradient(tol=1e-6), apviz.Cholesky(tol=1e-6)], ids=lambda s: s.name)
 def test_without_a_compiler_distances_of_the_check_are_differences_too(solver, monkeypatch):
-    monkeypatch.setattr(native, "library", lambda: None)
-    monkeypatch.setattr(native, "is_built", lambda: False)
+    monkeypatch.setattr(native, "library", lambda *_: None)
+    monkeypatch.setattr(native, "is_built", lambda *_: False)
     rng = np.random.default_rng(0)
     x, b = rng.standard_normal((400, 5)) * 0.3, rng.standard_normal(400)
     x[200:] += 1e5 / 5**0.5

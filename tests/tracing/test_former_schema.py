@@ -86,7 +86,8 @@ def test_a_training_goes_on_from_its_checkpoint(former):
 
 def test_a_saved_model_predicts_what_it_did(former):
     model = apviz.GaussianProcess.load(former / "model.npz")
-    np.testing.assert_allclose(model.predict(data()[0].numpy()), np.load(former / "mean.npy"), rtol=1e-6, atol=1e-8)
+    # in float32, whose sums another order of factors rounds otherwise
+    np.testing.assert_allclose(model.predict(data()[0].numpy()), np.load(former / "mean.npy"), rtol=1e-6, atol=2e-7)
 
 
 def test_former_traces_are_in_a_report_and_the_diagnosis_speaks_of_them(former, tmp_path):
