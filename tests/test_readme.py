@@ -57,6 +57,17 @@ def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path
     assert (tmp_path / "runs/training.zarr/zarr.json").exists() and (tmp_path / "runs/diabetes.npz").exists()
 
 
+def test_the_snippet_with_kernels_runs(tmp_path):
+    (snippet,) = [block for block in blocks("python", GUIDE) if "from_sklearn" in block]
+    prelude = (
+        "import apviz, torch\nfrom sklearn.gaussian_process.kernels import RBF, WhiteKernel\n"
+        "x = torch.rand(100, 3, dtype=torch.float64)\ny = x.sum(1)\n"
+    )
+    after = "\nassert posterior.mean(x).shape == (100,) and noise == 0.1 and kernel == apviz.RBF(lengthscale=0.5) * 2.0"
+    done = run([sys.executable, "-c", prelude + snippet + after], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 A_MODEL = """
 import apviz, gpytorch, torch
 train_x, test_x = torch.rand(1200, 2), torch.rand(5, 2)

@@ -27,8 +27,6 @@ from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver, overlapping
 
-# of alternating projection, what takes least time on most data (benchmarks/results/solvers)
-
 
 @contextmanager
 def alternating_projection(
@@ -46,14 +44,16 @@ def alternating_projection(
 ) -> Iterator[None]:
     """Solves for GPyTorch: inside, an `ExactGP` trains and predicts by apviz's solvers, with the code as it is.
 
-    For a model with a `GaussianLikelihood`, any mean, and a kernel that apviz has, alone or in a `ScaleKernel`, ARD or
-    not, in float32 or float64; anything else raises at once and names the part. The n × n matrix is never formed.
+    For a model with a `GaussianLikelihood`, any mean, and kernels that apviz has (`apviz.gpytorch.kernels`), sums and
+    products of them, of inputs as they are or of learned features, in float32 or float64; anything else raises at once
+    and names the part. The n × n matrix is never formed.
 
     - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
       Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
       elsewhere. No second derivatives: asked for, they raise.
     - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance
-      by solves when they are asked for. In the test inputs' order; asked for a gradient, they raise.
+      by solves when they are asked for; all in the test inputs' order, of batches at once. Differentiable once, in the
+      test inputs and in the model: the mean's gradient in the model takes one more solve, that of variances none.
     - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
     - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, or GPyTorch's caches of a
