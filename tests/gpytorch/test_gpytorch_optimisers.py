@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import warnings
@@ -134,6 +135,36 @@ def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
             fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
         ended.append(exact_value(model))
     assert ended[0] > ended[1] - CLOSE
+
+
+@pytest.mark.parametrize("acquisition", ["LogEI", "qLogNEI"])
+def test_a_step_of_bayesian_optimisation_proposes_what_it_does_by_cholesky(botorch, acquisition):
+    from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Normalize, Standardize
+    from botorch.optim import optimize_acqf
+    from botorch.sampling import SobolQMCNormalSampler
+
+    x, y = points(120)
+    bounds = torch.stack([x.amin(0), x.amax(0)])
+    proposed = []
+    for context in (contextlib.nullcontext(), alternating_projection(solver=apviz.Automatic(tol=1e-8))):
+        torch.manual_seed(0)
+        with context:
+            model = SingleTaskGP(x, y, outcome_transform=Standardize(1), input_transform=Normalize(x.shape[1]))
+            fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+            if acquisition == "LogEI":
+                function, q = LogExpectedImprovement(model, best_f=y.max()), 1
+            else:
+                sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
+                function, q = qLogNoisyExpectedImprovement(model, x[:10], prune_baseline=False, sampler=sampler), 2
+            torch.manual_seed(1)
+            settings = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 20}}
+            proposed.append(optimize_acqf(function, bounds, q=q, **settings))
+    (theirs, value), (ours, found) = proposed
+    torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
 def test_after_importing_botorch_models_train_predict_and_only_what_the_user_sets_is_refused(botorch):
