@@ -125,15 +125,20 @@ class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
         return diagonal
 
 
-def convert(kernel: Any, d: int, where: str = "the kernel") -> tuple[Kernel, tuple[Tensor, ...]]:
+def convert(
+    kernel: Any, d: int, where: str = "the kernel", *, selected: bool = False
+) -> tuple[Kernel, tuple[Tensor, ...]]:
     """Converts a GPyTorch kernel of inputs with d columns; the tensors are those of `Expression`.
+
+    Args:
+        selected: whether the columns are those that the kernel's active_dims chose, as in what it returned.
 
     Raises:
         TypeError: a kernel that apviz does not have.
         ValueError: one with batch dimensions.
     """
     _check(kernel, where)
-    dims = getattr(kernel, "active_dims", None)
+    dims = None if selected else getattr(kernel, "active_dims", None)
     columns = None if dims is None else dims.tolist()
     found, tensors = _by_kind(kernel, d if columns is None else len(columns), where)
     return (found if columns is None else found.on(columns)), tensors
@@ -229,7 +234,7 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str) -> Ex
             f"the covariance that {made_by} returned is k(x, z) for two sets of inputs, which differ; apviz takes "
             "k(x, x), as covar_module(x) gives it"
         )
-    return Expression(x, *convert(covariance.kernel, x.shape[1], where(covariance.kernel)))
+    return Expression(x, *convert(covariance.kernel, x.shape[1], where(covariance.kernel), selected=True))
 
 
 def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], Kernel]) -> Expression:

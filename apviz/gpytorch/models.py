@@ -81,7 +81,9 @@ def hyperparameters(model: Any) -> Hyperparameters:
         prior = prior_at(model, model.train_inputs)
     x = model.train_inputs[0]
     if len(model.train_inputs) > 1 or not torch.equal(prior.expression.x, x if x.ndim > 1 else x[:, None]):
-        raise ValueError("the kernel does not see the training inputs as they are (learned features, or several)")
+        raise ValueError(
+            "the kernel does not see the training inputs as they are (active_dims, learned features, or several)"
+        )
     if not (prior.mean == prior.mean[0]).all():
         raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
     kernel = prior.expression.kernel

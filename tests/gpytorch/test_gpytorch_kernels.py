@@ -56,7 +56,7 @@ MODELS = {
     "linear": lambda: (LinearKernel(ard_num_dims=3),),
     "polynomial": lambda: (ScaleKernel(PolynomialKernel(power=3)),),
     "piecewise polynomial": lambda: (ScaleKernel(PiecewisePolynomialKernel(q=1)),),
-    "mixture": lambda: (mixture(active_dims=(0,)),),
+    "mixture": lambda: (mixture(active_dims=(1,)),),
     "mixture of two inputs": lambda: (ScaleKernel(mixture(ard_num_dims=2, active_dims=(0, 1))),),
     "sum on columns": lambda: (
         ScaleKernel(RBFKernel(active_dims=(0,))) + ScaleKernel(LinearKernel(active_dims=(1,))) + ConstantKernel(),

@@ -207,6 +207,7 @@ def test_hyperparameters_are_those_of_the_model_and_solve_to_its_prediction():
     ("parts", "message"),
     [
         ({"mean": means.LinearMean(2)}, "prior mean is not constant"),
+        ({"kernel": kernels.RBFKernel(active_dims=[0])}, "does not see the training inputs as they are"),
         ({"model": Learned}, "does not see the training inputs as they are"),
     ],
 )
