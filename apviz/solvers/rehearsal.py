@@ -126,13 +126,22 @@ def cheapest(
         needed = whole.iterations(rank, tol, most) if most > 0 else None
         if needed is not None and needed > most / SURE and operator.n > rows:
             of_half = half.iterations(rank, tol, most)
-            growth = (needed + FEW) / (of_half + FEW) if of_half is not None else 1.0
-            needed *= max(1.0, growth) ** math.log2(operator.n / rows)
+            needed *= growth(needed, of_half, operator.n / rows)
         if needed is not None and needed <= most:
             best = Plan(rank, needed, setup + each * needed)
         elif best is None:
             return None
     return best
+
+
+def growth(needed: float, of_half: float | None, times: float) -> float:
+    """Returns how many times the iterations grow on so many times the rows, as from half of them to these; from 1 on.
+
+    Args:
+        needed, of_half: iterations on the rows of a rehearsal, and on half of them; None: not known.
+    """
+    doubling = 1.0 if of_half is None else (needed + FEW) / (of_half + FEW)
+    return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))
 
 
 def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:

@@ -17,14 +17,16 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.conjugate_gradient import Iteration
 from apviz.solvers.interface import StopReason
 from apviz.solvers.refinement import Limits, Recursion
-from apviz.solvers.rehearsal import Rehearsal, affordable_iterations
+from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, growth
 from apviz.solvers.run import Run
 
 # works to go, below which a rehearsal is not worth its time
 LEAST_WORK = 20.0
-# the last of what is left takes so many times the work of the first; and CG, where projections are slow, so many times
-# the iterations of its rehearsal (`benchmarks/notes.md`)
+# the last of what is left takes so many times the work of the first; and CG, where projections are slow, at least so
+# many times the iterations of its rehearsal (`benchmarks/notes.md`)
 SLOWER_LATER, UNDERESTIMATED = 1.5, 1.3
+# below this tolerance eigenvalues decide that few rows do not show: iterations grow with the rows
+SMALL_TOL = 1e-4
 # iterations of which a rehearsal makes no more
 MOST_ITERATIONS = 500
 # rows of a rehearsal, for each vector of the preconditioner; numbers a row that those take while it is built
@@ -62,18 +64,28 @@ class Takeover:
         if left < LEAST_WORK:
             return False
         operator, tol = run.operator.uncounted, self._limits.tol / run.residual
-        most = affordable_iterations(operator, recursion.r.shape[1], self.rank, left) / UNDERESTIMATED
-        most = min(most, MOST_ITERATIONS)
-        rehearsal = Rehearsal(operator, recursion.r, self.rank, ROWS_PER_VECTOR * self.rank, self._seed)
-        needed = rehearsal.iterations(self.rank, tol, most)
-        if needed is not None:
+        most = min(affordable_iterations(operator, recursion.r.shape[1], self.rank, left), MOST_ITERATIONS)
+        needed = self._iterations(recursion, tol, most / UNDERESTIMATED)
+        takes_over = needed is not None and needed <= most
+        if takes_over:
             expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
             run.choices["takeover"] = (
-                f"CG with rank {self.rank} after epoch {run.epoch_number}: about {UNDERESTIMATED * needed:.0f} "
-                f"iterations in place of {expected} (estimates)"
+                f"CG with rank {self.rank} after epoch {run.epoch_number}: about {needed:.0f} iterations in place of "
+                f"{expected} (estimates)"
             )
             log.info("%s", run.choices["takeover"])
-        return needed is not None
+        return takes_over
+
+    def _iterations(self, recursion: Recursion, tol: float, most: float) -> float | None:
+        """About how many iterations CG takes on all rows; None where more than `most` on those of the rehearsal."""
+        operator, rows = self._run.operator.uncounted, ROWS_PER_VECTOR * self.rank
+        rehearsal = Rehearsal(operator, recursion.r, self.rank, rows, self._seed)
+        needed = rehearsal.iterations(self.rank, tol, most)
+        if needed is None or self._limits.tol > SMALL_TOL:
+            return None if needed is None else needed * UNDERESTIMATED
+        half = Rehearsal(operator, recursion.r, self.rank, rows // 2, self._seed)
+        grown = growth(needed, half.iterations(self.rank, tol, most), operator.n / rows)
+        return needed * max(UNDERESTIMATED, grown)
 
     def iterate(self, recursion: Recursion, norms: Callable[[Tensor], Tensor]) -> StopReason:
         """Goes on by CG from the weights of a recursion; `norms` are of the blocks of a residual, (m, l+1)."""

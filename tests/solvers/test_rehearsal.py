@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest
+from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, cheapest, growth
 
 
 def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
@@ -105,3 +105,8 @@ def test_a_noise_that_rounding_hides_is_rehearsed_without_an_error(noise):
         found = Rehearsal(one.operator, one.b, rank, 500, seed=0).iterations(rank, 1e-3, 20)
         assert found is None or 0 < found <= 20
     assert apviz.Automatic(tol=2.0).resolve(one.operator, 2)[0] is not None  # a tolerance that W = 0 is below
+
+
+def test_iterations_that_grow_with_the_rows_are_expected_to_grow_on_and_others_not():
+    assert growth(33.0, 15.0, 8.0) == pytest.approx(8.0)  # (33 + 3)/(15 + 3) is twice with each doubling
+    assert growth(33.0, 33.0, 8.0) == growth(20.0, 33.0, 8.0) == growth(33.0, None, 8.0) == growth(33.0, 15.0, 0.5) == 1
