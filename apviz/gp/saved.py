@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apviz.files import file_made_whole
 from apviz.gp.scaling import Scaling
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import from_plain as kernel_from_plain
 from apviz.solvers import Solution, StopReason
 from apviz.solvers.serialization import from_plain, to_plain
 
@@ -213,11 +214,15 @@ def _settings(found: dict[str, Any]) -> dict[str, Any]:
 
 def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:
     lengthscale = tuple(_get(found, "lengthscale", list))
-    if len(lengthscale) not in (1, d):
+    kernel = _get(found, "kernel", str, dict)
+    if isinstance(kernel, dict):
+        kernel = kernel_from_plain(kernel)
+        kernel.lowered(d)  # refuses columns that there are not
+    elif len(lengthscale) not in (1, d):
         raise ValueError(f"{len(lengthscale)} lengthscales do not fit {d} inputs")
     parameters = _get({"kernel_parameters": {}} | found, "kernel_parameters", dict)
     h = Hyperparameters(
-        kernel=_get(found, "kernel", str),
+        kernel=kernel,
         lengthscale=tuple(_number({"lengthscale": value}, "lengthscale") for value in lengthscale),
         outputscale=_number(found, "outputscale"),
         noise=_number(found, "noise"),

@@ -366,3 +366,15 @@ def test_bounds_on_eigenvalues_hold_where_entries_are_negative():
         assert found.lambda_max.value <= largest * (1 + 1e-9) and largest <= found.lambda_max.bound * (1 + 1e-9)
         of_block = float(torch.linalg.eigvalsh(blocks[0]).max())
         assert found.lambda_max_block.value <= of_block * (1 + 1e-9) and of_block <= found.lambda_max_block.bound
+
+
+def test_a_gaussian_process_with_any_kernel_predicts_and_is_read_back(tmp_path):
+    x = inputs(80).numpy()
+    y = np.sin(3 * x[:, 0]) + x[:, 1]
+    h = apviz.Hyperparameters.of(RBF(lengthscale=0.5).on(0) + Linear().on([1, 2]), noise=0.01)
+    gp = apviz.GaussianProcess(hyperparameters=h, device="cpu").fit(x, y)
+    assert np.sqrt(np.mean((gp.predict(x) - y) ** 2)) < 0.05
+    gp.save(tmp_path / "gp.npz")
+    again = apviz.GaussianProcess.load(tmp_path / "gp.npz")
+    assert again.hyperparameters_ == gp.hyperparameters_
+    np.testing.assert_array_equal(again.predict(x), gp.predict(x))
