@@ -120,12 +120,16 @@ class White(Leaf):
     """
 
     form = "equal"
+    has_kink = True  # distances are differences: what cancels in a product would set equal inputs apart
 
     def __init__(self, *, outputscale: float = 1.0) -> None:
         object.__setattr__(self, "outputscale", positive("outputscale", outputscale))
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
-        return x - centre
+        # in two halves, so that inputs which float32 cannot tell apart stay different
+        shifted = x - centre
+        rounded = shifted.float().double()
+        return torch.cat([rounded, shifted - rounded], 1)
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.copy_(u == 0)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: numbers of a kernel by name; those of a part of a sum or product have its place before theirs, as `0.lengthscale`
 Hyperparameter = float | tuple[float, ...]
 
+#: of a sum of products, beyond which evaluating it takes no bearable time
+MAX_TERMS = 1_024
+
 
 class Function(ABC):
     """A function f of u, a squared distance or a product of features, as engines take it.
@@ -94,6 +97,12 @@ class Lowered:
 
     def times(self, other: Lowered) -> Lowered:
         """Multiplies two kernels: every term of one with every term of the other."""
+        number = len(self.terms) * len(other.terms)
+        if number > MAX_TERMS:
+            raise ValueError(
+                f"a product of sums of kernels has {number:,} terms when it is written out; at most {MAX_TERMS:,} are "
+                "taken: multiply fewer sums"
+            )
         shifted = other._shifted(len(self.parts))
         terms = tuple(a + b for a in self.terms for b in shifted)
         weights = tuple(a * b for a in self.weights for b in other.weights)

@@ -378,3 +378,21 @@ def test_a_gaussian_process_with_any_kernel_predicts_and_is_read_back(tmp_path):
     again = apviz.GaussianProcess.load(tmp_path / "gp.npz")
     assert again.hyperparameters_ == gp.hyperparameters_
     np.testing.assert_array_equal(again.predict(x), gp.predict(x))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_white_noise_tells_inputs_apart_that_float32_does_not(compiled):
+    if compiled and native.library() is None:
+        pytest.skip("no compiler")
+    x = torch.tensor([[0.0], [1e8], [1e8 + 1], [1e8]], dtype=torch.float64)
+    operator = TiledOperator(x, White(outputscale=2.0), NOISE, torch.float32, compiled=compiled)
+    expected = 2.0 * torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]])
+    torch.testing.assert_close(operator.columns(slice(0, 4)), expected)
+
+
+def test_a_product_of_many_sums_is_refused_before_it_is_written_out():
+    kernel = RBF() + Linear()
+    for _ in range(10):
+        kernel = kernel * (RBF() + Linear())
+    with pytest.raises(ValueError, match="has 2,048 terms when it is written out; at most 1,024 are taken"):
+        kernel(torch.zeros(2, 1))
