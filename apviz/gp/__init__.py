@@ -6,7 +6,7 @@
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
 from apviz.gp.lanczos import LanczosInverse, lanczos_log_determinant
 from apviz.gp.metrics import negative_log_likelihood, rmse
-from apviz.gp.posterior import Posterior, Prediction, VarianceSolve
+from apviz.gp.posterior import Posterior, Prediction
 from apviz.gp.probes import Probes, rademacher
 from apviz.gp.training import (
     PAPER_SOLVER,
@@ -17,6 +17,7 @@ from apviz.gp.training import (
     TrainingProgress,
     TrainingSettings,
 )
+from apviz.gp.variances import VarianceSolve
 
 __all__ = [
     "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "Prediction", "Probes", "Step", "Training",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +13,12 @@ import torch
 from torch import Tensor
 
 from apviz.gp.lanczos import LanczosInverse
+from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
-from apviz.memory import free_memory
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Epoch, Hook, NotConverged, Prepared, Run, Solution, Solver, StopReason, attempt
-from apviz.solvers.choices import solved_rows
+from apviz.solvers import Automatic, Hook, NotConverged, Solution, Solver, attempt
 from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
 
 Method = Literal["solves", "lanczos"]
@@ -28,52 +26,10 @@ METHODS = ("solves", "lanczos")
 #: Lanczos vectors of the paper's variances (section 5.1)
 PAPER_LANCZOS_RANK = 1000
 
-# relative residual of the solves for variances
-VARIANCE_TOL = 1e-4
-# of the variance with the noise: a bound on its excess that is larger is solved on for, and warned of if it stays
-SMALL_EXCESS = 0.01
-# how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
-TIGHTENINGS = 4
-TIGHTEN_BY = 1e-3
-# and for how many times the work of the first solve, all together
-TIGHTENING_WORK = 10.0
 # test points at a time where nothing is held per training point
 CHUNK = 8192
-# columns of a solve for variances: wider gains little, once the set-up is shared by so many
-MAX_BATCH = 1024
-# n × batch arrays at once: C, W, R, and what the solvers and the preconditioners hold beside them
-BATCH_ARRAYS = 20
 # of the prior's standard deviation, by which a prior mean may be rounded
 COARSE_MEAN = 1e-3
-# of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
-BATCH_SHARE = 0.5
-
-
-@dataclass(frozen=True, eq=False)
-class VarianceSolve:
-    """A record of how the solve of one batch of test points ended.
-
-    Args:
-        rows: of the test inputs.
-        stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
-        residual: the least of that and those that went on from it for a smaller excess.
-        epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
-        excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
-    """
-
-    rows: slice
-    stop_reason: StopReason
-    stop_message: str
-    residual: float
-    epochs: int
-    work: float
-    seconds: float
-    excess: Tensor
-
-    @property
-    def converged(self) -> bool:
-        """Whether its residual, recomputed, is below the tolerance."""
-        return self.stop_reason is StopReason.CONVERGED
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +133,6 @@ class Posterior:
         self.hyperparameters = hyperparameters
         self.solver = solver or Automatic()
         self.variance_solver = variance_solver or to_tolerance(self.solver, VARIANCE_TOL)
-        self._may_tighten = variance_solver is None
         self.batch_size = batch_size
         self.system = KernelSystem(
             x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), noise=hyperparameters.noise,
@@ -195,7 +150,9 @@ class Posterior:
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
         self._operator = CountingOperator(self.system.operator)
-        self._prepared: tuple[Prepared, int] | None = None
+        self._by_batches = Variances(
+            self.system, self._operator, self.variance_solver, variance_solver is None, batch_size
+        )
         self._inverse = LanczosInverse(self._operator)
         self._solve_work = 0.0
         self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
@@ -219,16 +176,12 @@ class Posterior:
     @property
     def work(self) -> float:
         """The kernel entries evaluated or read so far ÷ n²: of the mean's solve, and of all predictions."""
-        return self._solve_work + self._operator.work
+        return self._solve_work + self._by_batches.work + self._operator.work
 
     def prior_variance(self, x_star: Any) -> Tensor:
         """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
         points = self._points(x_star)
-        return self._prior(self._chunk_of(points, slice(0, len(points))))
-
-    def _prior(self, chunk: Tensor) -> Tensor:
-        operator = self.system.operator
-        return operator.formula.diagonal(operator.scaled(chunk))
+        return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
@@ -282,11 +235,11 @@ class Posterior:
         Returns:
             (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
         """
-        points, hooks, self.variance_solves = self._points(x_star), list(hooks), []
+        points, hooks = self._points(x_star), list(hooks)
         z = self._chunk_of(points, slice(0, len(points)))
         w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.system.x.new_empty(len(z))
-        for rows, _, found, _ in self._by_solves(points, hooks, self.variance_solves, keep=(w, c)):
+        for rows, _, found, _ in self._by_solves(points, hooks, keep=(w, c)):
             variance[rows] = found
         explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
         out = -0.5 * (explained + explained.mT)
@@ -318,7 +271,7 @@ class Posterior:
         out: Tensor = self.system.x.new_empty(len(points), len(ranks))
         for rows in _chunks(len(points), self._chunk()):
             chunk = self._chunk_of(points, rows)
-            out[rows] = self._from_explained(self._inverse.explained(chunk, ranks), chunk)
+            out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.system.noise if include_noise else out
 
     def predict(
@@ -356,130 +309,31 @@ class Posterior:
         if method == "lanczos":
             require_whole("rank", rank, 1)
             return self._by_lanczos(points, rank)
-        self.variance_solves = []
-        return self._by_solves(points, hooks, self.variance_solves)
+        return self._by_solves(points, hooks)
 
     def _by_lanczos(self, points: Any, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
         for rows in _chunks(len(points), self._chunk()):
             chunk = self._chunk_of(points, rows)
-            yield rows, chunk, self._from_explained(self._inverse.explained(chunk, [rank]), chunk)[:, 0], None
+            yield (
+                rows,
+                chunk,
+                self._by_batches.from_explained(self._inverse.explained(chunk, [rank]), chunk)[:, 0],
+                None,
+            )
 
     def _by_solves(
-        self, points: Any, hooks: list[Hook], done: list[VarianceSolve], keep: tuple[Tensor, Tensor] | None = None
+        self, points: Any, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
         """As `_variances`; W and C + R of all points into `keep`, two (n, m) arrays."""
-        warned = False
-        batches = list(_chunks(len(points), self._batch()))
-        widest = max((rows.stop - rows.start for rows in batches), default=0)
-        for rows in batches:
-            chunk = self._chunk_of(points, rows)
-            w, c_and_r, solved = self._solve_batch(chunk, rows, hooks, self._prepared_for(widest))
-            variance = self._variance_of(w, c_and_r, chunk)
-            if not warned and (warning := self._warning(variance, solved, chunk)):
-                warned = True
-                others = ". Later batches do not warn again; `variance_solves` lists them all"
-                warnings.warn(f"{warning}{others if len(batches) > 1 else ''}", stacklevel=3)
-            done.append(solved)
-            if keep:
-                keep[0][:, rows], keep[1][:, rows] = w, c_and_r
-            yield rows, chunk, variance, solved
-
-    def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
-        """What is to be said of a batch, if anything."""
-        where = f"rows {solved.rows.start} to {solved.rows.stop}"
-        if not solved.converged:
-            return (
-                f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
-                f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
-                f"(k(x*, x*) is up to {float(self._prior(chunk).max()):.2e}); {solved.stop_message}"
-            )
-        ratio = self._excess_ratio(variance, solved.excess)
-        if not (ratio > SMALL_EXCESS).any():
-            return None
-        float64 = "" if self.system.dtype is torch.float64 else "float64, "
-        return (
-            f"the variances of {where} may be too large: at {int((ratio > SMALL_EXCESS).sum())} of {len(ratio)} points "
-            f"the bound ‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ², at worst {ratio.max():.2g} "
-            f"times it (residual {solved.residual:.1e}); take {float64}a solver with a smaller tol, or "
-            "variance_solver=apviz.Cholesky()"
+        self.variance_solves = []
+        batches = list(_chunks(len(points), self._by_batches.width()))
+        return self._by_batches.by_solves(
+            batches, lambda rows: self._chunk_of(points, rows), hooks, self.variance_solves, keep
         )
-
-    def _excess_ratio(self, variance: Tensor, excess: Tensor) -> Tensor:
-        """(c,) the bound on the excess ÷ (variance + σ²), float64 on the CPU."""
-        return excess / (variance.double().cpu() + self.system.noise)
-
-    def _solve_batch(
-        self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
-    ) -> tuple[Tensor, Tensor, VarianceSolve]:
-        """W and C + R of the batch, (n, c) each, and how its solve ended."""
-        s = self.system
-        c = self._operator.cross_columns(chunk)
-        batch = KernelSystem(
-            s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
-        )
-        solution = attempt(batch, self.variance_solver, hooks, prepared=prepared)
-        w = solution.weights.to(c)
-        solutions, r = [solution], c - self._operator.matmul(w)
-        while self._may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
-            ratio = float(self._excess_ratio(self._variance_of(w, c + r, chunk), self._excess_of(r)).max())
-            if ratio <= SMALL_EXCESS:
-                break
-            tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
-            left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
-            tighter = to_tolerance(self.variance_solver, tol)
-            solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
-            solutions.append(solution)
-            found = solution.weights.to(c)
-            fresh = c - self._operator.matmul(found)
-            better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
-            w, r = torch.where(better, found, w), torch.where(better, fresh, r)
-        self._solve_work += sum(each.work for each in solutions)
-        first = solutions[0]
-        return w, c + r, VarianceSolve(
-            rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
-            sum(each.epochs for each in solutions), sum(each.work for each in solutions),
-            sum(each.seconds for each in solutions), self._excess_of(r),
-        )  # fmt: skip
-
-    def _prepared_for(self, columns: int) -> Prepared:
-        """The set-up of the variance solver, made once for all batches of so many points or fewer."""
-        if self._prepared is None or self._prepared[1] < columns:
-            self._prepared = self.variance_solver.prepare(self.system.operator, columns), columns
-        return self._prepared[0]
-
-    def _variance_of(self, w: Tensor, c_and_r: Tensor, chunk: Tensor) -> Tensor:
-        """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
-        return self._from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
-
-    def _excess_of(self, r: Tensor) -> Tensor:
-        """‖r‖²/σ² per column; in units in which no square underflows or overflows."""
-        unit = r.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
-        norms: Tensor = torch.linalg.vector_norm(r.double() / unit, dim=0) * (unit / math.sqrt(self.system.noise))
-        return norms.square().cpu()
-
-    def _from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
-        """The variance from what the data explain, between 0, below which rounding may fall, and the prior's.
-
-        explained: (c,) or (c, ranks).
-        """
-        prior = self._prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
-        return (prior - explained).clamp_(min=0.0).minimum(prior).to(self.system.dtype)
 
     def _chunk(self) -> int:
         """Test points at a time in products; a quarter of n, for the dense operator forms k(x*, X) beside its K."""
         return min(CHUNK, max(1, self.system.n // 4)) if self.batch_size == "auto" else self.batch_size
-
-    def _batch(self) -> int:
-        """Right-hand sides of a solve for variances, from the free memory."""
-        if self.batch_size != "auto":
-            return self.batch_size
-        n, item = self.system.n, self.system.x.element_size()
-        history = getattr(self.variance_solver, "history", 0)
-        arrays = BATCH_ARRAYS + (history if isinstance(history, int) else 0)
-        # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
-        chosen = n * solved_rows(n, self.system.d) / 2
-        numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
-        return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
 
     def _points(self, x_star: Any) -> Any:
         """x_star, checked; something whose rows can be sliced, not moved or copied."""
@@ -506,26 +360,6 @@ class Posterior:
         chunk = chunk.detach() if isinstance(chunk, Tensor) else torch.tensor(np.asarray(chunk))
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
-
-
-class _WorkLimit(Hook):
-    """Stops a solve at the end of the epoch in which its work passes `limit`."""
-
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
-
-    def on_start(self, run: Run) -> None:
-        self.run = run
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        if epoch.number and epoch.work > self.limit:
-            self.run.request_stop("going on for smaller variances has taken ten times the work of the first solve")
-
-
-def to_tolerance(solver: Solver, tol: float) -> Solver:
-    """Returns the solver with a tolerance of at most `tol`, or as it is where it has none."""
-    given = getattr(solver, "tol", 0.0)
-    return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]
 
 
 def _chunks(m: int, size: int) -> Iterator[slice]:

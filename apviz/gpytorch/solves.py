@@ -16,8 +16,8 @@ from gpytorch.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from apviz.gp.lanczos import lanczos_log_determinant
-from apviz.gp.posterior import to_tolerance
 from apviz.gp.probes import Probes, draw, rademacher
+from apviz.gp.variances import to_tolerance
 from apviz.kernels import Kernel
 from apviz.operators import Operator
 from apviz.settings import require, require_whole

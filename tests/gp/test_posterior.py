@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz.gp import posterior as module
+from apviz.gp import variances
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
 from apviz.hyperparameters import Hyperparameters
@@ -300,14 +301,15 @@ def test_a_test_set_on_disk_is_read_in_chunks(tmp_path):
 def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     p = problem()
     found = posterior(p)
-    assert found._batch() == module.MAX_BATCH
+    assert found._by_batches.width() == variances.MAX_BATCH
     # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, beside a chosen history
-    monkeypatch.setattr(module, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
-    narrow = found._batch()
+    monkeypatch.setattr(variances, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
+    narrow = found._by_batches.width()
     assert 90 <= narrow <= 110
-    assert posterior(p, variance_solver=apviz.AlternatingProjection(block_size=40, history=20))._batch() == narrow // 2
-    monkeypatch.setattr(module, "free_memory", lambda device: 0)
-    assert found._batch() == 1
+    with_history = apviz.AlternatingProjection(block_size=40, history=20)
+    assert posterior(p, variance_solver=with_history)._by_batches.width() == narrow // 2
+    monkeypatch.setattr(variances, "free_memory", lambda device: 0)
+    assert found._by_batches.width() == 1
 
 
 def test_no_test_points_give_empty_vectors():

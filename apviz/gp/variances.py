@@ -1,0 +1,242 @@
+"""Posterior variances by solves for batches of test points, each on to the tolerance that its variances need."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from apviz.memory import free_memory
+from apviz.operators import CountingOperator
+from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
+from apviz.solvers.choices import solved_rows
+from apviz.system import KernelSystem
+
+# relative residual of the solves for variances
+VARIANCE_TOL = 1e-4
+# of the variance with the noise: a bound on its excess that is larger is solved on for, and warned of if it stays
+SMALL_EXCESS = 0.01
+# how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
+TIGHTENINGS = 4
+TIGHTEN_BY = 1e-3
+# and for how many times the work of the first solve, all together
+TIGHTENING_WORK = 10.0
+# columns of a solve for variances: wider gains little, once the set-up is shared by so many
+MAX_BATCH = 1024
+# n × batch arrays at once: C, W, R, and what the solvers and the preconditioners hold beside them
+BATCH_ARRAYS = 20
+# of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
+BATCH_SHARE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class VarianceSolve:
+    """A record of how the solve of one batch of test points ended.
+
+    Args:
+        rows: of the test inputs.
+        stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
+        residual: the least of that and those that went on from it for a smaller excess.
+        epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
+        excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
+    """
+
+    rows: slice
+    stop_reason: StopReason
+    stop_message: str
+    residual: float
+    epochs: int
+    work: float
+    seconds: float
+    excess: Tensor
+
+    @property
+    def converged(self) -> bool:
+        """Whether its residual, recomputed, is below the tolerance."""
+        return self.stop_reason is StopReason.CONVERGED
+
+
+class Variances:
+    """Variances k(x*, x*) − cᵀK⁻¹c of batches of test points, with one set-up of the solver for all.
+
+    Args:
+        system: K.
+        operator: of the system; counts the entries that are evaluated outside the solves.
+        solver: of K W = C.
+        may_tighten: go on to smaller tolerances where the bound on the excess asks for it.
+        batch_size: test points in a solve; `auto`: by the free memory.
+
+    Attributes:
+        work: of all solves, in kernel entries ÷ n².
+    """
+
+    def __init__(
+        self,
+        system: KernelSystem,
+        operator: CountingOperator,
+        solver: Solver,
+        may_tighten: bool,
+        batch_size: int | Literal["auto"],
+    ) -> None:
+        self.system, self.solver, self.may_tighten, self.batch_size = system, solver, may_tighten, batch_size
+        self.work = 0.0
+        self._operator = operator
+        self._prepared: tuple[Prepared, int] | None = None
+
+    def width(self) -> int:
+        """Returns how many right-hand sides a solve takes, from the free memory where nothing is asked for."""
+        if self.batch_size != "auto":
+            return self.batch_size
+        n, item = self.system.n, self.system.x.element_size()
+        history = getattr(self.solver, "history", 0)
+        arrays = BATCH_ARRAYS + (history if isinstance(history, int) else 0)
+        # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
+        chosen = n * solved_rows(n, self.system.d) / 2
+        numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
+        return max(1, min(MAX_BATCH, int(numbers / (n * arrays))))
+
+    def prior(self, chunk: Tensor) -> Tensor:
+        """Returns k(x*, x*) of test inputs (c, d), to (c,) float64."""
+        operator = self.system.operator
+        return operator.formula.diagonal(operator.scaled(chunk))
+
+    def from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
+        """Computes the variance from what the data explain, between 0, below which rounding may fall, and the prior's.
+
+        explained: (c,) or (c, ranks).
+        """
+        prior = self.prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
+        return (prior - explained).clamp_(min=0.0).minimum(prior).to(self.system.dtype)
+
+    def by_solves(
+        self,
+        batches: Sequence[slice],
+        chunk_of: Callable[[slice], Tensor],
+        hooks: list[Hook],
+        done: list[VarianceSolve],
+        keep: tuple[Tensor, Tensor] | None = None,
+    ) -> Iterator[tuple[slice, Tensor, Tensor, VarianceSolve]]:
+        """Solves batch by batch, and warns of the first whose variances may be too large.
+
+        Args:
+            batches: rows of the test inputs.
+            chunk_of: the test inputs in such rows, (c, d).
+            done: to which the records are added.
+            keep: two (n, m) arrays, for W and C + R of all points.
+
+        Yields:
+            Rows, their inputs, their variances (c,), and how the solve ended.
+        """
+        warned = False
+        widest = max((rows.stop - rows.start for rows in batches), default=0)
+        for rows in batches:
+            chunk = chunk_of(rows)
+            w, c_and_r, solved = self._solve(chunk, rows, hooks, self._prepared_for(widest))
+            variance = self._variance_of(w, c_and_r, chunk)
+            if not warned and (warning := self._warning(variance, solved, chunk)):
+                warned = True
+                others = ". Later batches do not warn again; `variance_solves` lists them all"
+                warnings.warn(f"{warning}{others if len(batches) > 1 else ''}", stacklevel=3)
+            done.append(solved)
+            if keep:
+                keep[0][:, rows], keep[1][:, rows] = w, c_and_r
+            yield rows, chunk, variance, solved
+
+    def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
+        """What is to be said of a batch, if anything."""
+        where = f"rows {solved.rows.start} to {solved.rows.stop}"
+        if not solved.converged:
+            return (
+                f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
+                f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
+                f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
+            )
+        ratio = self._excess_ratio(variance, solved.excess)
+        if not (ratio > SMALL_EXCESS).any():
+            return None
+        float64 = "" if self.system.dtype is torch.float64 else "float64, "
+        return (
+            f"the variances of {where} may be too large: at {int((ratio > SMALL_EXCESS).sum())} of {len(ratio)} points "
+            f"the bound ‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ², at worst {ratio.max():.2g} "
+            f"times it (residual {solved.residual:.1e}); take {float64}a solver with a smaller tol, or "
+            "variance_solver=apviz.Cholesky()"
+        )
+
+    def _excess_ratio(self, variance: Tensor, excess: Tensor) -> Tensor:
+        """(c,) the bound on the excess ÷ (variance + σ²), float64 on the CPU."""
+        return excess / (variance.double().cpu() + self.system.noise)
+
+    def _solve(
+        self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
+    ) -> tuple[Tensor, Tensor, VarianceSolve]:
+        """W and C + R of the batch, (n, c) each, and how its solve ended."""
+        s = self.system
+        c = self._operator.cross_columns(chunk)
+        batch = KernelSystem(
+            s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
+        )
+        solution = attempt(batch, self.solver, hooks, prepared=prepared)
+        w = solution.weights.to(c)
+        solutions, r = [solution], c - self._operator.matmul(w)
+        while self.may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
+            ratio = float(self._excess_ratio(self._variance_of(w, c + r, chunk), self._excess_of(r)).max())
+            if ratio <= SMALL_EXCESS:
+                break
+            tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
+            left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
+            tighter = to_tolerance(self.solver, tol)
+            solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
+            solutions.append(solution)
+            found = solution.weights.to(c)
+            fresh = c - self._operator.matmul(found)
+            better = torch.linalg.vector_norm(fresh, dim=0) < torch.linalg.vector_norm(r, dim=0)
+            w, r = torch.where(better, found, w), torch.where(better, fresh, r)
+        self.work += sum(each.work for each in solutions)
+        first = solutions[0]
+        return w, c + r, VarianceSolve(
+            rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
+            sum(each.epochs for each in solutions), sum(each.work for each in solutions),
+            sum(each.seconds for each in solutions), self._excess_of(r),
+        )  # fmt: skip
+
+    def _prepared_for(self, columns: int) -> Prepared:
+        """The set-up of the solver, made once for all batches of so many points or fewer."""
+        if self._prepared is None or self._prepared[1] < columns:
+            self._prepared = self.solver.prepare(self.system.operator, columns), columns
+        return self._prepared[0]
+
+    def _variance_of(self, w: Tensor, c_and_r: Tensor, chunk: Tensor) -> Tensor:
+        """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
+        return self.from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
+
+    def _excess_of(self, r: Tensor) -> Tensor:
+        """‖r‖²/σ² per column; in units in which no square underflows or overflows."""
+        unit = r.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
+        norms: Tensor = torch.linalg.vector_norm(r.double() / unit, dim=0) * (unit / math.sqrt(self.system.noise))
+        return norms.square().cpu()
+
+
+class _WorkLimit(Hook):
+    """Stops a solve at the end of the epoch in which its work passes `limit`."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def on_start(self, run: Run) -> None:
+        self.run = run
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        if epoch.number and epoch.work > self.limit:
+            self.run.request_stop("going on for smaller variances has taken ten times the work of the first solve")
+
+
+def to_tolerance(solver: Solver, tol: float) -> Solver:
+    """Returns the solver with a tolerance of at most `tol`, or as it is where it has none."""
+    given = getattr(solver, "tol", 0.0)
+    return dataclasses.replace(solver, tol=tol) if given > tol else solver  # type: ignore[call-arg]
