@@ -140,18 +140,21 @@ def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
 
 
 def _noise_floor(system: KernelSystem) -> Eigenvalue:
-    return Eigenvalue(system.noise, "the lower bound σ², close to λmin at scale", True, system.noise)
+    least = "σ²" if system.operator.noises is None else "the least σ²"
+    return Eigenvalue(system.noise, f"the lower bound {least}, close to λmin at scale", True, system.noise)
 
 
 def _trace(system: KernelSystem) -> float:
-    return float(system.operator.signal().sum()) + system.n * system.noise
+    return float((system.operator.signal() + system.operator.noise_of()).sum())
 
 
 def _by_subsample(system: KernelSystem, count: int) -> tuple[Eigenvalue, Eigenvalue]:
     rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:count]
-    k = system.operator.of_rows(rows, system.noise).part(slice(0, len(rows)), slice(0, len(rows)))
+    scale = system.n / len(rows)
+    noise = system.operator.noise_of(rows.to(system.device)) / scale
+    k = system.operator.of_rows(rows, noise).block(slice(0, len(rows)))
     high, _ = lanczos(lambda v: k @ v, len(rows), 20, k.device)
-    value = high * system.n / len(rows) + system.noise
+    value = high * scale
     how = f"estimate from {len(rows):,} random rows, scaled by n"
     return Eigenvalue(value, how, True, _trace(system)), _noise_floor(system)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import warnings
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
-from apviz.operators import Operator, make_operator
+from apviz.operators import Noise, Operator, make_operator
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
@@ -28,7 +27,7 @@ class KernelSystem:
             are given, and rounded to `dtype` after that; give them in float64 where they are far from zero.
         b: (n,) or (n, l+1) right-hand sides: the targets minus their mean, then probe vectors.
         kernel: k, with positive lengthscales and outputscale.
-        noise: σ² > 0, in squared units of the target.
+        noise: σ² > 0, in squared units of the target; or (n,), one for every row.
         operator: `auto`, `dense`, `tiled` or `keops`, or an `Operator` of the same points.
         dtype: torch.float32 or torch.float64; None: that of a given
             operator, else of the data: float64 where x or b is, else float32.
@@ -60,7 +59,7 @@ class KernelSystem:
         b: Any,
         kernel: Kernel,
         *,
-        noise: float,
+        noise: Any,
         operator: str | Operator = "auto",
         dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
@@ -71,12 +70,6 @@ class KernelSystem:
             raise TypeError(
                 f"kernel must be an apviz kernel such as apviz.Matern52(lengthscale=0.2), got {type(kernel).__name__}"
             )
-        noise = float(noise)
-        if not (math.isfinite(noise) and noise > 0):
-            raise ValueError(
-                f"noise is the variance σ² and must be finite and positive, got {noise!r}; "
-                "without it K may be singular. GPyTorch's default floor is 1e-4"
-            )
         x, b = _tensor(x, "x"), _tensor(b, "b")
         if dtype is None:
             dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
@@ -85,6 +78,7 @@ class KernelSystem:
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
+        noise = _noise(noise, len(x))
         self.device = _device(device, x)
         # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
         given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
@@ -104,36 +98,49 @@ class KernelSystem:
         )
         #: whether `b` was given as a vector, so that the weights are returned as one
         self.single_column = single_column
-        self.kernel, self.noise, self.dtype = kernel, noise, dtype
+        self.kernel, self.dtype = kernel, dtype
         self.dataset, self.seed = dataset, seed
         if isinstance(operator, str):
             operator = make_operator(operator, given, kernel, noise, dtype)
             _warn_where_coarse(operator, x.dtype)
         self.operator = operator
+        #: σ²; where rows have their own, which `operator.noises` holds, the least
+        self.noise = float(noise if isinstance(noise, float) else noise.min())
         #: (n, d) in the system's dtype; the operator keeps them as they were given
         self.x = given.to(dtype)
         check_finite(self.x, "x")
-        self._check_operator(given)
-        if not max(noise, operator.largest_signal) <= torch.finfo(dtype).max / 2:
+        self._check_operator(given, noise)
+        largest = noise if isinstance(noise, float) else float(noise.max())
+        if not max(largest, operator.largest_signal) <= torch.finfo(dtype).max / 2:
             raise ValueError(
-                f"noise = {noise:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {dtype} holds; scale "
-                "the target, or use dtype=torch.float64"
+                f"noise = {largest:g} and k(x, x) up to {operator.largest_signal:g} are beyond what {dtype} holds; "
+                "scale the target, or use dtype=torch.float64"
             )
 
     def fingerprint(self) -> str:
         """Hashes the data in float32: 16 hex digits, the same for the same x and b in any dtype."""
         found = hashlib.sha256()
-        for values in (self.x, self.b):
+        noises = self.operator.noises
+        for values in (self.x, self.b, *([] if noises is None else [noises])):
             found.update(values.float().cpu().numpy().tobytes())
         return found.hexdigest()[:16]
 
-    def _check_operator(self, given: Tensor) -> None:
+    def with_right_hand_sides(self, b: Any, *, dataset: str | None = None, seed: int | None = None) -> KernelSystem:
+        """Makes the system of the same K for other right-hand sides; dataset None: this one's name."""
+        s = self
+        return KernelSystem(
+            s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
+            dataset=s.dataset if dataset is None else dataset, seed=seed,
+        )  # fmt: skip
+
+    def _check_operator(self, given: Tensor, noise: Noise) -> None:
         operator = self.operator
         if not isinstance(operator, Operator):
             raise TypeError(f"operator must be a name or an apviz operator, got {type(operator).__name__}")
         if operator.n != self.n:
             raise ValueError(f"the operator is of {operator.n} points, x has {self.n}")
-        if (operator.kernel, operator.noise) != (self.kernel, self.noise):
+        noises = (torch.as_tensor(each, dtype=torch.float64).cpu() for each in (operator.noise_of(), noise))
+        if operator.kernel != self.kernel or not torch.equal(*(each.expand(self.n) for each in noises)):
             raise ValueError("the operator has another kernel or noise than the system")
         if (operator.x.dtype, operator.x.device) != (self.x.dtype, self.x.device):
             raise ValueError(
@@ -155,11 +162,15 @@ class KernelSystem:
         """The number of inputs."""
         return int(self.x.shape[1])
 
+    def _noise_in_words(self) -> str:
+        noises = self.operator.noises
+        return f"{self.noise:g}" if noises is None else f"{self.noise:g} to {float(noises.max()):g}"
+
     def __repr__(self) -> str:
         name = f"{self.dataset}, " if self.dataset else ""
         return (
             f"KernelSystem({name}n={self.n}, d={self.d}, {self.b.shape[1]} right-hand sides, {self.kernel.name}, "
-            f"noise={self.noise:g}, {self.operator.name}, {self.dtype}, {self.device})"
+            f"noise={self._noise_in_words()}, {self.operator.name}, {self.dtype}, {self.device})"
         )
 
 
@@ -209,6 +220,22 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
         raise ValueError(f"a system needs at least 2 rows, x has {len(x)}")
     if b.ndim not in (1, 2) or len(b) != len(x) or b.numel() == 0:
         raise ValueError(f"b must have shape (n,) or (n, l+1) with n = {len(x)} as x has, got {tuple(b.shape)}")
+
+
+def _noise(noise: Any, n: int) -> Noise:
+    """σ² as a number where all rows have the same, else (n,) float64."""
+    given = _tensor(noise, "noise").double()
+    given = given[None] if given.ndim == 0 else given
+    if given.ndim > 1 or len(given) not in (1, n):
+        raise ValueError(f"noise must be one number, or ({n},): one for every row, got shape {tuple(given.shape)}")
+    bad = ~(torch.isfinite(given) & (given > 0))
+    if bad.any():
+        where = "" if len(given) == 1 else f" in row {int(bad.nonzero()[0, 0])}, of {int(bad.sum())} such"
+        raise ValueError(
+            f"noise is the variance σ² and must be finite and positive, got {float(given[bad][0])!r}{where}; "
+            "without it K may be singular. GPyTorch's default floor is 1e-4"
+        )
+    return float(given[0]) if (given == given[0]).all() else given
 
 
 def _check_not_lost(given: Tensor, converted: Tensor) -> None:

@@ -168,17 +168,7 @@ class Solves:
         self, system: KernelSystem, solver: Solver, z: Tensor, seed: int | None, prepared: Prepared | None = None
     ) -> Tensor:
         """K⁻¹[y − m, Z], (n, l+1)."""
-        whole = KernelSystem(
-            system.x,
-            torch.cat([system.b, z], dim=1),
-            system.kernel,
-            noise=system.noise,
-            operator=system.operator,
-            dtype=system.dtype,
-            device=system.device,
-            dataset=self.dataset,
-            seed=seed,
-        )
+        whole = system.with_right_hand_sides(torch.cat([system.b, z], dim=1), seed=seed)
         solution = attempt(whole, solver, self.hooks, prepared=prepared)
         report(solution, solver)
         return solution.weights.to(system.b)

@@ -8,18 +8,18 @@ from torch import Tensor
 from apviz.kernels import Kernel
 from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
-from apviz.operators.interface import Operator, Rows
+from apviz.operators.interface import Noise, Operator, Rows
 from apviz.operators.keops import KeOpsOperator
 from apviz.operators.tiled import TiledOperator
 
-__all__ = ["OPERATORS", "CountingOperator", "Operator", "Rows", "make_operator"]
+__all__ = ["OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
 
 OPERATORS: dict[str, type[Operator]] = {"dense": DenseOperator, "tiled": TiledOperator, "keops": KeOpsOperator}
 # a stored K of this size is 64 MB in float32; beyond it, evaluating tiles in cache beats reading memory
 DENSE_MAX_N = 4_000
 
 
-def make_operator(name: str, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> Operator:
+def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> Operator:
     """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Operator, Rows, count
+from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, Rows, count
 
 
 @dataclass
@@ -28,7 +28,8 @@ class CountingOperator(Operator):
     def __init__(self, operator: Operator, entries: Entries | None = None) -> None:
         # not Operator's own, which would scale the inputs again
         self._operator, self._entries = operator, entries or Entries()
-        self.given, self.kernel, self.noise = operator.given, operator.kernel, operator.noise
+        self.given, self.kernel = operator.given, operator.kernel
+        self.noise, self.noises = operator.noise, operator.noises
         self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
         self.name = operator.name  # type: ignore[misc]
 
@@ -142,7 +143,7 @@ class CountingOperator(Operator):
     def exact(self) -> CountingOperator:
         return self.of(self._operator.exact())
 
-    def of_rows(self, rows: Tensor, noise: float) -> CountingOperator:
+    def of_rows(self, rows: Tensor, noise: Noise) -> CountingOperator:
         return self.of(self._operator.of_rows(rows, noise))
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
-from apviz.operators.interface import Operator, Rows, count
+from apviz.operators.interface import Noise, Operator, Rows, count
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 
@@ -20,7 +20,7 @@ class DenseOperator(Operator):
         self,
         x: Tensor,
         kernel: Kernel,
-        noise: float,
+        noise: Noise,
         dtype: torch.dtype | None = None,
         matrix: Tensor | None = None,
     ) -> None:
@@ -57,13 +57,15 @@ class DenseOperator(Operator):
     def in_dtype(self, dtype: torch.dtype) -> DenseOperator:
         # entries in more digits than the stored ones have are evaluated anew
         stored = self.matrix.to(dtype) if torch.finfo(dtype).eps >= torch.finfo(self.x.dtype).eps else None
-        return DenseOperator(self.given, self.kernel, self.noise, dtype, stored)
+        return DenseOperator(self.given, self.kernel, self.noise_of(), dtype, stored)
 
     def reordered(self, order: Tensor) -> DenseOperator:
-        return DenseOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self.matrix[order][:, order])
+        return DenseOperator(
+            self.given[order], self.kernel, self.noise_of(order), self.x.dtype, self.matrix[order][:, order]
+        )
 
     def exact(self) -> TiledOperator:
         return exact(self)
 
-    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
         return of_rows(self, rows, noise)

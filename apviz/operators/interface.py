@@ -1,4 +1,4 @@
-"""The operator: K = k(X, X) + σ²I without storing it.
+"""The operator: K = k(X, X) + σ²I, or with a noise of its own for every point, without storing it.
 
 An engine supplies the product `_accumulate`, and its own `_fill` and `_gradients` where it has better ones, all without
 noise; everything else is here once. Engines see features (`kernels.interface`) and nothing of what they were made from.
@@ -25,6 +25,8 @@ DERIVATIVE_TILE = 1024
 
 #: rows of K: a slice, or their indices without repetition
 Rows = slice | Tensor
+#: σ² of all rows, or (n,)
+Noise = float | Tensor
 
 
 def count(rows: Rows) -> int:
@@ -43,8 +45,8 @@ def add_rows_(a: Tensor, rows: Rows, u: Tensor, factor: float = 1.0) -> None:
 class KernelDerivatives(NamedTuple):
     """Derivatives tr(Aᵀ (∂K/∂θ) B), float64.
 
-    kernel: for every hyperparameter θ of the kernel, by name, (numbers,); noise: for σ²; inputs: (n, d) for those of
-    the rows, where asked for.
+    kernel: for every hyperparameter θ of the kernel, by name, (numbers,); noise: for σ², 0-d, or (n,) where rows have
+    their own; inputs: (n, d) for those of the rows, where asked for.
     """
 
     kernel: dict[str, Tensor]
@@ -66,20 +68,24 @@ class Operator(ABC):
     Args:
         x: (n, d) inputs, in any floating dtype.
         kernel: k.
-        noise: σ² > 0.
+        noise: σ² > 0; or (n,), one for every row.
         dtype: of the entries; None: that of x.
 
     Attributes:
         given: x as it was given.
         x: x in the operator's dtype.
+        noise: σ²; where rows have their own, the least of them, below which K has no eigenvalue.
+        noises: (n,) float64 where rows have their own; else None.
         inputs: (n, D) features of the kernel's parts, from `given` in float64, in the operator's dtype.
         formula: k of features, in numbers.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> None:
-        self.given, self.kernel, self.noise = x, kernel, noise
+    def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
+        self.given, self.kernel = x, kernel
+        self.noises = noise.to(x.device, torch.float64) if isinstance(noise, Tensor) else None
+        self.noise = float(noise if self.noises is None else self.noises.min())
         self.x = x.to(dtype or x.dtype)
         self._centre = centre_of(x)
         self._lowered = kernel.lowered(x.shape[1])
@@ -145,7 +151,7 @@ class Operator(ABC):
         """Subtracts K[:, I] u, u: (|I|, p), from r: (n, p) in place: n|I| entries, and no n × p array."""
         self._check(u, count(rows), "u", r)
         self._accumulate(r, self.inputs, self.inputs[rows], -u)
-        add_rows_(r, rows, u, -self.noise)
+        self._subtract_noise_(r, rows, u)
 
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
         """Subtracts K[N, I] u, u: (|I|, p), from the rows N of r: (n, p) in place: |N||I| entries.
@@ -158,14 +164,27 @@ class Operator(ABC):
         part = r[rows]
         self._accumulate(part, self.inputs[rows], self.inputs[columns], -u)
         r[rows] = part
-        add_rows_(r, columns, u, -self.noise)
+        self._subtract_noise_(r, columns, u)
+
+    def _subtract_noise_(self, r: Tensor, rows: Rows, u: Tensor) -> None:
+        if self.noises is None:
+            add_rows_(r, rows, u, -self.noise)
+        else:
+            add_rows_(r, rows, self._noise_times(u, rows), -1.0)
 
     def rows_matmul(self, rows: Rows, v: Tensor) -> Tensor:
         """Computes K[I, :] v for v: (n, p), to (|I|, p): n|I| entries; a row may be asked for more than once."""
         self._check(v, self.n, "v")
-        out = v[rows] * self.noise
+        out = self._noise_times(v[rows], rows)
         self._accumulate(out, self.inputs[rows], self.inputs, v)
         return out
+
+    def _noise_times(self, u: Tensor, rows: Rows = slice(None)) -> Tensor:
+        return u * (self.noise if self.noises is None else self.noises[rows, None].to(u))
+
+    def noise_of(self, rows: Rows = slice(None)) -> Noise:
+        """Returns σ² of some rows: one number where all have the same, else (|I|,)."""
+        return self.noise if self.noises is None else self.noises[rows]
 
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         """Evaluates K[I, I], (|I|, |I|), the caller's own to change, in `out` where given: |I|² entries.
@@ -199,7 +218,7 @@ class Operator(ABC):
 
     @cached_property
     def _diagonal(self) -> Tensor:
-        return (self.signal() + self.noise).to(self.x)
+        return (self.signal() + (self.noise if self.noises is None else self.noises)).to(self.x)
 
     @cached_property
     def largest_signal(self) -> float:
@@ -238,7 +257,7 @@ class Operator(ABC):
             raise ValueError(f"a and b must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
         # features stand on both sides of k
         found = self._gradients(self.inputs, self.inputs, torch.cat([a, b], 1), torch.cat([b, a], 1))
-        return self._derivatives(found, torch.sum(a * b, dtype=torch.float64), with_inputs)
+        return self._derivatives(found, torch.sum(a * b, 1, dtype=torch.float64), with_inputs)
 
     def weighted_derivatives(self, m: Tensor, with_inputs: bool = False) -> KernelDerivatives:
         """Computes tr(Mᵀ ∂K/∂θ) for m: (n, n), as `bilinear_derivatives` does for M = ABᵀ. Evaluates n² entries."""
@@ -246,7 +265,7 @@ class Operator(ABC):
             raise ValueError(f"m must have shape ({self.n}, {self.n}), got {tuple(m.shape)}")
         x = self.inputs
         found = self._tiled_gradients(x, x, lambda rows, columns: m[rows, columns] + m[columns, rows].T)
-        return self._derivatives(found, torch.sum(m.diagonal(), dtype=torch.float64), with_inputs)
+        return self._derivatives(found, m.diagonal().double(), with_inputs)
 
     def cross_derivatives(self, z: Tensor, a: Tensor, b: Tensor) -> CrossDerivatives:
         """Differentiates Σᵢⱼ (aᵢᵀbⱼ) k(zᵢ, xⱼ), without noise: z (m, d), a (m, p), b (n, p). Evaluates 2mn entries."""
@@ -268,12 +287,12 @@ class Operator(ABC):
         return CrossDerivatives(by_name, by_z, torch.zeros_like(self.given, dtype=torch.float64))
 
     def _derivatives(self, found: Gradients, noise: Tensor, with_inputs: bool) -> KernelDerivatives:
-        """Those in hyperparameters of what was found with both sides added."""
+        """Those in hyperparameters of what was found with both sides added; noise: (n,), of every row's."""
         # shapes and weights were found twice, for both sides
         by_name, by_inputs = self._chained(
             [(self.given, found.features)], 0.5 * found.shapes, 0.5 * found.weights, with_inputs
         )
-        return KernelDerivatives(by_name, noise, *by_inputs)
+        return KernelDerivatives(by_name, noise.sum() if self.noises is None else noise, *by_inputs)
 
     def _chained(
         self, of_features: Sequence[tuple[Tensor, Tensor]], shapes: Tensor, weights: Tensor, with_inputs: bool
@@ -358,16 +377,16 @@ class Operator(ABC):
 
     def in_dtype(self, dtype: torch.dtype) -> Operator:
         """Makes the operator of the same points in another dtype, on the same engine."""
-        return type(self)(self.given, self.kernel, self.noise, dtype)
+        return type(self)(self.given, self.kernel, self.noise_of(), dtype)
 
     def reordered(self, order: Tensor) -> Operator:
         """Makes the operator of the points x[order], on the same engine."""
-        return type(self)(self.given[order], self.kernel, self.noise, self.x.dtype)
+        return type(self)(self.given[order], self.kernel, self.noise_of(order), self.x.dtype)
 
     @abstractmethod
     def exact(self) -> Operator:
         """Makes the operator of the same points, as they were given, in float64 by direct differences."""
 
     @abstractmethod
-    def of_rows(self, rows: Tensor, noise: float) -> Operator:
+    def of_rows(self, rows: Tensor, noise: Noise) -> Operator:
         """Makes the operator of a few of the points, with another noise, in float64; nothing is compiled for it."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel, Stationary
-from apviz.operators.interface import Operator
+from apviz.operators.interface import Noise, Operator
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 # one line a kernel: its correlation, of u, the squared distance of scaled inputs, r = √u and the kernel's shape
@@ -27,7 +27,7 @@ class KeOpsOperator(Operator):
 
     name = "keops"
 
-    def __init__(self, x: Tensor, kernel: Kernel, noise: float, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
         if not isinstance(kernel, Stationary) or kernel.name not in FORMULAS:
             raise ValueError(
                 f"operator 'keops' has the kernels {', '.join(FORMULAS)}, not {kernel.name}; use operator='tiled'"
@@ -61,5 +61,5 @@ class KeOpsOperator(Operator):
     def exact(self) -> TiledOperator:
         return exact(self)
 
-    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
         return of_rows(self, rows, noise)

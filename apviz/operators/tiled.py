@@ -9,7 +9,7 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
-from apviz.operators.interface import Operator
+from apviz.operators.interface import Noise, Operator
 
 # a tile and its two buffers stay in a CPU's L2 cache, or a GPU's
 CPU_TILE = (768, 512)
@@ -37,7 +37,7 @@ class TiledOperator(Operator):
         self,
         x: Tensor,
         kernel: Kernel,
-        noise: float,
+        noise: Noise,
         dtype: torch.dtype | None = None,
         compiled: bool | None = None,
         direct: bool = False,
@@ -73,22 +73,24 @@ class TiledOperator(Operator):
         self._compiled = bool(self._compiled)
 
     def in_dtype(self, dtype: torch.dtype) -> TiledOperator:
-        return TiledOperator(self.given, self.kernel, self.noise, dtype, self._compiled)
+        return TiledOperator(self.given, self.kernel, self.noise_of(), dtype, self._compiled)
 
     def reordered(self, order: Tensor) -> TiledOperator:
-        return TiledOperator(self.given[order], self.kernel, self.noise, self.x.dtype, self._compiled, self._direct)
+        return TiledOperator(
+            self.given[order], self.kernel, self.noise_of(order), self.x.dtype, self._compiled, self._direct
+        )
 
     def exact(self) -> TiledOperator:
         return exact(self)
 
-    def of_rows(self, rows: Tensor, noise: float) -> TiledOperator:
+    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
         return of_rows(self, rows, noise)
 
     def matmul(self, v: Tensor) -> Tensor:
         if not self._compiled or v.shape[1:] > (SYMMETRIC_MAX_COLUMNS,):
             return super().matmul(v)
         self._check(v, self.n, "v")
-        out = (v * self.noise).contiguous()
+        out = self._noise_times(v).contiguous()
         native.symmetric_matmul_(out, self.formula, self.inputs, v)
         return out
 
@@ -170,12 +172,12 @@ def product_distances(x: Tensor, z: Tensor) -> Tensor:
 
 def exact(operator: Operator) -> TiledOperator:
     """Makes the tiles of an operator of another engine in float64, by direct differences."""
-    found = TiledOperator(operator.given, operator.kernel, operator.noise, torch.float64, direct=True)
+    found = TiledOperator(operator.given, operator.kernel, operator.noise_of(), torch.float64, direct=True)
     found.fix_engine(0.0, 1)
     return found
 
 
-def of_rows(operator: Operator, rows: Tensor, noise: float) -> TiledOperator:
+def of_rows(operator: Operator, rows: Tensor, noise: Noise) -> TiledOperator:
     """Makes the tiles of a few points of an operator of another engine, with another noise, in float64."""
     given = operator.given[rows.to(operator.given.device)]
     found = TiledOperator(given, operator.kernel, noise, torch.float64)

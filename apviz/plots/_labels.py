@@ -136,6 +136,7 @@ def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) 
 
 def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
     found = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
+    found += [trace.attrs.get(f"largest_{key}") for trace in traces]  # of what rows have each their own
     values: set[Any] = {value for value in found if value not in (None, "")}
     if not values:
         return ""

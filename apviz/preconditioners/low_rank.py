@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from apviz.operators import Noise
+
 
 class TwoLevel:
     """Applies r ↦ V G Vᵀr + (I − V Tᵀ) M (I − T Vᵀ) r for VᵀT = I: every coarse space here has this form.
@@ -64,11 +66,12 @@ def galerkin(fine: Callable[[Tensor], Tensor], factor: Tensor, matmul: Callable[
 
 
 class LowRankPlusNoise:
-    """Applies r ↦ (LLᵀ + σ²I)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + σ²I)."""
+    """Applies r ↦ (LLᵀ + D)⁻¹ r for the factor L: (n, r), and draws from N(0, LLᵀ + D); D: σ²I, or (n,) diagonal."""
 
-    def __init__(self, factor: Tensor, noise: float) -> None:
-        self.factor, self.noise = factor, noise
-        self._apply = low_rank(lambda r: r / noise, factor)
+    def __init__(self, factor: Tensor, noise: Noise) -> None:
+        self.factor = factor
+        self.noise = noise[:, None].to(factor) if isinstance(noise, Tensor) else noise
+        self._apply = low_rank(lambda r: r / self.noise, factor)
 
     def __call__(self, r: Tensor) -> Tensor:
         return self._apply(r)
@@ -77,4 +80,4 @@ class LowRankPlusNoise:
         """Draws independent columns, (n, columns); the generator is of the CPU, so that any device draws the same."""
         n, rank = self.factor.shape
         inside, outside = (torch.randn(rows, columns, generator=generator).to(self.factor) for rows in (rank, n))
-        return (self.factor @ inside).add_(outside, alpha=self.noise**0.5)
+        return (self.factor @ inside).add_(outside * self.noise**0.5)

@@ -41,7 +41,7 @@ class PivotedCholesky(Preconditioner):
         require_whole("rank", self.rank, 1)
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.noise)
+        return LowRankPlusNoise(pivoted_cholesky(operator, self.rank), operator.noise_of())
 
 
 def pivoted_cholesky(operator: Operator, rank: int) -> Tensor:

@@ -50,7 +50,7 @@ class RandomlyPivotedCholesky(Preconditioner):
         require_whole("seed", self.seed, 0)
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
-        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise)
+        return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise_of())
 
 
 def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tensor:

@@ -40,8 +40,11 @@ class Rehearsal:
         m = min(operator.n, rows)
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
-        self._noise, self._rank, self._seed = operator.noise * m / operator.n, min(rank, m // 2), seed
-        self._probe = operator.of_rows(drawn, self._noise)
+        self._rank, self._seed = min(rank, m // 2), seed
+        self._probe = operator.of_rows(drawn, operator.noise_of(drawn) * (m / operator.n))
+        noises = self._probe.noises
+        # (m, 1) σ² of the least ÷ that of each
+        self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
         random = torch.randn(m, MOST_SIDES, generator=generator)
         r = random.to(self._probe.x) if b is None else b[drawn, :MOST_SIDES].double()
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
@@ -60,14 +63,16 @@ class Rehearsal:
         r, tiny = self._r, torch.finfo(torch.float64).tiny
         norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
         factor = self._factor[:, : min(rank, self._rank)]
+        weight = self._weight.to(factor)
         inside, failed = torch.linalg.cholesky_ex(
-            factor.T @ factor + self._noise * torch.eye(factor.shape[1]).to(factor)
+            factor.T @ (weight * factor) + self._probe.noise * torch.eye(factor.shape[1]).to(factor)
         )
         if failed:  # so little noise that rounding hides it: nothing can be told
             return None
         p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
         for iteration in range(1, math.ceil(most) + 1):
-            z = r - factor @ torch.cholesky_solve(factor.T @ r, inside)  # Woodbury, but for a factor 1/σ²
+            z = weight * r  # then Woodbury, but for a factor 1/σ²
+            z = z - weight * (factor @ torch.cholesky_solve(factor.T @ z, inside))
             before, inner = inner, (r * z).sum(0)
             p = z + p * (inner / before.clamp_min(tiny))
             image = self._k @ p

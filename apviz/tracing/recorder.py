@@ -355,6 +355,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs |= {"lengthscale": list(scales), "outputscale": kernel.outputscale}
         if kernel.parameters:
             attrs["kernel_parameters"] = json.dumps(kernel.parameters)
+    if system.operator.noises is not None:
+        attrs["largest_noise"] = float(system.operator.noises.max())
     if system.seed is not None:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):

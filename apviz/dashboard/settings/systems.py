@@ -127,6 +127,8 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     shape = json.loads(str(a.get("kernel_parameters", "{}")))
     if shape and shape != KERNELS[str(a["kernel"])]().parameters:
         raise ValueError(f"the kernel {a['kernel']} with {shape} can be solved again from Python only")
+    if "largest_noise" in a:
+        raise ValueError("rows with noises of their own can be solved again from Python only")
     name = str(a["dataset"])
     upload = data_of("run", name, find_upload)
     return SystemSpec(
