@@ -71,6 +71,7 @@ class Posterior:
         x: (n, d) training inputs.
         y: (n,) training targets.
         hyperparameters: kernel, lengthscales, outputscale, noise and mean.
+        noises: (n,) σ² of the training rows; None: the hyperparameters' for all. That is of new observations.
         solver: of the mean; None: `Automatic(tol=1e-2)`.
         hooks: told about the solve of the mean.
         variance_solver: of variances and covariances, taken as it is; None: `solver`, but to a tolerance of 1e-4 if its
@@ -109,6 +110,7 @@ class Posterior:
         solver: Solver | None = None,
         *,
         hooks: Iterable[Hook] = (),
+        noises: Any = None,
         variance_solver: Solver | None = None,
         weights: Any = None,
         initial_weights: Any = None,
@@ -135,7 +137,8 @@ class Posterior:
         self.variance_solver = variance_solver or to_tolerance(self.solver, VARIANCE_TOL)
         self.batch_size = batch_size
         self.system = KernelSystem(
-            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(), noise=hyperparameters.noise,
+            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(),
+            noise=hyperparameters.noise if noises is None else noises,
             operator=operator, dtype=dtype or dtype_of(x, y), device=device, dataset=dataset,
         )  # fmt: skip
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
@@ -216,7 +219,7 @@ class Posterior:
         out: Tensor = self.system.x.new_empty(len(points))
         for rows, _, variance, _ in self._variances(points, method, rank, list(hooks)):
             out[rows] = variance
-        return out + self.system.noise if include_noise else out
+        return out + self.hyperparameters.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """Predicts the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
@@ -226,7 +229,7 @@ class Posterior:
         """
         points = self._points(x_star)
         out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
-        out.diagonal().add_(self.system.noise if include_noise else 0.0)
+        out.diagonal().add_(self.hyperparameters.noise if include_noise else 0.0)
         return out
 
     def covariance_of_groups(self, x_star: Any, size: int, hooks: Iterable[Hook] = ()) -> tuple[Tensor, Tensor]:
@@ -251,16 +254,12 @@ class Posterior:
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
         """Solves K w = b, (n,), by the solver of the mean; one that does not converge warns."""
-        s = self.system
-        other = KernelSystem(
-            s.x, b, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
-        )
-        solution = attempt(other, self.solver, hooks)
+        solution = attempt(self.system.with_right_hand_sides(b), self.solver, hooks)
         self._solve_work += solution.work
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
             warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=2)
-        return solution.weights.to(s.x).reshape(-1)
+        return solution.weights.to(self.system.x).reshape(-1)
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
@@ -272,7 +271,7 @@ class Posterior:
         for rows in _chunks(len(points), self._chunk()):
             chunk = self._chunk_of(points, rows)
             out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
-        return out + self.system.noise if include_noise else out
+        return out + self.hyperparameters.noise if include_noise else out
 
     def predict(
         self,
@@ -289,7 +288,7 @@ class Posterior:
         before any work, to check it.
         """
         points = self._points(x_star)
-        added = self.system.noise if include_noise else 0.0
+        added = self.hyperparameters.noise if include_noise else 0.0
         variances = self._variances(points, method, rank, list(hooks))
         return (
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances

@@ -44,7 +44,8 @@ class VarianceSolve:
         stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
         residual: the least of that and those that went on from it for a smaller excess.
         epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
-        excess: (c,) float64 on the CPU, ‖r‖²/σ²: the variance returned is above the exact one by at most this.
+        excess: (c,) float64 on the CPU, ‖r‖²/σ², of rows with their own noises Σᵢ rᵢ²/σᵢ²: the variance returned is
+            above the exact one by at most this.
     """
 
     rows: slice
@@ -176,11 +177,8 @@ class Variances:
         self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
     ) -> tuple[Tensor, Tensor, VarianceSolve]:
         """W and C + R of the batch, (n, c) each, and how its solve ended."""
-        s = self.system
         c = self._operator.cross_columns(chunk)
-        batch = KernelSystem(
-            s.x, c, s.kernel, noise=s.noise, operator=s.operator, dtype=s.dtype, device=s.device, dataset=s.dataset
-        )
+        batch = self.system.with_right_hand_sides(c)
         solution = attempt(batch, self.solver, hooks, prepared=prepared)
         w = solution.weights.to(c)
         solutions, r = [solution], c - self._operator.matmul(w)
@@ -216,9 +214,11 @@ class Variances:
         return self.from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
 
     def _excess_of(self, r: Tensor) -> Tensor:
-        """‖r‖²/σ² per column; in units in which no square underflows or overflows."""
-        unit = r.abs().amax(0).double().clamp_min(torch.finfo(torch.float64).tiny)
-        norms: Tensor = torch.linalg.vector_norm(r.double() / unit, dim=0) * (unit / math.sqrt(self.system.noise))
+        """rᵀD⁻¹r ≥ rᵀK⁻¹r per column, D the noises; in units in which no square underflows or overflows."""
+        noises = torch.as_tensor(self.system.operator.noise_of(), dtype=torch.float64, device=r.device)
+        scaled = r.double() / noises.sqrt().reshape(-1, 1)
+        unit = scaled.abs().amax(0).clamp_min(torch.finfo(torch.float64).tiny)
+        norms: Tensor = torch.linalg.vector_norm(scaled / unit, dim=0) * unit
         return norms.square().cpu()
 
 

@@ -466,3 +466,30 @@ def test_the_covariance_of_inputs_in_float64_is_in_the_systems_dtype():
     covariance = posterior.covariance(z)
     assert covariance.dtype == torch.float32
     torch.testing.assert_close(covariance.diagonal(), posterior.variance(z))
+
+
+def test_noises_of_the_training_rows_are_those_of_the_exact_posterior():
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(-1, 1, (200, 1)), rng.uniform(-1, 1, (30, 1))
+    y, noises = rng.standard_normal(200), 10 ** rng.uniform(-3, 0, 200)
+    h = Hyperparameters("rbf", lengthscale=(0.3,), outputscale=2.0, noise=0.5, mean=0.7)
+
+    def k(a, b):
+        return 2.0 * np.exp(-0.5 * ((a - b.T) / 0.3) ** 2)
+
+    inverse = np.linalg.inv(k(x, x) + np.diag(noises))
+    mean = 0.7 + k(z, x) @ inverse @ (y - 0.7)
+    covariance = k(z, z) - k(z, x) @ inverse @ k(x, z)
+    for solver in (apviz.Automatic(tol=1e-10), apviz.ConjugateGradient(tol=1e-10)):
+        posterior = Posterior(x, y, h, solver, noises=noises, device="cpu")
+        np.testing.assert_allclose(posterior.mean(z), mean, atol=1e-6)
+        np.testing.assert_allclose(posterior.covariance(z), covariance, atol=1e-6)
+        np.testing.assert_allclose(posterior.variance(z, include_noise=True), covariance.diagonal() + 0.5, atol=1e-6)
+        truth = torch.from_numpy(covariance.diagonal().copy())
+        loose = apviz.ConjugateGradient(tol=1e-2)
+        crude = Posterior(x, y, h, solver, noises=noises, variance_solver=loose, device="cpu")
+        found = crude.variance(z)
+        excess = torch.cat([each.excess for each in crude.variance_solves])
+        assert (found - truth >= -1e-9).all()
+        assert (found - truth <= excess + 1e-9).all()
+        assert (excess > 1e-9).any()

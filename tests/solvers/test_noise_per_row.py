@@ -28,7 +28,6 @@ SOLVERS = {
     "CG, Schwarz": apviz.ConjugateGradient(
         tol=1e-8, preconditioner=apviz.TwoLevelSchwarz(block_size=50, overlap=0.5, coarse_rank=10)
     ),
-    "projection": apviz.AlternatingProjection(block_size=100, tol=1e-2),
     "overlapping": overlapping(block_size=60, tol=1e-8, max_epochs=3000),
 }
 
