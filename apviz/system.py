@@ -223,7 +223,7 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
 
 
 def _noise(noise: Any, n: int) -> Noise:
-    """σ² as a number where all rows have the same, else (n,) float64."""
+    """σ² as a number where one is given, else (n,) float64."""
     given = _tensor(noise, "noise").double()
     given = given[None] if given.ndim == 0 else given
     if given.ndim > 1 or len(given) not in (1, n):
@@ -235,7 +235,7 @@ def _noise(noise: Any, n: int) -> Noise:
             f"noise is the variance σ² and must be finite and positive, got {float(given[bad][0])!r}{where}; "
             "without it K may be singular. GPyTorch's default floor is 1e-4"
         )
-    return float(given[0]) if (given == given[0]).all() else given
+    return float(given[0]) if len(given) == 1 else given
 
 
 def _check_not_lost(given: Tensor, converted: Tensor) -> None:

@@ -17,8 +17,8 @@ from gpytorch.lazy import LazyEvaluatedKernelTensor
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
+from apviz.gpytorch.expressions import same_inputs
 from apviz.gpytorch.intercept import intercepted
-from apviz.gpytorch.kernels import same_inputs
 from apviz.gpytorch.matrix import Matrix, describe
 from apviz.method import CONJUGATE_GRADIENT, Method
 from apviz.settings import require

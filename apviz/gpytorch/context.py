@@ -9,20 +9,18 @@ from weakref import WeakKeyDictionary
 
 import torch
 from gpytorch import settings as gpytorch_settings
-from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods.multitask_gaussian_likelihood import _MultitaskGaussianLikelihoodBase
 from gpytorch.models import ExactGP
+from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gp.posterior import Posterior
-from apviz.gpytorch.covariances import (
-    PriorCovariance,
-    PriorDistribution,
-)
+from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, prior_distribution
+from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
 from apviz.gpytorch.intercept import intercepted
-from apviz.gpytorch.kernels import UnevaluatedProduct
-from apviz.gpytorch.models import Prior, noise_of, prior_at, prior_of
-from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, covariances, means
+from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of, prior_at, prior_of
+from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
 from apviz.solvers import Automatic, Hook, Solver, overlapping
@@ -100,6 +98,7 @@ def alternating_projection(
         intercepted(ExactGP, "__call__", models.call),
         intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model),
         intercepted(LinearOperator, "mul", UnevaluatedProduct.instead),
+        intercepted(_MultitaskGaussianLikelihoodBase, "marginal", marginal_of_tasks),
     ):
         yield
 
@@ -124,72 +123,99 @@ class _Models:
 
     def __init__(self, solves: Solves) -> None:
         self.solves = solves
-        self._posteriors: WeakKeyDictionary[Any, Posterior] = WeakKeyDictionary()
+        self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
 
     def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
         """Stands before `ExactGP.__call__`."""
         _check_settings()
-        noise_of(model.likelihood)
+        check_likelihood(model.likelihood)
         if model.training:
             output = call_next(model, *inputs, **kwargs)
             if isinstance(output, PriorDistribution):  # of the context around this one
-                output = MultivariateNormal(output.loc, output.lazy_covariance_matrix.of_model)
-            prior = prior_of(model, output)
-            return PriorDistribution(prior.mean, PriorCovariance.of(prior, self.solves))
+                before = output.lazy_covariance_matrix.prior
+                output = before.distribution(before.mean, before.covariance)
+            return prior_distribution(prior_of(model, output), self.solves)
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
         return self._predict(model, inputs, kwargs)
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
-        batch: torch.Size = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
-            *(i.shape[:-2] for i in inputs)
-        )
-        # of batches of test inputs, one after the other
-        flat = [i[:, None] if i.ndim == 1 else i.expand(*batch, *i.shape[-2:]).flatten(0, -2) for i in inputs]
-        test = prior_at(model, flat, **kwargs)
         train = prior_at(model, model.train_inputs, **kwargs)
+        added = noise_of(model.likelihood, train, model.train_inputs)
+        flat, around = _in_rows(inputs, train.batch)
+        test = prior_at(model, flat, **kwargs)
+        targets = model.train_targets.reshape(*model.train_targets.shape[: len(train.batch)], -1)
+        found = [
+            self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around)
+            for k in range(len(train.members))
+        ]
+        if not train.batch:
+            return test.distribution(*found[0])
+        mean = stacked([each[0] for each in found], len(around), train.batch)
+        return test.distribution(mean, Stacked([each[1] for each in found], len(around), train.batch))
+
+    def _of_member(
+        self, model: Any, k: int, priors: tuple[Prior, Prior], targets: Tensor, noise: Tensor, around: torch.Size
+    ) -> tuple[Tensor, Any]:
+        """Mean (*around, m) and covariance (*around, m, m) of one of the batch; priors: of both inputs."""
+        (member, train), (_, test) = (prior.members[k] for prior in priors)
+        of_train, of_test = (member.of(prior.mean, 1) for prior in priors)
+        residual = member.of(targets, 1) - of_train
         with torch.no_grad():
-            posterior = self._posterior(model, train)
-        z, prior = test.expression.x, _dependence(model, train, test.expression.x)
-        mean = test.mean + means(posterior, self.solves, z, prior).to(test.mean)
-        shape = torch.Size((*batch, len(z) // max(batch.numel(), 1)))
+            posterior = self._posterior(model, k, train, residual, noise)
+        z, dependence = test.x, _dependence(residual, train, noise, test.x)
+        mean = of_test + means(posterior, self.solves, z, dependence).to(of_test)
+        shape = torch.Size((*around, len(z) // max(around.numel(), 1)))
         mean = mean.reshape(shape)
         if gpytorch_settings.skip_posterior_variances.on():
-            return MultivariateNormal(mean, ZeroLinearOperator(*shape, shape[-1]))
-        if batch:
-            found = covariances(posterior, self.solves, z, shape[-1], prior)
-            return MultivariateNormal(mean, found.reshape(*shape, shape[-1]))
-        return MultivariateNormal(mean, PosteriorCovariance(z, posterior, self.solves, prior))
+            return mean, ZeroLinearOperator(*shape, shape[-1], dtype=mean.dtype, device=mean.device)
+        if around:
+            found = covariances(posterior, self.solves, z, shape[-1], dependence)
+            return mean, to_linear_operator(found.reshape(*shape, shape[-1]))
+        return mean, PosteriorCovariance(z, posterior, self.solves, dependence)
 
-    def _posterior(self, model: Any, prior: Prior) -> Posterior:
-        """The posterior given the training data, solved once while nothing of it changes."""
-        targets, kernel = model.train_targets, prior.expression.kernel
-        if targets.ndim != 1:
-            raise ValueError(f"the training targets have shape {tuple(targets.shape)}; apviz takes (n,), one batch")
-        h = Hyperparameters.of(kernel, float(noise_of(model.likelihood).detach()))
-        x, y = prior.expression.x, targets - prior.mean
-        kept = self._posteriors.get(model)
-        if kept and kept.hyperparameters == h and _same(kept.system.x, x) and _same(kept.system.b[:, 0], y):
+    def _posterior(self, model: Any, k: int, train: Expression, y: Tensor, noise: Tensor) -> Posterior:
+        """The posterior given the training data, solved once while nothing of it changes; of one of a batch."""
+        h, x = Hyperparameters.of(train.kernel, float(noise.min())), train.x
+        of_model = self._posteriors.setdefault(model, {})
+        kept = of_model.get(k)
+        if kept and kept.hyperparameters == h and _same_noise(kept, noise) and _same_data(kept, x, y):
             return kept
         found = Posterior(
-            x, y, h, self.solves.solver, hooks=self.solves.hooks, variance_solver=self.solves.variance_solver,
-            dtype=x.dtype, device=x.device, operator=self.solves.operator, dataset=self.solves.dataset,
+            x, y, h, self.solves.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
+            variance_solver=self.solves.variance_solver, dtype=x.dtype, device=x.device,
+            operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
-        self._posteriors[model] = found
+        of_model[k] = found
         return found
 
 
-def _dependence(model: Any, train: Prior, z: Tensor) -> Dependence | None:
+def _in_rows(inputs: Sequence[Tensor], batch: torch.Size) -> tuple[list[Tensor], torch.Size]:
+    """Test inputs (*around, *batch, m, d) as (*batch, rows, d), and what is around."""
+    inputs = [i[:, None] if i.ndim == 1 else i for i in inputs]
+    given = torch.broadcast_shapes(batch, *(i.shape[:-2] for i in inputs))  # type: ignore[no-untyped-call]
+    around = torch.Size(given[: len(given) - len(batch)])
+    places = len(around)
+    order = [*range(places, places + len(batch)), *range(places)]
+    wide = (i.expand(*given, *i.shape[-2:]).permute(*order, len(given), len(given) + 1) for i in inputs)
+    return [each.reshape(*batch, -1, each.shape[-1]) for each in wide], around
+
+
+def _dependence(residual: Tensor, train: Expression, noise: Tensor, z: Tensor) -> Dependence | None:
     """What a prediction at z is differentiated in; None where in nothing."""
-    found = Dependence(
-        model.train_targets - train.mean, noise_of(model.likelihood), train.expression.x, train.expression.tensors
-    )
+    found = Dependence(residual, noise, train.x, train.tensors)
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (z, *found.all()))
     return found if wanted else None
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(a, b)
+def _same_data(kept: Posterior, x: Tensor, y: Tensor) -> bool:
+    pairs = (kept.system.x, x), (kept.system.b[:, 0], y)
+    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
+
+
+def _same_noise(kept: Posterior, noise: Tensor) -> bool:
+    noises = kept.system.operator.noises
+    return not noise.ndim if noises is None else torch.equal(noises, noise.to(noises))
 
 
 def _check_settings() -> None:

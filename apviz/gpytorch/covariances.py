@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import torch
-from gpytorch.distributions import MultivariateNormal
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from linear_operator.operators import (
     AddedDiagLinearOperator,
@@ -21,8 +21,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from apviz.gpytorch.kernels import Expression
-from apviz.gpytorch.models import Prior
+from apviz.gpytorch.models import Prior, noise_in, noise_of
 from apviz.gpytorch.solves import Solves
 from apviz.kernels import Kernel
 
@@ -37,11 +36,13 @@ class PriorDistribution(MultivariateNormal):  # type: ignore[misc]
             density: Tensor = super().log_prob(value)
             return density
         difference = value - self.loc
-        if difference.ndim != 1:
-            raise ValueError(f"the targets have batch dimensions, {tuple(value.shape)}; apviz takes (n,), one batch")
-        inv_quad, logdet = covariance.inv_quad_logdet(difference[:, None], logdet=True)
-        found: Tensor = -0.5 * (inv_quad + logdet + len(difference) * math.log(2 * math.pi))
+        inv_quad, logdet = covariance.inv_quad_logdet(difference[..., None], logdet=True)
+        found: Tensor = -0.5 * (inv_quad + logdet + difference.shape[-1] * math.log(2 * math.pi))
         return found
+
+
+class PriorOfOutputs(MultitaskMultivariateNormal, PriorDistribution):  # type: ignore[misc]
+    """A `PriorDistribution` of several outputs."""
 
 
 class PriorCovariance:
@@ -53,8 +54,7 @@ class PriorCovariance:
 
     # of those that `of` makes
     solves: Solves | None = None
-    expression: Expression
-    of_model: Any
+    prior: Prior
 
     @staticmethod
     def of(prior: Prior, solves: Solves) -> Any:
@@ -67,14 +67,35 @@ class PriorCovariance:
         else:
             kind: Any = type(covariance)
             made = _prior_class(kind)(*covariance._args, **covariance._kwargs)
-        made.solves, made.expression, made.of_model = solves, prior.expression, covariance
+        made.solves, made.prior = solves, prior
         return made
 
     def __add__(self, other: Any) -> Any:
         if self.solves is None or not isinstance(other, DiagLinearOperator):
             return super().__add__(other)  # type: ignore[misc]
-        _require_one_noise(other)
         return MarginalCovariance(self, other)
+
+    def add_diagonal(self, diag: Tensor) -> Any:
+        if self.solves is None:
+            return super().add_diagonal(diag)  # type: ignore[misc]
+        return self + diagonal_of(diag, self.shape[-1])  # type: ignore[attr-defined]
+
+
+def prior_distribution(prior: Prior, solves: Solves) -> PriorDistribution:
+    """Makes the distribution that a model in training returns."""
+    covariance = PriorCovariance.of(prior, solves)
+    mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
+    if prior.outputs is None:
+        return PriorDistribution(mean, covariance)
+    return PriorOfOutputs(mean.reshape(*prior.batch, -1, prior.outputs), covariance)
+
+
+def marginal_of_tasks(call_next: Any, likelihood: Any, output: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands before the `marginal` of likelihoods of several outputs, which would evaluate k(X, X) first."""
+    covariance = output.lazy_covariance_matrix
+    if not isinstance(output, PriorOfOutputs) or getattr(covariance, "solves", None) is None:
+        return call_next(likelihood, output, *args, **kwargs)
+    return PriorOfOutputs(output.mean, covariance + noise_of(likelihood, covariance.prior, args))
 
 
 @cache
@@ -84,7 +105,7 @@ def _prior_class(kind: Hashable) -> Any:
 
 
 class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
-    """K = k(X, X) + σ²I, whose summands GPyTorch keeps as `_linear_op` and `_diag_tensor`, and under no public name."""
+    """K = k(X, X) + D, whose summands GPyTorch keeps as `_linear_op` and `_diag_tensor`, and under no public name."""
 
     def evaluate_kernel(self) -> MarginalCovariance:
         """Returns itself: GPyTorch asks for the entries here, before it asks for what is solved without them."""
@@ -92,25 +113,27 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
 
     def add_diagonal(self, diag: Tensor) -> Any:
         """Adds what `add_jitter` gives; one number for all is more noise, which GPyTorch would write out n times."""
-        if diag.numel() != 1 or not isinstance(self._diag_tensor, ConstantDiagLinearOperator):
-            return super().add_diagonal(diag)
-        return self + ConstantDiagLinearOperator(diag.reshape(1), self.shape[-1])
+        return self + diagonal_of(diag, self.shape[-1])
 
     def inv_quad_logdet(
         self, inv_quad_rhs: Tensor | None = None, logdet: bool | None = False, reduce_inv_quad: bool | None = True
     ) -> Any:
-        """Solves for yᵀK⁻¹y and log det K, y: (n, 1), with the gradients of the paper, section 2."""
-        prior, noise = self._linear_op, self._diag_tensor
-        if getattr(prior, "solves", None) is None:
+        """Solves for yᵀK⁻¹y and log det K, y: (*batch, n, 1), with the gradients of the paper, section 2."""
+        covariance, noise = self._linear_op, self._diag_tensor
+        if getattr(covariance, "solves", None) is None:
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
-        if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[1:] == (1,)):
+        if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[-1] == 1):
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
-        _require_one_noise(noise)
-        found, sigma = prior.expression, noise.diag_values.reshape(())
-        wants_gradient = torch.is_grad_enabled() and (found.wants_gradient() or sigma.requires_grad)
-        return _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
-            prior.solves, found.kernel, wants_gradient, sigma, inv_quad_rhs, found.x, *found.tensors
-        )
+        prior, found = covariance.prior, []
+        for member, expression in prior.members:
+            sigma, y = noise_in(noise, member), member.of(inv_quad_rhs, 2)
+            wants_gradient = torch.is_grad_enabled() and (expression.wants_gradient() or sigma.requires_grad)
+            found.append(
+                _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
+                    covariance.solves, expression.kernel, wants_gradient, sigma, y, expression.x, *expression.tensors
+                )
+            )
+        return tuple(torch.stack(each).reshape(prior.batch) for each in zip(*found, strict=True))
 
     def cholesky(self, upper: bool = False) -> Any:
         if getattr(self._linear_op, "solves", None) is not None:
@@ -118,12 +141,9 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         return super().cholesky(upper)
 
 
-def _require_one_noise(noise: DiagLinearOperator) -> None:
-    if not isinstance(noise, ConstantDiagLinearOperator) or noise.diag_values.numel() != 1:
-        raise TypeError(
-            "the likelihood, or what is added after it, gives different noises to different points; apviz takes one "
-            "for all"
-        )
+def diagonal_of(values: Tensor, n: int) -> DiagLinearOperator:
+    """A diagonal of n values, or of one for all."""
+    return ConstantDiagLinearOperator(values.reshape(1), n) if values.numel() == 1 else DiagLinearOperator(values)
 
 
 def _refuse(what: str) -> NoReturn:
@@ -145,7 +165,7 @@ class _InvQuadLogdet(torch.autograd.Function):
         ctx: Any, solves: Solves, kernel: Kernel, wants_gradient: bool, noise: Tensor, residual: Tensor, x: Tensor,
         *tensors: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        ctx.solved = solved = solves.train(x, kernel, float(noise.detach()), residual.detach(), wants_gradient)
+        ctx.solved = solved = solves.train(x, kernel, noise.detach(), residual.detach(), wants_gradient)
         ctx.save_for_backward(noise, residual, x, *tensors)
         return solved.inv_quad.to(residual), solved.log_determinant.to(residual)
 

@@ -103,7 +103,7 @@ def _system(kernel: Kernel, x: Tensor, noise: float) -> KernelSystem | None:
         return KernelSystem(
             x,
             x.new_ones(len(x)),
-            convert(kernel, x.shape[1], selected=True)[0],
+            convert(kernel, x.shape[1], selected=True, strict=True)[0],
             noise=noise,
             operator="tiled",
             dtype=x.dtype,

@@ -1,47 +1,95 @@
-"""Parts of a GPyTorch model that apviz takes: one Gaussian noise, kernels that apviz has, any mean."""
+"""Parts of a GPyTorch model that apviz takes: Gaussian noise of a diagonal, kernels, any mean, batches and outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
-from gpytorch import likelihoods
-from gpytorch.distributions import MultivariateNormal
-from gpytorch.likelihoods.noise_models import HomoskedasticNoise
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.models import ExactGP
+from linear_operator.operators import ConstantDiagLinearOperator, DiagLinearOperator, ZeroLinearOperator
 from torch import Tensor
 
-from apviz.gpytorch.kernels import Expression, a, expression_of
+from apviz.gpytorch.evaluated import a
+from apviz.gpytorch.expressions import Expression, expression_of
+from apviz.gpytorch.kernels import Member
 from apviz.hyperparameters import Hyperparameters
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The prior of a model at some inputs: mean (n,), k(X, X) unevaluated, and what it is in apviz's words."""
+    """The prior of a model, or of a batch of models, at some inputs.
+
+    Args:
+        mean: (*batch, n); of several outputs those of one input side by side.
+        covariance: k(X, X) unevaluated.
+        members: of the batch, each with what k is in apviz's words; one where there is no batch.
+        outputs: of every input; None: one, in a distribution that has no dimension for them.
+    """
 
     mean: Tensor
     covariance: Any
-    expression: Expression
+    members: tuple[tuple[Member, Expression], ...]
+    outputs: int | None
+
+    @property
+    def batch(self) -> torch.Size:
+        """The shape of the batch."""
+        return self.members[0][0].batch
+
+    def distribution(self, mean: Tensor, covariance: Any) -> MultivariateNormal:
+        """Makes a distribution of the prior's kind: mean (*batch, n), for several outputs as `mean` has them."""
+        if self.outputs is None:
+            return MultivariateNormal(mean, covariance)
+        return MultitaskMultivariateNormal(mean.reshape(*mean.shape[:-1], -1, self.outputs), covariance)
 
 
-def noise_of(likelihood: Any, where: str = "likelihood") -> Tensor:
-    """The noise σ² of a GaussianLikelihood, a 0-d tensor as GPyTorch differentiates it.
+def check_likelihood(likelihood: Any, where: str = "likelihood") -> None:
+    """Refuses a likelihood that is not Gaussian.
 
     Raises:
-        TypeError: another likelihood, or another noise model in it.
-        ValueError: several noises.
+        TypeError: naming it.
     """
-    gaussian, kind = likelihoods.GaussianLikelihood, type(likelihood)
-    own = ("__call__", "marginal", "_shaped_noise_covar", "noise")
-    if not isinstance(likelihood, gaussian) or any(getattr(kind, name) is not getattr(gaussian, name) for name in own):
-        raise TypeError(f"{where} is {a(likelihood)}; apviz takes a GaussianLikelihood: one noise for all points")
-    if type(likelihood.noise_covar) is not HomoskedasticNoise:
-        raise TypeError(f"{where}.noise_covar is {a(likelihood.noise_covar)}; apviz takes one noise for all points")
-    noise: Tensor = likelihood.noise
-    if noise.numel() != 1 or noise.ndim > 1:
-        raise ValueError(f"{where}.noise has shape {tuple(noise.shape)}; apviz takes one noise for all points")
-    return noise.reshape(())
+    if not isinstance(likelihood, _GaussianLikelihoodBase):
+        raise TypeError(
+            f"{where} is {a(likelihood)}; apviz takes Gaussian likelihoods, of one noise or of one for each row"
+        )
+
+
+def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
+    """The noise σ² that a likelihood adds at training inputs, as GPyTorch differentiates it: (*batch, n, n).
+
+    Args:
+        prior: there.
+        inputs: the model's.
+
+    Raises:
+        TypeError: a likelihood that is not Gaussian, or does other things than adding a diagonal.
+    """
+    check_likelihood(likelihood)
+    mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
+    n = mean.shape[-1]
+    nothing = ZeroLinearOperator(*prior.batch, n, n, dtype=mean.dtype, device=mean.device)
+    marginal = likelihood(prior.distribution(mean, nothing), inputs)
+    added = getattr(marginal, "lazy_covariance_matrix", None)
+    if not isinstance(added, DiagLinearOperator) or not torch.equal(marginal.loc, mean):
+        what = "no noise" if isinstance(added, ZeroLinearOperator) else "more than a diagonal"
+        raise TypeError(
+            f"likelihood is {a(likelihood)}, which adds {what} to a prior at the training inputs; apviz takes one "
+            "noise, or one for each row"
+        )
+    return added
+
+
+def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
+    """The noise of one of a batch in a diagonal: 0-d where it is one for all rows, else (n,)."""
+    one = isinstance(added, ConstantDiagLinearOperator)
+    noise = member.of(added.diag_values if one else added._diagonal(), 1)
+    return noise.reshape(()) if one else noise
 
 
 def prior_of(model: Any, output: Any) -> Prior:
@@ -49,15 +97,32 @@ def prior_of(model: Any, output: Any) -> Prior:
 
     Raises:
         TypeError: a distribution, a covariance or a kernel that apviz does not have; the part is named.
-        ValueError: batch dimensions, or a covariance between two sets of inputs.
+        ValueError: a covariance between two sets of inputs, or another number of rows than the mean has.
     """
     forward = f"{type(model).__name__}.forward"
-    if type(output) is not MultivariateNormal:
-        raise TypeError(f"{forward} returned {a(output)}; apviz takes a MultivariateNormal, one output")
+    if type(output) not in (MultivariateNormal, MultitaskMultivariateNormal):
+        raise TypeError(f"{forward} returned {a(output)}; apviz takes a MultivariateNormal, also of several outputs")
+    outputs = None
+    if isinstance(output, MultitaskMultivariateNormal):
+        outputs = output.event_shape[-1]
+        if not output._interleaved:
+            raise TypeError(f"{forward} returned outputs one after the other; apviz takes them with interleaved=True")
     covariance = output.lazy_covariance_matrix
-    if output.loc.ndim != 1:
-        raise ValueError(f"the mean has shape {tuple(output.loc.shape)}; apviz takes (n,), without batches")
-    return Prior(output.loc, covariance, expression_of(covariance, lambda kernel: _where(model, kernel), forward))
+    batch = torch.Size(torch.broadcast_shapes(output.loc.shape[:-1], covariance.batch_shape))  # type: ignore[no-untyped-call]
+    members = tuple(
+        (member, expression_of(covariance, lambda kernel: _where(model, kernel), forward, member))
+        for member in _members(batch)
+    )
+    if len(members[0][1].x) != output.loc.shape[-1]:
+        raise ValueError(
+            f"{forward} returned a mean of {output.loc.shape[-1]} rows, and a covariance of {len(members[0][1].x)}"
+        )
+    return Prior(output.loc, covariance, members, outputs)
+
+
+def _members(batch: torch.Size) -> Iterator[Member]:
+    for index in product(*map(range, batch)):
+        yield Member(batch, index)
 
 
 def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
@@ -70,24 +135,33 @@ def hyperparameters(model: Any) -> Hyperparameters:
 
     Raises:
         TypeError, ValueError: a part that apviz does not take, named; a mean that is not constant on the training
-            inputs; a kernel that does not see them as they are; a model without training inputs.
+            inputs; a kernel that does not see them as they are; a model without training inputs; several models.
     """
     if not isinstance(model, ExactGP):
         raise TypeError(f"model must be a gpytorch.models.ExactGP, got {a(model)}")
     if model.train_inputs is None:
         raise ValueError("the model has no training inputs: give it some with set_train_data")
-    noise = noise_of(model.likelihood)
     with torch.no_grad():
         prior = prior_at(model, model.train_inputs)
+        noise = noise_of(model.likelihood, prior, model.train_inputs)
+    (member, expression), *others = prior.members
+    if others:
+        raise ValueError(f"the model is a batch of {1 + len(others)} models; its hyperparameters are those of several")
     x = model.train_inputs[0]
-    if len(model.train_inputs) > 1 or not torch.equal(prior.expression.x, x if x.ndim > 1 else x[:, None]):
+    if len(model.train_inputs) > 1 or not torch.equal(expression.x, x if x.ndim > 1 else x[:, None]):
         raise ValueError(
             "the kernel does not see the training inputs as they are (active_dims, learned features, or several)"
         )
+    if expression.kernel.is_evaluated:
+        raise TypeError(f"apviz has no kernel of its own for {expression.kernel!r}")
     if not (prior.mean == prior.mean[0]).all():
         raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
-    kernel = prior.expression.kernel
-    return Hyperparameters.of(kernel, noise.item(), prior.mean[0].item(), f"GPyTorch {type(model).__name__}")
+    sigma = noise_in(noise, member)
+    if sigma.ndim:
+        raise ValueError(
+            "rows have noises of their own; give them to apviz.KernelSystem(noise=…) or apviz.Posterior(noises=…)"
+        )
+    return Hyperparameters.of(expression.kernel, sigma.item(), prior.mean[0].item(), f"GPyTorch {type(model).__name__}")
 
 
 def _where(model: Any, module: Any) -> str:

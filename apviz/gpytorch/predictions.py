@@ -8,6 +8,7 @@ With C = k(X, Z), w = K⁻¹(y − m) and W = K⁻¹C, the mean is Cᵀw, the co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ class Dependence:
 
     Args:
         residual: (n,) y − m.
-        noise: 0-d.
+        noise: 0-d, or (n,).
         x: (n, d), as the kernel sees them.
         tensors: of the kernel, as `Expression` has them.
     """
@@ -224,6 +225,62 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
         if torch.equal(row_index, col_index):
             return self._diagonal()[row_index]
         return self.to_dense()[row_index, col_index]
+
+    def _unsqueeze_batch(self, dim: int) -> Any:
+        return self.evaluate_kernel()._unsqueeze_batch(dim)
+
+
+def stacked(values: Sequence[Tensor], places: int, batch: torch.Size) -> Tensor:
+    """Puts what the models of a batch have together, after so many dimensions around."""
+    together = torch.stack(list(values), places)
+    return together.reshape(*together.shape[:places], *batch, *together.shape[places + 1 :])
+
+
+class Stacked(LinearOperator):  # type: ignore[misc]
+    """Covariances (*around, m, m) of the models of a batch, together (*around, *batch, m, m); solved when asked for.
+
+    Args:
+        parts: of the models, in the batch's order.
+        places: the number of dimensions around.
+        batch: its shape.
+    """
+
+    def __init__(self, parts: Sequence[Any], places: int, batch: torch.Size) -> None:
+        super().__init__(*parts, places=places, batch=batch)
+        self.parts, self.places, self.batch = parts, places, batch
+
+    def _size(self) -> torch.Size:
+        *around, m, _ = self.parts[0].shape
+        return torch.Size((*around, *self.batch, m, m))
+
+    def _transpose_nonbatch(self) -> Stacked:
+        return self
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        product: Tensor = self.to_dense() @ rhs
+        return product
+
+    def _diagonal(self) -> Tensor:
+        return stacked([part.diagonal(dim1=-1, dim2=-2) for part in self.parts], self.places, self.batch)
+
+    def to_dense(self) -> Tensor:
+        return stacked([part.to_dense() for part in self.parts], self.places, self.batch)
+
+    def evaluate_kernel(self) -> Any:
+        return to_linear_operator(self.to_dense())
+
+    def representation(self) -> Any:
+        return self.evaluate_kernel().representation()
+
+    def representation_tree(self) -> Any:
+        return self.evaluate_kernel().representation_tree()
+
+    def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
+        return self.evaluate_kernel()._getitem(row_index, col_index, *batch_indices)
+
+    def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Any) -> Tensor:
+        found: Tensor = self.evaluate_kernel()._get_indices(row_index, col_index, *batch_indices)
+        return found
 
     def _unsqueeze_batch(self, dim: int) -> Any:
         return self.evaluate_kernel()._unsqueeze_batch(dim)

@@ -102,10 +102,11 @@ class Solves:
         self._said = False
         self._factors_all: dict[int, bool] = {}
 
-    def train(self, x: Tensor, kernel: Kernel, noise: float, residual: Tensor, wants_gradient: bool) -> Solved:
+    def train(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor, wants_gradient: bool) -> Solved:
         """The batched solve of a training step.
 
         Args:
+            noise: σ², 0-d or (n,).
             residual: (n, 1) y − m.
             wants_gradient: in the hyperparameters.
 

@@ -3,6 +3,7 @@
 from apviz.kernels.algebra import On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
 from apviz.kernels.conversion import from_sklearn
+from apviz.kernels.evaluated import Evaluated
 from apviz.kernels.formula import Formula, Gradients
 from apviz.kernels.interface import Function, Kernel, Lowered, centre_of, pairwise_distances
 from apviz.kernels.leaf import Leaf
@@ -18,6 +19,7 @@ __all__ = [
     "RBF",
     "Constant",
     "Cosine",
+    "Evaluated",
     "Formula",
     "Function",
     "Gradients",

@@ -39,6 +39,10 @@ class _Composite(Kernel):
             yield from kernel.shortest_scales(d)
 
     @property
+    def is_evaluated(self) -> bool:
+        return any(kernel.is_evaluated for kernel in self.kernels)
+
+    @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:
         return {
             f"{k}.{name}": value
@@ -100,6 +104,10 @@ class Scaled(Kernel):
         return self.kernel.shortest_scales(d)
 
     @property
+    def is_evaluated(self) -> bool:
+        return self.kernel.is_evaluated
+
+    @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:
         inner = {f"0.{name}": value for name, value in self.kernel.hyperparameters.items()}
         return {"outputscale": self.outputscale, **inner}
@@ -148,6 +156,10 @@ class On(Kernel):
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         for scale, columns in self.kernel.shortest_scales(len(self.columns)):
             yield scale, [self.columns[column] for column in columns]
+
+    @property
+    def is_evaluated(self) -> bool:
+        return self.kernel.is_evaluated
 
     @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:

@@ -22,12 +22,13 @@ Distances = Callable[[Tensor, Tensor], Tensor]
 class Gradients(NamedTuple):
     """Derivatives of Σᵢⱼ Mᵢⱼ k(φᵢ, ψⱼ), in float64.
 
-    features: (n, D) in φ, with ψ held; shapes: (parts,); weights: (terms,).
+    features: (n, D) in φ, with ψ held; shapes: (parts,); weights: (terms,); numbers: of functions of pairs, in order.
     """
 
     features: Tensor
     shapes: Tensor
     weights: Tensor
+    numbers: Tensor = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class Formula:
     @property
     def is_positive(self) -> bool:
         """Whether no entry is negative, whatever the features."""
-        return not any(function.of_product for function in self.functions)
+        return not any(function.of_product or function.of_pairs for function in self.functions)
 
     def values(self, x: Tensor, z: Tensor, distances: Distances) -> Tensor:
         """Evaluates k of features x: (n, D), z: (m, D), to (n, m), without noise."""
@@ -76,10 +77,7 @@ class Formula:
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Evaluates k(x, x) of every row of features x: (n, D), to (n,) float64."""
-        us = [
-            part.square().sum(1) if f.of_product else torch.zeros(len(x), dtype=torch.float64, device=x.device)
-            for f, part in zip(self.functions, self._parts(x.double()), strict=True)
-        ]
+        us = [_of_each(f, part) for f, part in zip(self.functions, self._parts(x.double()), strict=True)]
         return self._combined([f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)])
 
     def gradients(self, x: Tensor, z: Tensor, m: Tensor, distances: Distances) -> Gradients:
@@ -90,27 +88,33 @@ class Formula:
         values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
         products = [math.prod((values[p] for p in term), start=m) for term in self.terms]
         weights = torch.stack([torch.sum(product, dtype=torch.float64) for product in products])
-        features, shapes = [], []
+        features, shapes, numbers = [], [], []
         for part, left, right in zip(parts, self._parts(x), self._parts(z), strict=True):
             by_value = torch.zeros_like(m)
             for weight, term in zip(self.weights, self.terms, strict=True):
                 if part in term:
                     by_value += math.prod((values[p] for p in term if p != part), start=weight * m)
             shapes.append(torch.sum(by_value * in_shape[part], dtype=torch.float64))
+            if self.functions[part].of_pairs:
+                by_left, by_numbers = self.functions[part].pair_gradients(left, right, by_value)
+                features.append(by_left)
+                numbers.append(by_numbers)
+                continue
             by_u = (by_value * slopes[part]).double()
             if self.functions[part].of_product:
                 features.append(by_u @ right.double())
             else:
                 gaps = left.double() * by_u.sum(1)[:, None] - by_u @ right.double()
                 features.append(2 * gaps)
-        return Gradients(torch.cat(features, 1), torch.stack(shapes), weights)
+        found = torch.cat(numbers) if numbers else torch.empty(0, dtype=torch.float64, device=x.device)
+        return Gradients(torch.cat(features, 1), torch.stack(shapes), weights, found)
 
     def _parts(self, x: Tensor) -> list[Tensor]:
         return [x[:, a:b] for a, b in pairwise(self.starts)]
 
     def _us(self, x: Tensor, z: Tensor, distances: Distances) -> list[Tensor]:
         pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
-        return [left @ right.T if f.of_product else distances(left, right) for f, left, right in pairs]
+        return [_between(f, left, right, distances) for f, left, right in pairs]
 
     def _combined(self, values: list[Tensor]) -> Tensor:
         out: Tensor | None = None
@@ -122,3 +126,15 @@ class Formula:
             out = product if out is None else out.add_(product)
         assert out is not None  # every kernel has a term
         return out
+
+
+def _between(function: Function, left: Tensor, right: Tensor, distances: Distances) -> Tensor:
+    if function.of_pairs:
+        return function.between(left, right)
+    return left @ right.T if function.of_product else distances(left, right)
+
+
+def _of_each(function: Function, rows: Tensor) -> Tensor:
+    if function.of_pairs:
+        return function.of_each(rows)
+    return rows.square().sum(1) if function.of_product else torch.zeros(len(rows)).to(rows)

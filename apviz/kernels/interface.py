@@ -1,17 +1,17 @@
 """What a kernel is: an immutable expression, which engines see as a sum of products of functions of features.
 
 Every kernel is k(x, z) = Σₜ wₜ Π fₚ(uₚ): each *part* p has features φₚ(x), of which uₚ is the squared distance
-‖φₚ(x) − φₚ(z)‖² or the product φₚ(x)ᵀφₚ(z), and a function fₚ. An engine therefore needs one distance or product and
-one formula a part, and derivatives in features, weights and shapes give those in every parameter, in the inputs, and in
-whatever inputs were computed from. Features are computed in float64 and then rounded, for what is lost before a
-difference is taken cannot be had again.
+‖φₚ(x) − φₚ(z)‖² or the product φₚ(x)ᵀφₚ(z), and a function fₚ (other people's code is a function of pairs). An engine
+therefore needs one distance or product and one formula a part, and derivatives in features, weights and shapes give
+those in every parameter, in the inputs, and in whatever inputs were computed from. Features are computed in float64 and
+then rounded, for what is lost before a difference is taken cannot be had again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -35,12 +35,14 @@ class Function(ABC):
     Attributes:
         form: its name in `operators/native.h`; empty where the compiled engine does not have it.
         of_product: whether u is a product.
+        of_pairs: whether u is `between` the features of two rows: f itself, by code that no engine compiles.
         has_kink: whether the slope is infinite at u = 0, where rounding of a distance then shows most.
         shape: the number beside u that the formula takes; 0 where it takes none.
     """
 
     form: str = ""
     of_product: ClassVar[bool] = False
+    of_pairs: ClassVar[bool] = False
     has_kink: ClassVar[bool] = False
 
     @property
@@ -59,6 +61,20 @@ class Function(ABC):
         """Computes the derivative of f(u) in `shape`."""
         return torch.zeros_like(u)
 
+    # --- where it is of pairs -----------------------------------------------------------------------------------------
+
+    def between(self, left: Tensor, right: Tensor) -> Tensor:
+        """Evaluates f of features (n, width), (m, width), to (n, m)."""
+        raise NotImplementedError
+
+    def of_each(self, rows: Tensor) -> Tensor:
+        """Evaluates f of every row with itself, (n, width) to (n,)."""
+        raise NotImplementedError
+
+    def pair_gradients(self, left: Tensor, right: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        """Differentiates Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -68,11 +84,13 @@ class Part:
         function: f, without derivatives in its shape.
         features: φ, of inputs (n, d) in float64 and their centre (d,), to (n, width).
         shape: 0-d float64, `function.shape`.
+        numbers: (p,) float64, all that a function of pairs depends on.
     """
 
     function: Function
     features: Callable[[Tensor, Tensor], Tensor]
     shape: Tensor
+    numbers: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +134,7 @@ class Lowered:
         """Restricts a kernel to some columns of the inputs."""
 
         def of(part: Part) -> Part:
-            return Part(part.function, lambda x, c: part.features(x[:, columns], c[..., columns]), part.shape)
+            return replace(part, features=lambda x, c: part.features(x[:, columns], c[..., columns]))
 
         return Lowered(tuple(of(part) for part in self.parts), self.terms, self.weights)
 
@@ -173,6 +191,11 @@ class Kernel(ABC):
         Kernels of products, which change over none, are left out.
         """
         yield from ()
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether a part of it is evaluated by other people's code, which no engine compiles."""
+        return False
 
     @property
     def name(self) -> str:

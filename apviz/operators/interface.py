@@ -96,7 +96,7 @@ class Operator(ABC):
     def _check_span(self) -> None:
         for function, (start, end) in zip(self.formula.functions, pairwise(self.formula.starts), strict=True):
             span = 2 * float(self.inputs[:, start:end].abs().max())
-            if not (function.of_product or span < MAX_SPAN):
+            if not (function.of_product or function.of_pairs or span < MAX_SPAN):
                 raise ValueError(
                     f"the inputs span {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: squared distances would "
                     "overflow; scale the inputs, or use a larger lengthscale"
@@ -232,7 +232,7 @@ class Operator(ABC):
     def decay_(self, squared: Tensor) -> Tensor:
         """Computes how large entries are at a squared distance of `inputs`, ÷ the largest; overwrites `squared`."""
         function, *others = self.formula.functions
-        if others or function.of_product:
+        if others or function.of_product or function.of_pairs:
             return squared.add_(1.0).reciprocal_()  # slower than any of these, and of all features together
         return function.correlation_(squared, torch.empty_like(squared))
 
@@ -273,7 +273,7 @@ class Operator(ABC):
         at_z = self.scaled(z)
         of_z, of_x = self._gradients(at_z, self.inputs, a, b), self._gradients(self.inputs, at_z, b, a)
         by_name, (by_z, by_x) = self._chained(
-            [(z, of_z.features), (self.given, of_x.features)], of_z.shapes, of_z.weights, with_inputs=True
+            [(z, of_z.features), (self.given, of_x.features)], of_z, 1.0, with_inputs=True
         )
         return CrossDerivatives(by_name, by_z, by_x)
 
@@ -281,31 +281,28 @@ class Operator(ABC):
         """Differentiates Σᵢⱼ Mᵢⱼ k(zᵢ, zⱼ), without noise, in z: (q, d) and the hyperparameters; m (q, q)."""
         at_z = self.scaled(z)
         found = self.formula.gradients(at_z, at_z, m + m.T, pairwise_distances)
-        by_name, (by_z,) = self._chained(
-            [(z, found.features)], 0.5 * found.shapes, 0.5 * found.weights, with_inputs=True
-        )
+        by_name, (by_z,) = self._chained([(z, found.features)], found, 0.5, with_inputs=True)
         return CrossDerivatives(by_name, by_z, torch.zeros_like(self.given, dtype=torch.float64))
 
     def _derivatives(self, found: Gradients, noise: Tensor, with_inputs: bool) -> KernelDerivatives:
         """Those in hyperparameters of what was found with both sides added; noise: (n,), of every row's."""
         # shapes and weights were found twice, for both sides
-        by_name, by_inputs = self._chained(
-            [(self.given, found.features)], 0.5 * found.shapes, 0.5 * found.weights, with_inputs
-        )
+        by_name, by_inputs = self._chained([(self.given, found.features)], found, 0.5, with_inputs)
         return KernelDerivatives(by_name, noise.sum() if self.noises is None else noise, *by_inputs)
 
     def _chained(
-        self, of_features: Sequence[tuple[Tensor, Tensor]], shapes: Tensor, weights: Tensor, with_inputs: bool
+        self, of_features: Sequence[tuple[Tensor, Tensor]], found: Gradients, factor: float, with_inputs: bool
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Derivatives in hyperparameters, and in inputs, from those in features of inputs, in shapes and in weights."""
+        """Derivatives in hyperparameters, and in inputs, from those in features of inputs, and in numbers × factor."""
         with torch.enable_grad():
             at = {
                 name: torch.tensor(value, dtype=torch.float64, requires_grad=True)
                 for name, value in self.kernel.hyperparameters.items()
             }
             lowered = self.kernel.lowered(self.given.shape[1], at)
-            numbers = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights]).to(shapes)
-            total = numbers @ torch.cat([shapes, weights])
+            scalars = torch.stack([*(part.shape for part in lowered.parts), *lowered.weights])
+            numbers = torch.cat([scalars, *(part.numbers for part in lowered.parts)]).to(found.shapes)
+            total = factor * numbers @ torch.cat([found.shapes, found.weights, found.numbers])
             inputs = [given.double().clone().requires_grad_(with_inputs) for given, _ in of_features]
             for given, (_, gradient) in zip(inputs, of_features, strict=True):
                 total = total + torch.sum(torch.cat(lowered.features(given, self._centre), 1) * gradient)
@@ -320,7 +317,8 @@ class Operator(ABC):
 
     def _tiled_gradients(self, rows: Tensor, columns: Tensor, tile_of_m: Callable[[slice, slice], Tensor]) -> Gradients:
         """The same for any M, tile by tile."""
-        shapes = (tuple(rows.shape), (len(self.formula.functions),), (len(self.formula.terms),))
+        numbers = sum(len(part.numbers) for part in self._lowered.parts)
+        shapes = (tuple(rows.shape), (len(self.formula.functions),), (len(self.formula.terms),), (numbers,))
         found = Gradients(*(torch.zeros(shape, dtype=torch.float64, device=rows.device) for shape in shapes))
         for i in range(0, len(rows), DERIVATIVE_TILE):
             for j in range(0, len(columns), DERIVATIVE_TILE):
@@ -329,6 +327,7 @@ class Operator(ABC):
                 found.features[r] += tile.features
                 found.shapes.add_(tile.shapes)
                 found.weights.add_(tile.weights)
+                found.numbers.add_(tile.numbers)
         return found
 
     def squared_norms(self, r: Tensor, starts: Sequence[int], spare: Tensor) -> Tensor:

@@ -1,0 +1,215 @@
+"""What a model returned as its covariance, read as a kernel of some inputs."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from gpytorch.lazy import LazyEvaluatedKernelTensor
+from linear_operator import to_linear_operator
+from linear_operator.operators import (
+    AddedDiagLinearOperator,
+    ConstantDiagLinearOperator,
+    ConstantMulLinearOperator,
+    LinearOperator,
+    SumLinearOperator,
+)
+from torch import Tensor
+
+from apviz.gpytorch.evaluated import a, check_pairs
+from apviz.gpytorch.kernels import ONE, Member, convert, scaled
+from apviz.kernels import Kernel, Matern52, White
+from apviz.operators.tiled import TiledOperator
+
+# rows of the tile that is timed, and how often
+TIMED_ROWS, TIMED = 256, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A kernel of some inputs, and its hyperparameters as GPyTorch differentiates them.
+
+    Args:
+        x: (n, d) inputs; where every input has several outputs, a row for each, with which it is in the last column.
+        kernel: of apviz, at the current hyperparameters.
+        tensors: 1-d, one for each of `kernel.hyperparameters`, in that order.
+    """
+
+    x: Tensor
+    kernel: Kernel
+    tensors: tuple[Tensor, ...]
+
+    def wants_gradient(self) -> bool:
+        """Tests whether anything of it is to be differentiated."""
+        return any(tensor.requires_grad for tensor in (self.x, *self.tensors))
+
+
+def expression_of(
+    covariance: Any, where: Callable[[Any], str], made_by: str = "forward", member: Member = ONE
+) -> Expression:
+    """Reads what a model returned: a kernel's, or a sum, product or multiple of such.
+
+    Args:
+        where: the name of a kernel in the model, for messages.
+        made_by: what returned it, for messages.
+        member: of a batch of models, which is read.
+
+    Raises:
+        TypeError: something that apviz does not have; the part is named.
+        ValueError: other batch dimensions, or a covariance between two sets of inputs.
+    """
+
+    def of(part: Any) -> Expression:
+        return expression_of(part, where, made_by, member)
+
+    if isinstance(covariance, LazyEvaluatedKernelTensor):
+        return _of_kernel(covariance, where, made_by, member)
+    if type(covariance) is SumLinearOperator:
+        return _together([of(each) for each in covariance.linear_ops], add)
+    if isinstance(covariance, UnevaluatedProduct):
+        return _together([of(each) for each in (covariance.left, covariance.right)], mul)
+    if type(covariance) is ConstantMulLinearOperator:
+        inner, factor = of(covariance.base_linear_op), member.of(covariance._constant, 0)
+        if factor.numel() == 1:
+            return Expression(inner.x, *scaled(inner.kernel, inner.tensors, factor.reshape(1)))
+    if type(covariance) is AddedDiagLinearOperator and isinstance(covariance._diag_tensor, ConstantDiagLinearOperator):
+        return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1), made_by)
+    raise TypeError(
+        f"the covariance that {made_by} returned is {a(covariance)}; apviz takes what kernels returned for the inputs, "
+        "and sums, products and multiples of it"
+    )
+
+
+def _with_jitter(inner: Expression, jitter: Tensor, made_by: str) -> Expression:
+    """What `add_jitter` adds to the diagonal: white noise, where no two rows are the same."""
+    same = len(inner.x) - len(torch.unique(inner.x.detach(), dim=0))
+    if same:
+        raise ValueError(
+            f"{made_by} adds {float(jitter.detach()):g} to the diagonal, and {same} rows of the inputs repeat others, "
+            "which would share it; give the likelihood more noise instead, or average repeated rows"
+        )
+    return Expression(inner.x, inner.kernel + White(outputscale=float(jitter.detach())), (*inner.tensors, jitter))
+
+
+class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
+    """The entrywise product of what two kernels returned, where GPyTorch would evaluate both at once."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        super().__init__(left, right)
+        self.left, self.right = left, right
+
+    @classmethod
+    def instead(cls, call_next: Any, left: Any, right: Any) -> Any:
+        """Stands before `LinearOperator.mul`."""
+        unevaluated = LazyEvaluatedKernelTensor, UnevaluatedProduct
+        both = isinstance(left, unevaluated) and isinstance(right, unevaluated)
+        return cls(left, right) if both and left.shape == right.shape else call_next(left, right)
+
+    def evaluate_kernel(self) -> Any:
+        return to_linear_operator(self.to_dense())
+
+    def to_dense(self) -> Tensor:
+        product: Tensor = self.left.to_dense() * self.right.to_dense()
+        return product
+
+    def _size(self) -> torch.Size:
+        size: torch.Size = self.left.shape
+        return size
+
+    def _transpose_nonbatch(self) -> Any:
+        return type(self)(self.left._transpose_nonbatch(), self.right._transpose_nonbatch())
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        product: Tensor = self.to_dense() @ rhs
+        return product
+
+    def _diagonal(self) -> Tensor:
+        diagonal: Tensor = self.left._diagonal() * self.right._diagonal()
+        return diagonal
+
+
+def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, member: Member) -> Expression:
+    if covariance.last_dim_is_batch:
+        raise ValueError(f"{made_by} called a kernel with last_dim_is_batch=True; use an AdditiveStructureKernel")
+    x, z = (member.of(each, 2) for each in (covariance.x1, covariance.x2))
+    if x.ndim != 2:
+        raise ValueError(f"the inputs of the kernel have shape {tuple(x.shape)}; apviz takes (n, d)")
+    if not same_inputs(x, z):
+        raise ValueError(
+            f"the covariance that {made_by} returned is k(x, z) for two sets of inputs, which differ; apviz takes "
+            "k(x, x), as covar_module(x) gives it"
+        )
+    outputs = int(covariance.kernel.num_outputs_per_input(x, x))
+    kernel, tensors = convert(
+        covariance.kernel, x.shape[1], where(covariance.kernel), selected=True, member=member, outputs=outputs
+    )
+    if outputs > 1:
+        which = torch.arange(outputs).repeat(len(x)).to(x)
+        x = torch.cat([x.repeat_interleave(outputs, 0), which[:, None]], 1)
+    _look_at(covariance.kernel, kernel, x, where(covariance.kernel))
+    return Expression(x, kernel, tensors)
+
+
+_looked_at: WeakSet[Any] = WeakSet()
+_said: set[type] = set()
+
+
+def _look_at(theirs: Any, kernel: Kernel, x: Tensor, where: str) -> None:
+    """Checks a kernel that GPyTorch's code evaluates, once, and says, once for its kind, what that takes."""
+    if not kernel.is_evaluated or theirs in _looked_at:
+        return
+    check_pairs(kernel, x, f"apviz does not have all of the kernel {where}, {a(theirs)}")
+    _looked_at.add(theirs)
+    if type(theirs) in _said:
+        return
+    _said.add(type(theirs))
+    some = x.detach()[:TIMED_ROWS]
+    own, other = (TiledOperator(some, each, 1.0) for each in (kernel, Matern52()))
+    ratio = _seconds(own) / _seconds(other)
+    warnings.warn(
+        f"apviz does not have all of the kernel {where}, {a(theirs)}: GPyTorch's code evaluates it, tile by tile, at "
+        f"{ratio:.0f} times the seconds an entry of apviz's own Matérn-5/2",
+        stacklevel=2,
+    )
+
+
+def _seconds(operator: TiledOperator) -> float:
+    operator.fix_engine(0.0, 1)
+    rows, best = slice(0, operator.n), float("inf")
+    for _ in range(TIMED):
+        started = time.perf_counter()
+        operator.part(rows, rows)
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], Kernel]) -> Expression:
+    """The sum or product of kernels of inputs that need not be the same: of all of them side by side."""
+    inputs: list[Tensor] = []
+    starts: list[int] = []
+    for part in parts:
+        same = next((k for k, x in enumerate(inputs) if x is part.x or torch.equal(x, part.x)), None)
+        if same is None:
+            inputs.append(part.x)
+            same = len(inputs) - 1
+        starts.append(sum(x.shape[1] for x in inputs[:same]))
+    tensors = tuple(tensor for part in parts for tensor in part.tensors)
+    if len(inputs) == 1:
+        return Expression(inputs[0], reduce(combine, (part.kernel for part in parts)), tensors)
+    dtype = next((x.dtype for x in inputs if x.is_floating_point()), inputs[0].dtype)
+    placed: list[Kernel] = [
+        part.kernel.on(range(start, start + part.x.shape[1])) for part, start in zip(parts, starts, strict=True)
+    ]
+    return Expression(torch.cat([x.to(dtype) for x in inputs], 1), reduce(combine, placed), tensors)
+
+
+def same_inputs(x: Tensor, z: Tensor) -> bool:
+    """Tests whether both are (n, d) and the same; what is not finite is refused later, in its own words."""
+    return x is z or (x.shape == z.shape and torch.allclose(x, z, rtol=0.0, atol=0.0, equal_nan=True))
