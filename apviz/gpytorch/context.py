@@ -19,6 +19,7 @@ from apviz.gp.posterior import Posterior
 from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, prior_distribution
 from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
 from apviz.gpytorch.intercept import intercepted
+from apviz.gpytorch.kernels import check_batch
 from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of, prior_at, prior_of
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
@@ -128,13 +129,14 @@ class _Models:
     def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
         """Stands before `ExactGP.__call__`."""
         _check_settings()
-        check_likelihood(model.likelihood)
         if model.training:
             output = call_next(model, *inputs, **kwargs)
             if isinstance(output, PriorDistribution):  # of the context around this one
                 before = output.lazy_covariance_matrix.prior
                 output = before.distribution(before.mean, before.covariance)
-            return prior_distribution(prior_of(model, output), self.solves)
+            prior = prior_of(model, output)
+            check_likelihood(model.likelihood, prior.outputs)
+            return prior_distribution(prior, self.solves)
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
         return self._predict(model, inputs, kwargs)
@@ -144,7 +146,7 @@ class _Models:
         added = noise_of(model.likelihood, train, model.train_inputs)
         flat, around = _in_rows(inputs, train.batch)
         test = prior_at(model, flat, **kwargs)
-        targets = model.train_targets.reshape(*model.train_targets.shape[: len(train.batch)], -1)
+        targets = _in_one_row(model.train_targets, train)
         found = [
             self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around)
             for k in range(len(train.members))
@@ -199,6 +201,16 @@ def _in_rows(inputs: Sequence[Tensor], batch: torch.Size) -> tuple[list[Tensor],
     order = [*range(places, places + len(batch)), *range(places)]
     wide = (i.expand(*given, *i.shape[-2:]).permute(*order, len(given), len(given) + 1) for i in inputs)
     return [each.reshape(*batch, -1, each.shape[-1]) for each in wide], around
+
+
+def _in_one_row(targets: Tensor, train: Prior) -> Tensor:
+    """Training targets (*batch, n), those of several outputs side by side."""
+    n = train.mean.shape[-1]
+    rows = (n,) if train.outputs is None else (n // train.outputs, train.outputs)
+    if targets.shape[-len(rows) :] != rows:
+        raise ValueError(f"the training targets have shape {tuple(targets.shape)}, the model takes (*batch, {rows})")
+    check_batch("training targets", targets.shape[: -len(rows)], train.batch)
+    return targets.reshape(*targets.shape[: -len(rows)], n)
 
 
 def _dependence(residual: Tensor, train: Expression, noise: Tensor, z: Tensor) -> Dependence | None:

@@ -21,7 +21,8 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from apviz.gpytorch.models import Prior, noise_in, noise_of
+from apviz.gpytorch.kernels import check_batch
+from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of
 from apviz.gpytorch.solves import Solves
 from apviz.kernels import Kernel
 
@@ -93,8 +94,9 @@ def prior_distribution(prior: Prior, solves: Solves) -> PriorDistribution:
 def marginal_of_tasks(call_next: Any, likelihood: Any, output: Any, *args: Any, **kwargs: Any) -> Any:
     """Stands before the `marginal` of likelihoods of several outputs, which would evaluate k(X, X) first."""
     covariance = output.lazy_covariance_matrix
-    if not isinstance(output, PriorOfOutputs) or getattr(covariance, "solves", None) is None:
+    if not isinstance(output, PriorDistribution) or getattr(covariance, "solves", None) is None:
         return call_next(likelihood, output, *args, **kwargs)
+    check_likelihood(likelihood, covariance.prior.outputs)
     return PriorOfOutputs(output.mean, covariance + noise_of(likelihood, covariance.prior, args))
 
 
@@ -125,6 +127,7 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         if not (logdet and reduce_inv_quad and inv_quad_rhs is not None and inv_quad_rhs.shape[-1] == 1):
             _refuse("another part of the marginal log likelihood than yᵀK⁻¹y with log det K, for one y,")
         prior, found = covariance.prior, []
+        check_batch("the targets' difference from the mean", inv_quad_rhs.shape[:-2], prior.batch)
         for member, expression in prior.members:
             sigma, y = noise_in(noise, member), member.of(inv_quad_rhs, 2)
             wants_gradient = torch.is_grad_enabled() and (expression.wants_gradient() or sigma.requires_grad)

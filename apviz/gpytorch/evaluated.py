@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,8 @@ def evaluated(
     """
     if isinstance(kernel, kernels.InducingPointKernel):
         raise TypeError(
-            f"{where} is {a(kernel)}, an approximation of low rank that is solved exactly in GPyTorch; outside "
-            f"alternating_projection() it is fast, and inside {where}.base_kernel can be had without approximation"
+            f"{where} is {a(kernel)}, an approximation of low rank, which GPyTorch itself solves fast: leave "
+            f"alternating_projection() for it, or take {where}.base_kernel, without approximation, inside"
         )
     found = dict(kernel.named_parameters())
     values = {name: tuple(p.detach().double().reshape(-1).tolist()) for name, p in found.items()}
@@ -104,9 +105,21 @@ class _Dense(nn.Module):
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         # as what a model returned: its active_dims have been selected
-        with settings.debug(False):
+        with settings.debug(False), self._without_caches():
             dense: Tensor = LazyEvaluatedKernelTensor(x, z, kernel=self.kernel).to_dense()
         return dense
+
+    @contextmanager
+    def _without_caches(self) -> Iterator[None]:
+        """Forgets what kernels on grids keep in eval mode, of other values of their parameters and without a graph."""
+        caching = [module for module in self.kernel.modules() if hasattr(module, "_clear_cache")]
+        for module in caching:
+            module._clear_cache()
+        try:
+            yield
+        finally:
+            for module in caching:
+                module._clear_cache()
 
 
 def a(thing: object) -> str:

@@ -59,6 +59,23 @@ class Member:
 ONE = Member()
 
 
+def check_batch(what: str, found: Sequence[int], batch: torch.Size) -> None:
+    """Refuses what is of another batch than its model.
+
+    Raises:
+        ValueError: naming both.
+    """
+    try:
+        fits = torch.broadcast_shapes(tuple(found), batch) == batch  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{what} has batch shape {tuple(found)}, and its model {tuple(batch)}; apviz takes one for each model of a "
+            "batch, or one for all"
+        )
+
+
 def convert(
     kernel: Any,
     d: int,
@@ -100,12 +117,7 @@ class _Conversion:
         return found.on(columns), tensors
 
     def _whole(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]]:
-        batch = torch.Size(kernel.batch_shape)
-        if torch.Size(torch.broadcast_shapes(batch, self.member.batch)) != self.member.batch:  # type: ignore[no-untyped-call]
-            raise ValueError(
-                f"{where} has batch shape {tuple(batch)}, and its model {tuple(self.member.batch)}; apviz takes a "
-                "kernel for each model of the batch, or one for all"
-            )
+        check_batch(where, kernel.batch_shape, self.member.batch)
         changed = overridden(kernel)
         found = None if changed else self._by_kind(kernel, d, where)
         if found is not None:
@@ -132,7 +144,7 @@ class _Conversion:
             if computes_as(kind):
                 one, tensors = self.of(kernel.base_kernel, 1, f"{where}.base_kernel")
                 return reduce(combine, (one.on(k) for k in range(d))), tensors * d
-        return self._leaf(kernel, d)
+        return self._leaf(kernel, d, where)
 
     def _together(
         self, parts: Sequence[Any], d: int, where: str, combine: Callable[[Kernel, Kernel], Kernel]
@@ -152,7 +164,7 @@ class _Conversion:
         task, of_task = single.of(kernel.task_covar_module, 1, f"{where}.task_covar_module")
         return data.on(range(d)) * task.on(d), of_data + of_task
 
-    def _leaf(self, kernel: Any, d: int) -> tuple[Kernel, tuple[Tensor, ...]] | None:
+    def _leaf(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
         of, computes_as = self.member.of, partial(_computes_as, type(kernel).forward)
         one = torch.ones(1, dtype=torch.float64)
         for name, theirs in KERNELS.items():
@@ -172,7 +184,12 @@ class _Conversion:
             return _made(lambda **given: Polynomial(degree=degree, **given), lengthscale=one, offset=offset)
         if computes_as("ConstantKernel"):
             return _made(Constant, outputscale=_number(of, kernel.constant, kernel))
-        if computes_as("CosineKernel") and d == 1:
+        if computes_as("CosineKernel"):
+            if d > 1:
+                raise TypeError(
+                    f"{where} is a CosineKernel of {d} inputs, which is not positive definite; give each input its own "
+                    "by active_dims"
+                )
             return _made(Cosine, period=2 * of(kernel.period_length, 2))
         if computes_as("PiecewisePolynomialKernel") and kernel.q != 2:  # there GPyTorch 1.15 has another polynomial
             q = kernel.q

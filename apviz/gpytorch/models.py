@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.likelihoods.multitask_gaussian_likelihood import _MultitaskGaussianLikelihoodBase
 from gpytorch.models import ExactGP
 from linear_operator.operators import ConstantDiagLinearOperator, DiagLinearOperator, ZeroLinearOperator
 from torch import Tensor
 
 from apviz.gpytorch.evaluated import a
 from apviz.gpytorch.expressions import Expression, expression_of
-from apviz.gpytorch.kernels import Member
+from apviz.gpytorch.kernels import Member, check_batch
 from apviz.hyperparameters import Hyperparameters
 
 
@@ -48,16 +49,18 @@ class Prior:
         return MultitaskMultivariateNormal(mean.reshape(*mean.shape[:-1], -1, self.outputs), covariance)
 
 
-def check_likelihood(likelihood: Any, where: str = "likelihood") -> None:
-    """Refuses a likelihood that is not Gaussian.
+def check_likelihood(likelihood: Any, outputs: int | None) -> None:
+    """Refuses a likelihood that is not Gaussian, or of several outputs where a prior has one.
 
     Raises:
         TypeError: naming it.
     """
     if not isinstance(likelihood, _GaussianLikelihoodBase):
         raise TypeError(
-            f"{where} is {a(likelihood)}; apviz takes Gaussian likelihoods, of one noise or of one for each row"
+            f"likelihood is {a(likelihood)}; apviz takes Gaussian likelihoods, of one noise or of one for each row"
         )
+    if outputs is None and isinstance(likelihood, _MultitaskGaussianLikelihoodBase):
+        raise TypeError(f"likelihood is {a(likelihood)}, of several outputs, and the model's prior has one")
 
 
 def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
@@ -70,13 +73,13 @@ def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
     Raises:
         TypeError: a likelihood that is not Gaussian, or does other things than adding a diagonal.
     """
-    check_likelihood(likelihood)
+    check_likelihood(likelihood, prior.outputs)
     mean = prior.mean.expand(*prior.batch, prior.mean.shape[-1])
     n = mean.shape[-1]
     nothing = ZeroLinearOperator(*prior.batch, n, n, dtype=mean.dtype, device=mean.device)
     marginal = likelihood(prior.distribution(mean, nothing), inputs)
     added = getattr(marginal, "lazy_covariance_matrix", None)
-    if not isinstance(added, DiagLinearOperator) or not torch.equal(marginal.loc, mean):
+    if not isinstance(added, DiagLinearOperator) or not (marginal.loc == mean).all():
         what = "no noise" if isinstance(added, ZeroLinearOperator) else "more than a diagonal"
         raise TypeError(
             f"likelihood is {a(likelihood)}, which adds {what} to a prior at the training inputs; apviz takes one "
@@ -86,7 +89,12 @@ def noise_of(likelihood: Any, prior: Prior, inputs: Any) -> DiagLinearOperator:
 
 
 def noise_in(added: DiagLinearOperator, member: Member) -> Tensor:
-    """The noise of one of a batch in a diagonal: 0-d where it is one for all rows, else (n,)."""
+    """The noise of one of a batch in a diagonal: 0-d where it is one for all rows, else (n,).
+
+    Raises:
+        ValueError: of another batch than the model's.
+    """
+    check_batch("the likelihood's noise", added.batch_shape, member.batch)
     one = isinstance(added, ConstantDiagLinearOperator)
     noise = member.of(added.diag_values if one else added._diagonal(), 1)
     return noise.reshape(()) if one else noise
