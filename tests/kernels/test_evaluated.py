@@ -1,0 +1,94 @@
+"""Kernels of other people's code: in every tile, sum and product, with autograd's derivatives, as apviz's own are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz.kernels import Evaluated, to_plain
+
+X = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (70, 2)))
+
+
+def entries(x, z, values):
+    distance = ((x[:, None] - z[None]) / values["scale"]).square().sum(-1)
+    return values["height"] * torch.exp(-0.5 * distance)
+
+
+RBF = Evaluated(entries, {"scale": (0.4, 0.7), "height": (1.5,)}, {"scale": (2,), "height": ()}, "Theirs")
+OWN = apviz.RBF(lengthscale=(0.4, 0.7), outputscale=1.5)
+PAIRS = {
+    "alone": (RBF, OWN),
+    "in a sum": (RBF + apviz.Linear(), OWN + apviz.Linear()),
+    "in a product, scaled, of some columns": (
+        3.0 * RBF.on([1, 0]) * apviz.Matern32(lengthscale=0.5),
+        3.0 * OWN.on([1, 0]) * apviz.Matern32(lengthscale=0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_entries_products_and_diagonal_are_those_of_the_same_kernel(name):
+    theirs, own = PAIRS[name]
+    torch.testing.assert_close(theirs(X), own(X))
+    a, b = (apviz.operators.make_operator("tiled", X, kernel, 0.1) for kernel in (theirs, own))
+    v = torch.randn(70, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(a.matmul(v), b.matmul(v))
+    torch.testing.assert_close(a.diagonal(), b.diagonal())
+    torch.testing.assert_close(a.cross_columns(X[:5] + 0.1), b.cross_columns(X[:5] + 0.1))
+    assert theirs.is_evaluated
+    assert not own.is_evaluated
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_derivatives_in_its_numbers_and_in_inputs_are_those_of_the_same_kernel(name):
+    theirs, own = (apviz.operators.make_operator("tiled", X, kernel, 0.1) for kernel in PAIRS[name])
+    a, b = (torch.randn(70, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in (1, 2))
+    found, expected = (each.bilinear_derivatives(a, b, with_inputs=True) for each in (theirs, own))
+    torch.testing.assert_close(found.inputs, expected.inputs)
+    scales = [value for key, value in found.kernel.items() if key.endswith("scale") and len(value) == 2]
+    assert len(scales) == 1
+    of_own = [value for key, value in expected.kernel.items() if key.endswith("lengthscale") and len(value) == 2]
+    torch.testing.assert_close(scales[0], of_own[0])
+    z, m = X[:6] + 0.05, torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    of_z = [each.cross_derivatives(z, b[:6], b).z for each in (theirs, own)]
+    torch.testing.assert_close(*of_z)
+    torch.testing.assert_close(*(each.prior_derivatives(z, m + m.T).z for each in (theirs, own)))
+
+
+@pytest.mark.parametrize("solver", [apviz.Automatic(tol=1e-8), apviz.ConjugateGradient(tol=1e-8)])
+def test_systems_of_it_are_solved_and_its_spectrum_is_bounded(solver):
+    y = torch.sin(3 * X[:, 0])
+    systems = [apviz.KernelSystem(X, y, kernel, noise=0.1, device="cpu") for kernel in (RBF, OWN)]
+    torch.testing.assert_close(*(apviz.solve(each, solver).weights for each in systems), rtol=1e-5, atol=1e-5)
+    largest = torch.linalg.eigvalsh(OWN(X))[-1] + 0.1
+    for method in ("exact", "lanczos", "subsample"):
+        assert apviz.spectrum.spectrum(systems[0], (), method).lambda_max.bound >= largest - 1e-8
+
+
+def test_it_is_equal_where_function_and_numbers_are_and_cannot_be_kept():
+    assert Evaluated(entries, dict(RBF.parameters), dict(RBF.shapes), "Theirs") == RBF
+    other = RBF.with_hyperparameters({"height": 2.0})
+    assert other != RBF
+    assert other.hyperparameters == {"scale": (0.4, 0.7), "height": (2.0,)}
+    assert repr(RBF + OWN).startswith("Theirs + RBF(")
+    with pytest.raises(ValueError, match="a kernel of the class Evaluated cannot be kept"):
+        to_plain(RBF)
+    with pytest.raises(ValueError, match="Theirs has the parameters scale, height, got width"):
+        RBF.with_hyperparameters({"width": 1.0})
+    with pytest.raises(ValueError, match="parameters are"):
+        Evaluated(entries, {"scale": (1.0,)}, {}, "Theirs")
+
+
+def test_the_compiled_engine_is_not_asked_for_it():
+    operator = apviz.operators.make_operator("tiled", X, RBF, 0.1)
+    operator.prepare()
+    assert operator.engine == "in-place torch tiles, direct differences"
+
+
+def test_a_trace_names_it():
+    recorder = apviz.Recorder()
+    apviz.solve(apviz.KernelSystem(X, X[:, 0], RBF, noise=0.1, device="cpu"), apviz.Automatic(), [recorder])
+    assert recorder.trace.attrs["kernel"] == "Theirs"
