@@ -10,6 +10,7 @@ from apviz.kernels.leaf import Leaf
 from apviz.kernels.linear import Constant, Groups, Linear, Polynomial
 from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
 from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
+from apviz.kernels.random_features import RandomFeatures
 from apviz.kernels.rational_quadratic import RationalQuadratic
 from apviz.kernels.serialization import from_plain, to_plain
 from apviz.kernels.stationary import KERNELS, Stationary, kernel_named
@@ -36,6 +37,7 @@ __all__ = [
     "PiecewisePolynomial",
     "Polynomial",
     "Product",
+    "RandomFeatures",
     "RationalQuadratic",
     "Scaled",
     "SpectralMixture",

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from apviz.kernels.formula import Formula
 
 if TYPE_CHECKING:
     from apviz.kernels.algebra import On, Product, Scaled, Sum
+    from apviz.kernels.random_features import RandomFeatures
 
 #: numbers of a kernel by name; those of a part of a sum or product have its place before theirs, as `0.lengthscale`
 Hyperparameter = float | tuple[float, ...]
@@ -35,6 +36,7 @@ class Function(ABC):
     Attributes:
         form: its name in `operators/native.h`; empty where the compiled engine does not have it.
         of_product: whether u is a product.
+        of_equality: whether f is 1 at u = 0 and 0 elsewhere, so that no function drawn from it is continuous.
         of_pairs: whether u is `between` the features of two rows: f itself, by code that no engine compiles.
         has_kink: whether the slope is infinite at u = 0, where rounding of a distance then shows most.
         shape: the number beside u that the formula takes; 0 where it takes none.
@@ -42,6 +44,7 @@ class Function(ABC):
 
     form: str = ""
     of_product: ClassVar[bool] = False
+    of_equality: ClassVar[bool] = False
     of_pairs: ClassVar[bool] = False
     has_kink: ClassVar[bool] = False
 
@@ -60,6 +63,28 @@ class Function(ABC):
     def slope_in_shape(self, u: Tensor) -> Tensor:
         """Computes the derivative of f(u) in `shape`."""
         return torch.zeros_like(u)
+
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        """Draws ω from the spectrum of f, so that f(‖δ‖²) = E cos(ωᵀδ) (Bochner): (count, width) float64, as wide as δ.
+
+        From generators in one state they move continuously with `shape`.
+
+        Raises:
+            ValueError: a function that does not say what its spectrum is.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not say what its spectrum is, of which functions are drawn: give it a method "
+            "`frequencies`, as apviz.Matern52 has one, or draw values from its covariance"
+        )
+
+    @property
+    def power(self) -> int:
+        """Of a function of a product: the p of f(u) = uᵖ.
+
+        Raises:
+            ValueError: a function that does not say what it is.
+        """
+        raise ValueError(f"{type(self).__name__} does not say which `power` of the product it is")
 
     # --- where it is of pairs -----------------------------------------------------------------------------------------
 
@@ -214,6 +239,20 @@ class Kernel(ABC):
     def features(self, x: Tensor) -> Tensor:
         """Computes the features of inputs x: (n, d), in which engines and partitions see them: (n, D) in its dtype."""
         return torch.cat(self.lowered(x.shape[1]).features(x, centre_of(x)), 1).to(x.dtype)
+
+    def random_features(self, x: Tensor, count: int, seed: int = 0) -> RandomFeatures:
+        """Draws features whose products are k in the mean, of which functions are drawn: x (n, d), for their centre.
+
+        Args:
+            count: of each term of the sum of products that the kernel is; errors of k fall with its root.
+            seed: the same features, moved with the hyperparameters, for the same seed.
+
+        Raises:
+            ValueError: a kernel with a part whose spectrum is not known.
+        """
+        from apviz.kernels.random_features import RandomFeatures
+
+        return RandomFeatures(self, x, count, seed)
 
     def on(self, columns: int | Sequence[int]) -> On:
         """Returns this kernel of some columns of the inputs, in the order in which its lengthscales are given."""

@@ -22,6 +22,7 @@ class InnerProduct(Function):
 
     form = "inner_product"
     of_product = True
+    power = 1
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u
@@ -96,6 +97,10 @@ class Polynomial(Linear):
     @property
     def form(self) -> str:  # type: ignore[override]
         return f"power<{self.degree}>"
+
+    @property
+    def power(self) -> int:  # type: ignore[override]
+        return self.degree
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
         offset = values["offset"].to(x.device).sqrt().expand(len(x), 1)

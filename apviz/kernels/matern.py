@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from apviz.kernels.stationary import KERNELS, Stationary
+from apviz.kernels.stationary import KERNELS, Stationary, mixture_frequencies
 
 
 @KERNELS.register("matern12")
@@ -38,6 +38,9 @@ class Matern12(Stationary):
         r = u.sqrt()
         return torch.where(r > 0, -0.5 * (-r).exp() / r, 0.0)
 
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        return _student_frequencies(1, width, count, generator)
+
 
 @KERNELS.register("matern32")
 class Matern32(Stationary):
@@ -65,6 +68,9 @@ class Matern32(Stationary):
 
     def slope(self, u: Tensor) -> Tensor:
         return -0.5 * (-u.sqrt()).exp()
+
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        return _student_frequencies(3, width, count, generator)
 
 
 @KERNELS.register("matern52")
@@ -97,6 +103,9 @@ class Matern52(Stationary):
         r = u.sqrt()
         return (1.0 + r) * (-r).exp() / -6.0
 
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        return _student_frequencies(5, width, count, generator)
+
 
 @KERNELS.register("rbf")
 class RBF(Stationary):
@@ -123,3 +132,12 @@ class RBF(Stationary):
 
     def slope(self, u: Tensor) -> Tensor:
         return -(-u).exp()
+
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
+
+
+def _student_frequencies(degrees: int, width: int, count: int, generator: Generator) -> Tensor:
+    """Frequencies of Matérn-ν in u = 2ν r², degrees = 2ν: Student's, normal ones over the root of a χ²."""
+    chi_squared = torch.randn(count, degrees, dtype=torch.float64, generator=generator).square().sum(1, keepdim=True)
+    return mixture_frequencies(0.5 / chi_squared, width, generator)

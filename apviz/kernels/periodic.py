@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
 from apviz.kernels.leaf import Leaf, positive, positives
 from apviz.kernels.linear import InnerProduct
 from apviz.kernels.matern import RBF
-from apviz.kernels.stationary import Lengthscale
+from apviz.kernels.stationary import Lengthscale, mixture_frequencies
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -57,6 +57,9 @@ class Periodic(Leaf):
         period = torch.as_tensor(self.period, dtype=torch.float64).expand(d)
         narrow = torch.as_tensor(self.lengthscale, dtype=torch.float64).clamp(max=1.0)
         yield narrow * period / (2 * math.pi), list(range(d))
+
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        return mixture_frequencies(torch.ones(count, 1, dtype=torch.float64), width, generator)
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.neg_().exp_()

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
 from apviz.kernels.leaf import positive
-from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary
+from apviz.kernels.stationary import KERNELS, Lengthscale, Stationary, mixture_frequencies
 
 
 @KERNELS.register("rational-quadratic")
@@ -57,6 +58,14 @@ class RationalQuadratic(Stationary):
 
     def shape_at(self, values: Mapping[str, Tensor]) -> Tensor:
         return values["alpha"]
+
+    def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
+        from scipy.special import gammaincinv  # a quarter of a second to import
+
+        # by quantiles, which move with α as the draws of a generator would not
+        quantiles = torch.rand(count, 1, dtype=torch.float64, generator=generator)
+        rates = torch.from_numpy(gammaincinv(self.alpha, quantiles.numpy()))
+        return mixture_frequencies(rates, width, generator)
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.log1p_().mul_(-self.alpha).exp_()

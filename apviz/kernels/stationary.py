@@ -16,8 +16,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from apviz.kernels.interface import Function
 from apviz.kernels.leaf import Leaf, positive, positives
 from apviz.registry import Registry
 
@@ -60,6 +61,8 @@ class Stationary(Leaf):
         cls.title = vars(cls).get("title", cls.__name__)
         # what derives from a kernel may compute something else
         cls.form = vars(cls).get("form", "")
+        if "frequencies" not in vars(cls):
+            cls.frequencies = Function.frequencies  # type: ignore[method-assign]
 
     def __init__(self, *, lengthscale: Lengthscale = 1.0, outputscale: float = 1.0) -> None:
         object.__setattr__(self, "lengthscale", positives("lengthscale", lengthscale))
@@ -97,6 +100,14 @@ class Stationary(Leaf):
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         yield torch.as_tensor(self.lengthscale, dtype=torch.float64).expand(d), list(range(d))
+
+
+def mixture_frequencies(rates: Tensor, width: int, generator: Generator) -> Tensor:
+    """Draws the frequencies of E[exp(−su)] for rates s, (count, 1) or 1: normal ones of variance 2s, (count, width).
+
+    Every f that is a kernel whatever the width is such a mixture (Schoenberg, 1938).
+    """
+    return (2.0 * rates).sqrt() * torch.randn(len(rates), width, dtype=torch.float64, generator=generator)
 
 
 #: the kernels by name: what lists, saves or reads back a kernel goes by this
