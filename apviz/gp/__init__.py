@@ -6,6 +6,7 @@
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
 from apviz.gp.lanczos import LanczosInverse, lanczos_log_determinant
 from apviz.gp.metrics import negative_log_likelihood, rmse
+from apviz.gp.pathwise import PosteriorSamples
 from apviz.gp.posterior import Posterior, Prediction
 from apviz.gp.probes import Probes, rademacher
 from apviz.gp.training import (
@@ -20,7 +21,7 @@ from apviz.gp.training import (
 from apviz.gp.variances import VarianceSolve
 
 __all__ = [
-    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "Prediction", "Probes", "Step", "Training",
-    "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
+    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "PosteriorSamples", "Prediction", "Probes", "Step",
+    "Training", "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
     "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
 ]  # fmt: skip

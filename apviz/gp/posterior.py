@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from apviz.gp.lanczos import LanczosInverse
+from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Operator
@@ -87,6 +88,7 @@ class Posterior:
         system: K and y − μ.
         solution: of the mean's solve; None where the weights were given. A solve that did not converge warns.
         weights: (n,).
+        operator: of the system, which counts the kernel entries of predictions.
         variance_solves: of the last call that solved for variances, one for each batch done so far.
 
     Raises:
@@ -152,11 +154,11 @@ class Posterior:
             )
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
-        self._operator = CountingOperator(self.system.operator)
+        self.operator = CountingOperator(self.system.operator)
         self._by_batches = Variances(
-            self.system, self._operator, self.variance_solver, variance_solver is None, batch_size
+            self.system, self.operator, self.variance_solver, variance_solver is None, batch_size
         )
-        self._inverse = LanczosInverse(self._operator)
+        self._inverse = LanczosInverse(self.operator)
         self._solve_work = 0.0
         self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
 
@@ -179,7 +181,7 @@ class Posterior:
     @property
     def work(self) -> float:
         """The kernel entries evaluated or read so far ÷ n²: of the mean's solve, and of all predictions."""
-        return self._solve_work + self._by_batches.work + self._operator.work
+        return self._solve_work + self._by_batches.work + self.operator.work
 
     def prior_variance(self, x_star: Any) -> Tensor:
         """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
@@ -190,8 +192,8 @@ class Posterior:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points))
-        for rows in _chunks(len(points), self._chunk()):
-            out[rows] = self._mean(self._chunk_of(points, rows))
+        for rows, chunk in self._in_chunks(points):
+            out[rows] = self._mean(chunk)
         return out
 
     def variance(
@@ -254,12 +256,17 @@ class Posterior:
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
         """Solves K w = b, (n,), by the solver of the mean; one that does not converge warns."""
-        solution = attempt(self.system.with_right_hand_sides(b), self.solver, hooks)
-        self._solve_work += solution.work
+        solution = self.attempt(b, self.solver, hooks)
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
             warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=2)
         return solution.weights.to(self.system.x).reshape(-1)
+
+    def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
+        """Solves K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""
+        solution = attempt(self.system.with_right_hand_sides(b), solver, hooks)
+        self._solve_work += solution.work
+        return solution
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
@@ -268,8 +275,7 @@ class Posterior:
             require_whole("rank", rank, 1)
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points), len(ranks))
-        for rows in _chunks(len(points), self._chunk()):
-            chunk = self._chunk_of(points, rows)
+        for rows, chunk in self._in_chunks(points):
             out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
 
@@ -294,10 +300,44 @@ class Posterior:
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
         )
 
+    def samples(
+        self, count: int, seed: int = 0, *, features: int = FEATURES, hooks: Iterable[Hook] = ()
+    ) -> PosteriorSamples:
+        """Draws functions from the posterior of f by one solve, which are then evaluated anywhere without another.
+
+        Args:
+            count: functions.
+            seed: the same functions for the same seed.
+            features: cosines and sines of each term of the kernel, of which functions of the prior are drawn.
+            hooks: told about the solve.
+
+        Returns:
+            An object that is called with test inputs (m, d), and returns values (count, m).
+
+        Raises:
+            ValueError: a number out of range; a kernel with a part whose spectrum is not known.
+
+        Examples:
+            >>> import torch, apviz
+            >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+            >>> h = apviz.Hyperparameters("matern52", lengthscale=(0.2,), outputscale=1.0, noise=1e-4)
+            >>> samples = apviz.Posterior(x, torch.sin(6 * x), h, device="cpu").samples(64)
+            >>> values = samples(torch.tensor([[0.5], [100.0]]))
+            >>> values.shape, values.std(1).shape, bool(values[:, 0].std() < 0.01)
+            (torch.Size([64, 2]), torch.Size([64]), True)
+        """
+        found = PosteriorSamples(self, count, seed, features, hooks=hooks, may_tighten=self._by_batches.may_tighten)
+        found.warn(stacklevel=3)
+        return found
+
+    def chunks(self, x_star: Any) -> Iterator[tuple[slice, Tensor]]:
+        """Checks test inputs (m, d), and returns them chunk by chunk with their rows, on the system's device."""
+        return self._in_chunks(self._points(x_star))
+
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _mean(self, chunk: Tensor) -> Tensor:
-        mean = self._operator.cross_matmul(chunk, self.weights[:, None])[:, 0]
+        mean = self.operator.cross_matmul(chunk, self.weights[:, None])[:, 0]
         return (mean.double() + self.hyperparameters.mean).to(mean)
 
     def _variances(
@@ -311,14 +351,9 @@ class Posterior:
         return self._by_solves(points, hooks)
 
     def _by_lanczos(self, points: Any, rank: int) -> Iterator[tuple[slice, Tensor, Tensor, None]]:
-        for rows in _chunks(len(points), self._chunk()):
-            chunk = self._chunk_of(points, rows)
-            yield (
-                rows,
-                chunk,
-                self._by_batches.from_explained(self._inverse.explained(chunk, [rank]), chunk)[:, 0],
-                None,
-            )
+        for rows, chunk in self._in_chunks(points):
+            explained = self._inverse.explained(chunk, [rank])
+            yield rows, chunk, self._by_batches.from_explained(explained, chunk)[:, 0], None
 
     def _by_solves(
         self, points: Any, hooks: list[Hook], keep: tuple[Tensor, Tensor] | None = None
@@ -329,6 +364,10 @@ class Posterior:
         return self._by_batches.by_solves(
             batches, lambda rows: self._chunk_of(points, rows), hooks, self.variance_solves, keep
         )
+
+    def _in_chunks(self, points: Any) -> Iterator[tuple[slice, Tensor]]:
+        for rows in _chunks(len(points), self._chunk()):
+            yield rows, self._chunk_of(points, rows)
 
     def _chunk(self) -> int:
         """Test points at a time in products; a quarter of n, for the dense operator forms k(x*, X) beside its K."""

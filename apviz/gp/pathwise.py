@@ -1,0 +1,129 @@
+"""Samples of the posterior as functions, by pathwise conditioning (Wilson et al., ICML 2020).
+
+A function f drawn from the prior becomes one of the posterior, f(x*) + μ + k(x*, X) K⁻¹(y − μ − f(X) − ε) with ε drawn
+from the noise (Matheron's rule). The solve is for training inputs alone, so that a test point costs n kernel entries.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Generator, Tensor
+
+from apviz.gp.variances import to_tolerance
+from apviz.kernels import RandomFeatures
+from apviz.settings import require_whole
+from apviz.solvers import Hook, NotConverged
+
+if TYPE_CHECKING:
+    from apviz.gp.posterior import Posterior
+
+#: cosines and sines of a term of the kernel, of which functions are drawn
+FEATURES = 2_000
+# of σ, what the solve may leave as error of a sample at the training inputs, in the root mean square
+SMALL_ERROR = 0.1
+
+
+class PriorSamples:
+    """Functions drawn from a Gaussian process of mean 0, whose covariance is that of random features.
+
+    Args:
+        features: of the kernel.
+        count: functions.
+        seed: of their weights, another than that of the features.
+    """
+
+    def __init__(self, features: RandomFeatures, count: int, seed: int) -> None:
+        self.features, self.count, self.seed = features, count, seed
+        self._weights = torch.randn(features.size, count, dtype=torch.float64, generator=Generator().manual_seed(seed))
+
+    def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Evaluates the functions: x (n, d), in chunks, to (n, count) in `dtype`; the same where x is the same."""
+        values = self.features.combined(x, self._weights.to(x.device, dtype))
+        return values + self.features.white(x, self.count, self.seed).to(dtype) if self.features.is_white else values
+
+
+class PosteriorSamples:
+    """Functions drawn from a posterior, that can be evaluated anywhere, any number of times.
+
+    What is drawn from the prior has its covariance up to errors of the features, which fall with the root of their
+    number: 2,000 leave some 3% of the prior's variance at worst, far from data; near data the errors cancel. The term
+    that the data add is exact to the tolerance of the solve, one for all samples together.
+
+    Args:
+        posterior: its noise may be a number, or (n,) of them.
+        count: functions.
+        seed: of all that is drawn.
+        features: cosines and sines of each term of the kernel, as of `Kernel.random_features`.
+        hooks: told about the solve.
+        may_tighten: take a smaller tolerance than that of the posterior's `variance_solver` where it is needed.
+
+    Attributes:
+        solution: how the solve ended.
+        error: (count,) float64, ‖r‖/√n of the residual: a bound on the error, in the root mean square over training
+            inputs, that the solve leaves in each sample.
+
+    Raises:
+        ValueError: count or features below 1; a kernel with a part whose spectrum is not known.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        count: int,
+        seed: int = 0,
+        features: int = FEATURES,
+        *,
+        hooks: Iterable[Hook] = (),
+        may_tighten: bool = True,
+    ) -> None:
+        require_whole("count", count, 1)
+        require_whole("seed", seed, 0)
+        require_whole("features", features, 1)
+        s = posterior.system
+        self._posterior = posterior
+        x = s.operator.given
+        seeds = [3 * int(seed) + k for k in range(3)]  # what is drawn from one seed twice is not independent
+        self.prior = PriorSamples(s.kernel.random_features(x, int(features), seeds[0]), int(count), seeds[1])
+        generator = Generator().manual_seed(seeds[2])
+        deviation = torch.as_tensor(s.noise, dtype=torch.float64).sqrt().reshape(-1, 1).to(s.device)
+        noise = deviation * torch.randn(s.n, int(count), dtype=torch.float64, generator=generator).to(s.device)
+        observed = self.prior(x) + noise
+        norms, self._small = torch.linalg.vector_norm(observed, dim=0).cpu(), SMALL_ERROR * float(deviation.min())
+        solver = posterior.variance_solver
+        if may_tighten:
+            solver = to_tolerance(solver, self._small * s.n**0.5 / float(norms.max()))
+        self.solution = posterior.attempt(observed, solver, hooks)
+        self.error = self.solution.residual_per_rhs.cpu() * norms / s.n**0.5
+        self._weights = posterior.weights[:, None] - self.solution.weights.to(s.x)
+
+    def warn(self, stacklevel: int) -> None:
+        """Warns where the solve is not converged, or its error is not small."""
+        solution, worst = self.solution, float(self.error.max())
+        off = f"at the training inputs samples are off by up to {worst:.2e} in the root mean square"
+        if not solution.converged:
+            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
+            message = f"the solve for samples is not converged, {end}: {off}; {solution.stop_message}"
+            warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
+        elif worst > 2 * self._small:  # the mean over right-hand sides is what the solve keeps to
+            message = (
+                f"{off}, a tenth of the noise's standard deviation is {self._small:.2e}; take a variance_solver with a "
+                "smaller tol"
+            )
+            warnings.warn(message, stacklevel=stacklevel)
+
+    def __call__(self, x_star: Any) -> Tensor:
+        """Evaluates the samples: x_star (m, d), to (count, m). Evaluates mn kernel entries, in chunks of test points.
+
+        Raises:
+            ValueError: test inputs of another width, NaN or infinite values (which column, how many).
+        """
+        posterior = self._posterior
+        out: Tensor = self._weights.new_empty(self.prior.count, len(x_star))
+        for rows, chunk in posterior.chunks(x_star):
+            data = posterior.operator.cross_matmul(chunk, self._weights)
+            out[:, rows] = (data + self.prior(chunk, data.dtype) + posterior.hyperparameters.mean).T
+        return out

@@ -1,0 +1,149 @@
+"""Samples of the posterior as functions: their moments are the posterior's, and each is one function."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+import apviz
+from apviz import RBF, Constant, Linear, Matern12, Matern52, Periodic, White
+from apviz.gp.posterior import Posterior
+from apviz.hyperparameters import Hyperparameters
+from tests.kernels.test_algebra import equal, periodic, rbf
+from tests.textbook import matern52
+
+#: kernels of two inputs, and their formulas
+KERNELS = {
+    "matern52": (Matern52(lengthscale=(0.4, 0.8), outputscale=1.5),
+                 lambda x, z: 1.5 * matern52(cdist(x / [0.4, 0.8], z / [0.4, 0.8]))),
+    "matern12": (Matern12(lengthscale=0.7), lambda x, z: np.exp(-cdist(x, z) / 0.7)),
+    "sum": (RBF(lengthscale=0.4) + Linear(lengthscale=0.8) + Constant(),
+            lambda x, z: rbf(x, z, 0.4) + x @ z.T / 0.64 + 1.0),
+    "product": (RBF(lengthscale=0.8) * Periodic(period=0.7).on(1),
+                lambda x, z: rbf(x, z, 0.8) * periodic(x[:, 1:], z[:, 1:], 1.0, 0.7)),
+    "white": (RBF(lengthscale=0.4) + White(outputscale=0.2), lambda x, z: rbf(x, z, 0.4) + 0.2 * equal(x, z)),
+}  # fmt: skip
+NOISE, MEAN, COUNT = 0.05, 0.6, 4000
+
+
+def data(n=60, m=12, seed=0):
+    rng = np.random.default_rng(seed)
+    x, z = rng.uniform(-1, 1, (n, 2)), rng.uniform(-1.5, 1.5, (m, 2))
+    z[0], z[1] = x[5], [4.0, 4.0]  # a training input, and one far away
+    return x, np.sin(3 * x[:, 0]) + MEAN + 0.2 * rng.standard_normal(n), z
+
+
+def posterior(kernel=KERNELS["matern52"][0], noise=NOISE, **settings):
+    x, y, _ = data()
+    given = {"solver": apviz.ConjugateGradient(tol=1e-8), "dtype": torch.float64, "device": "cpu"} | settings
+    return Posterior(x, y, Hyperparameters.of(kernel, noise, MEAN), **given)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra(name):
+    kernel, formula = KERNELS[name]
+    x, y, z = data()
+    c, k = formula(x, z), formula(x, x) + NOISE * np.eye(len(x))
+    mean = MEAN + c.T @ np.linalg.solve(k, y - MEAN)
+    prior = formula(z, z)
+    covariance = prior - c.T @ np.linalg.solve(k, c)
+    values = posterior(kernel).samples(COUNT, features=8000)(z).numpy()
+    assert values.shape == (COUNT, len(z))
+    deviation = np.sqrt(np.diag(covariance))
+    assert (np.abs(values.mean(0) - mean) < 5 * deviation / np.sqrt(COUNT)).all()
+    # what was drawn, and what features leave of the prior
+    scale = np.outer(deviation, deviation)
+    bound = 6 * scale / np.sqrt(COUNT) + 3 * np.sqrt(np.outer(np.diag(prior), np.diag(prior)) * scale) / np.sqrt(8000)
+    assert (np.abs(np.cov(values.T) - covariance) < bound).all()
+
+
+def test_a_sample_is_one_function_whatever_is_evaluated_when_and_with_what():
+    _, _, z = data(m=40)
+    samples = posterior(KERNELS["white"][0], batch_size=7).samples(3, seed=4)
+    values = samples(z)
+    torch.testing.assert_close(samples(z), values, atol=0, rtol=0)
+    torch.testing.assert_close(torch.cat([samples(z[:11]), samples(z[11:])], 1), values, atol=1e-12, rtol=0)
+    torch.testing.assert_close(samples(z[::-1].copy()).flip(1), values, atol=1e-12, rtol=0)
+    again = posterior(KERNELS["white"][0]).samples(3, seed=4)(z)
+    torch.testing.assert_close(again, values, atol=1e-10, rtol=0)
+    assert (posterior(KERNELS["white"][0]).samples(3, seed=5)(z) - values).abs().max() > 0.1
+
+
+def test_with_little_noise_samples_go_through_the_targets():
+    x, y, _ = data()
+    values = posterior(noise=1e-8, solver=apviz.Cholesky()).samples(5)(x).numpy()
+    np.testing.assert_allclose(values, np.tile(y, (5, 1)), atol=2e-3)
+
+
+def test_a_test_point_costs_n_entries_and_no_solve():
+    _, _, z = data(m=50)
+    found = posterior()
+    samples, before = found.samples(16), found.work
+    samples(z)
+    assert found.work - before == pytest.approx(50 / 60)
+    assert before > samples.solution.work > 0
+
+
+def test_float32_samples_are_those_of_float64_to_what_its_solve_leaves():
+    _, _, z = data(m=100)
+    double = posterior().samples(8)
+    single = posterior(dtype=torch.float32, solver=apviz.Automatic()).samples(8)
+    values = single(z)
+    assert values.dtype == torch.float32 and single.solution.converged
+    error = (values.double() - double(z)).square().mean(1).sqrt()
+    assert (error < 0.05 * NOISE**0.5).all()
+
+
+def test_the_error_that_is_told_bounds_that_of_the_solve_at_the_training_inputs():
+    x, _, _ = data()
+    exact = posterior().samples(6)(x)
+    with pytest.warns(UserWarning):
+        crude = posterior(variance_solver=apviz.ConjugateGradient(tol=1e-12, max_epochs=3)).samples(6)
+    error = (crude(x) - exact).square().mean(1).sqrt()
+    assert (error <= crude.error + 1e-6).all() and error.max() > 0.01
+
+
+def test_the_tolerance_follows_the_noise_where_no_solver_of_variances_is_given():
+    kernel = Matern52(lengthscale=(0.4, 0.8), outputscale=100.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples = posterior(kernel, noise=1e-6, solver=apviz.ConjugateGradient(tol=1e-2, max_epochs=10_000)).samples(6)
+    assert samples.error.max() < 2e-4  # a tenth of σ, for the mean over samples
+    loose = apviz.ConjugateGradient(tol=1e-3)
+    with pytest.warns(UserWarning, match="a tenth of the noise's standard deviation is 1.00e-04; take a variance_solv"):
+        posterior(kernel, noise=1e-6, solver=apviz.Cholesky(), variance_solver=loose).samples(6)
+
+
+def test_a_solve_that_did_not_converge_warns_with_the_figure():
+    stopped = apviz.ConjugateGradient(tol=1e-9, max_epochs=2)
+    with pytest.warns(apviz.NotConverged, match="the solve for samples is not converged, residual .* off by up to"):
+        samples = posterior(variance_solver=stopped).samples(2)
+    assert not samples.solution.converged
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 0}, "count must be a whole number, at least 1, got 0"),
+        ({"count": 2.5}, "count must be a whole number, at least 1, got 2.5"),
+        ({"count": 2, "seed": -1}, "seed must be a whole number, at least 0, got -1"),
+        ({"count": 2, "features": 0}, "features must be a whole number, at least 1, got 0"),
+    ],
+)
+def test_bad_settings_of_samples_are_refused_before_any_work(settings, message):
+    found = posterior()
+    before = found.work
+    with pytest.raises(ValueError, match=re.escape(message)):
+        found.samples(**settings)
+    assert found.work == before
+
+
+def test_bad_test_inputs_are_refused():
+    samples = posterior().samples(2)
+    with pytest.raises(ValueError, match=re.escape("x_star must have shape (m, 2) as x has 2 columns, got (4, 3)")):
+        samples(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="x_star has 4 NaN or infinite values in column 0"):
+        samples(np.full((4, 2), np.nan))
