@@ -54,7 +54,7 @@ class PosteriorSamples:
     that the data add is exact to the tolerance of the solve, one for all samples together.
 
     Args:
-        posterior: its noise may be a number, or (n,) of them.
+        posterior: rows may have noises of their own.
         count: functions.
         seed: of all that is drawn.
         features: cosines and sines of each term of the kernel, as of `Kernel.random_features`.
@@ -89,7 +89,7 @@ class PosteriorSamples:
         seeds = [3 * int(seed) + k for k in range(3)]  # what is drawn from one seed twice is not independent
         self.prior = PriorSamples(s.kernel.random_features(x, int(features), seeds[0]), int(count), seeds[1])
         generator = Generator().manual_seed(seeds[2])
-        deviation = torch.as_tensor(s.noise, dtype=torch.float64).sqrt().reshape(-1, 1).to(s.device)
+        deviation = torch.as_tensor(s.operator.noise_of(), dtype=torch.float64).sqrt().reshape(-1, 1).to(s.device)
         noise = deviation * torch.randn(s.n, int(count), dtype=torch.float64, generator=generator).to(s.device)
         observed = self.prior(x) + noise
         norms, self._small = torch.linalg.vector_norm(observed, dim=0).cpu(), SMALL_ERROR * float(deviation.min())

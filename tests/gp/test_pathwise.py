@@ -60,6 +60,19 @@ def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra
     assert (np.abs(np.cov(values.T) - covariance) < bound).all()
 
 
+def test_the_moments_where_rows_have_noises_of_their_own():
+    kernel, formula = KERNELS["matern52"]
+    x, y, z = data()
+    noises = np.where(np.arange(len(x)) % 2, 1.0, 0.01)
+    c, k = formula(x, z), formula(x, x) + np.diag(noises)
+    covariance = formula(z, z) - c.T @ np.linalg.solve(k, c)
+    samples = posterior(kernel, noises=noises).samples(COUNT, features=8000)
+    mean = MEAN + c.T @ np.linalg.solve(k, y - MEAN)
+    values, deviation = samples(z).numpy(), np.sqrt(np.diag(covariance))
+    assert (np.abs(values.mean(0) - mean) < 5 * deviation / np.sqrt(COUNT)).all()
+    np.testing.assert_allclose(values.std(0), deviation, rtol=0.08)
+
+
 def test_a_sample_is_one_function_whatever_is_evaluated_when_and_with_what():
     _, _, z = data(m=40)
     samples = posterior(KERNELS["white"][0], batch_size=7).samples(3, seed=4)
