@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from gpytorch import settings as gpytorch_settings
 from gpytorch.likelihoods.multitask_gaussian_likelihood import _MultitaskGaussianLikelihoodBase
+from gpytorch.mlls import LeaveOneOutPseudoLikelihood
 from gpytorch.models import ExactGP
 from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, ZeroLinearOperator
@@ -20,6 +21,7 @@ from apviz.gpytorch.covariances import PriorDistribution, marginal_of_tasks, pri
 from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.kernels import check_batch
+from apviz.gpytorch.leave_one_out import leave_one_out
 from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of, prior_at, prior_of
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
@@ -55,8 +57,9 @@ def alternating_projection(
       test inputs and in the model: the mean's gradient in the model takes one more solve, that of variances none.
     - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
-    - What needs the Cholesky factor of all of K, such as `LeaveOneOutPseudoLikelihood`, or GPyTorch's caches of a
-      prediction, such as `get_fantasy_model`, raises.
+    - `get_fantasy_model` and BoTorch's `condition_on_observations` solve from the weights that are known already.
+      `LeaveOneOutPseudoLikelihood` takes K⁻¹: by its factor up to 2,000 rows, above by n solves, while n² numbers fit.
+    - What needs the Cholesky factor of all of K, such as samples of the prior, raises.
 
     Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
     nested: the innermost counts. Distributions made inside stay apviz's after it.
@@ -97,26 +100,12 @@ def alternating_projection(
     models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
     with (
         intercepted(ExactGP, "__call__", models.call),
-        intercepted(ExactGP, "get_fantasy_model", _get_fantasy_model),
+        intercepted(ExactGP, "get_fantasy_model", models.fantasies),
         intercepted(LinearOperator, "mul", UnevaluatedProduct.instead),
         intercepted(_MultitaskGaussianLikelihoodBase, "marginal", marginal_of_tasks),
+        intercepted(LeaveOneOutPseudoLikelihood, "forward", leave_one_out),
     ):
         yield
-
-
-def _get_fantasy_model(call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-    """GPyTorch's own, which needs what GPyTorch keeps of a prediction of its own.
-
-    Raises:
-        NotImplementedError: there is none, for predictions were apviz's.
-    """
-    if model.prediction_strategy is None:
-        raise NotImplementedError(
-            "get_fantasy_model updates the caches of a prediction by GPyTorch, and inside alternating_projection() "
-            "apviz predicts, without them: add the data with set_train_data(inputs, targets, strict=False), or leave "
-            "the context, predict there, and call get_fantasy_model then"
-        )
-    return call_next(model, *args, **kwargs)
 
 
 class _Models:
@@ -125,6 +114,8 @@ class _Models:
     def __init__(self, solves: Solves) -> None:
         self.solves = solves
         self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
+        # of models with fantasies, those of the models that they were made of
+        self._known: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
 
     def call(self, call_next: Any, model: Any, *inputs: Any, **kwargs: Any) -> Any:
         """Stands before `ExactGP.__call__`."""
@@ -140,6 +131,27 @@ class _Models:
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
         return self._predict(model, inputs, kwargs)
+
+    def fantasies(self, call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Stands before `ExactGP.get_fantasy_model`: more data for the same model, without GPyTorch's caches."""
+        if model.training or model.prediction_strategy is not None:
+            return call_next(model, *args, **kwargs)
+        with torch.no_grad():
+            model.prediction_strategy = _NoCaches(prior_at(model, model.train_inputs))
+        try:
+            made = call_next(model, *args, **kwargs)
+        finally:
+            model.prediction_strategy = None
+        self._known[made] = dict(self._posteriors.get(model, {}))
+        return made
+
+    def _start(self, model: Any, k: int, x: Tensor) -> Tensor | None:
+        """Weights to start from where a model has the data of another, and more after them."""
+        known = self._known.get(model, {})
+        before = known.get(k if len(known) > 1 else 0)
+        if before is None or not torch.equal(before.system.x, x[: before.system.n]):
+            return None
+        return torch.cat([before.weights, before.weights.new_zeros(len(x) - before.system.n)])
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
         train = prior_at(model, model.train_inputs, **kwargs)
@@ -185,11 +197,22 @@ class _Models:
             return kept
         found = Posterior(
             x, y, h, self.solves.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
+            initial_weights=self._start(model, k, x),
             variance_solver=self.solves.variance_solver, dtype=x.dtype, device=x.device,
             operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
         of_model[k] = found
         return found
+
+
+class _NoCaches:
+    """What `get_fantasy_model` takes from a prediction strategy of GPyTorch's: which kind of prior there is."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.train_prior_dist = prior.distribution(prior.mean, prior.covariance)
+
+    def get_fantasy_strategy(self, *args: Any, **kwargs: Any) -> None:
+        """Makes none."""
 
 
 def _in_rows(inputs: Sequence[Tensor], batch: torch.Size) -> tuple[list[Tensor], torch.Size]:

@@ -19,6 +19,7 @@ from apviz.gp.lanczos import lanczos_log_determinant
 from apviz.gp.probes import Probes, draw, rademacher
 from apviz.gp.variances import to_tolerance
 from apviz.kernels import Kernel
+from apviz.memory import require_memory
 from apviz.operators import Operator
 from apviz.settings import require, require_whole
 from apviz.solvers import Cholesky, Hook, Prepared, Solution, Solver, StopReason, attempt
@@ -32,6 +33,8 @@ LOG_DETERMINANTS = ("auto", "lanczos", "skip")
 COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs")
 # relative residual of a solve whose value they compare, if that is left to apviz
 VALUE_TOL = 1e-4
+# columns of K⁻¹ that are solved for at once
+INVERSE_COLUMNS = 512
 
 SKIPPED = (
     "the value of the marginal log likelihood leaves out log det K, which these solvers do not estimate; its "
@@ -115,16 +118,7 @@ class Solves:
             ValueError: an optimiser compares values that leave log det K out.
         """
         self.calls += 1
-        system = KernelSystem(
-            x,
-            residual,
-            kernel,
-            noise=noise,
-            operator=self.operator,
-            dtype=x.dtype,
-            device=x.device,
-            dataset=self.dataset,
-        )
+        system = self._system(x, kernel, noise, residual)
         comparing = _comparing()
         small = comparing is not None and system.n <= CHOLESKY_ROWS
         if self.log_determinant == "auto" and (small or self._factors_all_of(system)):
@@ -140,11 +134,47 @@ class Solves:
         found = lanczos_log_determinant(system.operator, probes.z, wants_gradient)
         return Solved(system.operator, w, found.left, found.right, inv_quad, found.value)
 
-    def _exactly(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
-        """Value and gradient by the factor of all of K."""
+    def inverse(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor) -> tuple[Operator, Tensor]:
+        """K and K⁻¹, (n, n): by its factor where the solver takes one or n is small, else by n solves.
+
+        Raises:
+            MemoryError: it does not fit the free memory.
+            RuntimeError: a solve diverged.
+        """
+        system = self._system(x, kernel, noise, residual)
+        n = system.n
+        what = f"leave-one-out of n = {n:,} rows needs K⁻¹ and two more such matrices, which need"
+        require_memory(4 * n**2 * system.x.element_size(), system.device, what, "use ExactMarginalLogLikelihood")
+        if n <= CHOLESKY_ROWS or self._factors_all_of(system):
+            return system.operator, torch.cholesky_inverse(self._factored(system).factor)
+        solver = to_tolerance(self.solver, VALUE_TOL)
+        prepared = solver.prepare(system.operator, INVERSE_COLUMNS)
+        found = system.x.new_empty(n, n)
+        for start in range(0, n, INVERSE_COLUMNS):
+            columns = slice(start, min(start + INVERSE_COLUMNS, n))
+            unit = system.x.new_zeros(n, columns.stop - start)
+            unit[columns].fill_diagonal_(1.0)
+            solution = attempt(system.with_right_hand_sides(unit), solver, self.hooks, prepared=prepared)
+            report(solution, solver)
+            found[:, columns] = solution.weights
+        return system.operator, found.add_(found.T.clone()).div_(2)
+
+    def _system(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor) -> KernelSystem:
+        return KernelSystem(
+            x, residual, kernel, noise=noise, operator=self.operator, dtype=x.dtype, device=x.device,
+            dataset=self.dataset,
+        )  # fmt: skip
+
+    def _factored(self, system: KernelSystem) -> Factored:
         solver = self.solver if self._factors_all_of(system) else Cholesky()
         prepared = solver.prepare(system.operator)
         assert isinstance(prepared, Factored)  # as was asked before
+        return prepared
+
+    def _exactly(self, system: KernelSystem, wants_gradient: bool, comparing: str | None) -> Solved:
+        """Value and gradient by the factor of all of K."""
+        solver = self.solver if self._factors_all_of(system) else Cholesky()
+        prepared = self._factored(system)
         w, factor = self._solve(system, solver, system.b[:, :0], None, prepared), prepared.factor
         log_determinant = 2.0 * factor.diagonal().double().log().sum()
         if gpytorch_settings.skip_logdet_forward.on():
