@@ -1,8 +1,8 @@
 """Exact-GP models as GPyTorch's notebooks and issues have them, inside `alternating_projection` against Cholesky.
 
-For every model: the marginal likelihood and its gradient, the predicted mean, variances and covariance, and the gradient
-of a prediction, each as a distance from GPyTorch's own with Cholesky in float64. `python -m benchmarks.models` prints
-the table of the guide; `--seconds` times ten composite models beside GPyTorch's CG and Cholesky.
+For every model: the marginal likelihood and its gradient, the predicted mean, variances and covariance, and the
+gradient of a prediction, each as a distance from GPyTorch's own with Cholesky in float64. `python -m benchmarks.models`
+prints the table; `--seconds 3000` times ten composite models beside GPyTorch's CG and Cholesky.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import gpytorch
 import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Hook, NotConverged, Solution, Solver, attempt
+from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt
 from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
 
 Method = Literal["solves", "lanczos"]
@@ -160,7 +161,26 @@ class Posterior:
         )
         self._inverse = LanczosInverse(self.operator)
         self._solve_work = 0.0
+        # the solver's set-up, where several posteriors share one
+        self._of_mean: list[Prepared] = []
         self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
+
+    def with_targets(self, y: Any, hooks: Iterable[Hook] = (), initial_weights: Any = None) -> Posterior:
+        """Makes the posterior given other targets y: (n,) at the same inputs, with the set-up for variances in common.
+
+        The set-up for the mean is made once for all that are made so.
+        """
+        y = torch.as_tensor(y).detach()
+        if y.shape != (self.system.n,):
+            raise ValueError(f"y must have shape ({self.system.n},), got {tuple(y.shape)}")
+        if not self._of_mean:
+            self._of_mean.append(self.solver.prepare(self.system.operator))
+        made = copy.copy(self)
+        made.system = self.system.with_right_hand_sides(y.double() - self.hyperparameters.mean)
+        made.variance_solves = []
+        made._solve_work = 0.0
+        made.weights = made._solve(hooks, initial_weights)
+        return made
 
     def _given(self, weights: Any) -> Tensor:
         given: Tensor = torch.as_tensor(weights).detach().to(self.system.x)
@@ -171,7 +191,9 @@ class Posterior:
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
-        self.solution = solution = attempt(self.system, self.solver, hooks, initial_weights)
+        self.solution = solution = attempt(
+            self.system, self.solver, hooks, initial_weights, prepared=self._of_mean[0] if self._of_mean else None
+        )
         self._solve_work += solution.work
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of, p
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
+from apviz.operators import Operator
 from apviz.solvers import Automatic, Hook, Solver, overlapping
 
 
@@ -159,8 +161,9 @@ class _Models:
         flat, around = _in_rows(inputs, train.batch)
         test = prior_at(model, flat, **kwargs)
         targets = _in_one_row(model.train_targets, train)
+        made = list[_Covariance]()
         found = [
-            self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around)
+            self._of_member(model, k, (train, test), targets, noise_in(added, train.members[k][0]), around, made)
             for k in range(len(train.members))
         ]
         if not train.batch:
@@ -169,9 +172,19 @@ class _Models:
         return test.distribution(mean, Stacked([each[1] for each in found], len(around), train.batch))
 
     def _of_member(
-        self, model: Any, k: int, priors: tuple[Prior, Prior], targets: Tensor, noise: Tensor, around: torch.Size
+        self,
+        model: Any,
+        k: int,
+        priors: tuple[Prior, Prior],
+        targets: Tensor,
+        noise: Tensor,
+        around: torch.Size,
+        made: list[_Covariance],
     ) -> tuple[Tensor, Any]:
-        """Mean (*around, m) and covariance (*around, m, m) of one of the batch; priors: of both inputs."""
+        """Mean (*around, m) and covariance (*around, m, m) of one of the batch; priors: of both inputs.
+
+        Those that differ in their targets alone have one covariance, which is among those `made`.
+        """
         (member, train), (_, test) = (prior.members[k] for prior in priors)
         of_train, of_test = (member.of(prior.mean, 1) for prior in priors)
         residual = member.of(targets, 1) - of_train
@@ -183,10 +196,16 @@ class _Models:
         mean = mean.reshape(shape)
         if gpytorch_settings.skip_posterior_variances.on():
             return mean, ZeroLinearOperator(*shape, shape[-1], dtype=mean.dtype, device=mean.device)
+        same = next((each for each in made if each.operator is posterior.operator and torch.equal(each.z, z)), None)
+        if same is not None and dependence is None:
+            return mean, same.covariance
         if around:
-            found = covariances(posterior, self.solves, z, shape[-1], dependence)
-            return mean, to_linear_operator(found.reshape(*shape, shape[-1]))
-        return mean, PosteriorCovariance(z, posterior, self.solves, dependence)
+            dense = covariances(posterior, self.solves, z, shape[-1], dependence)
+            covariance = to_linear_operator(dense.reshape(*shape, shape[-1]))
+        else:
+            covariance = PosteriorCovariance(z, posterior, self.solves, dependence)
+        made.append(_Covariance(posterior.operator, z, covariance))
+        return mean, covariance
 
     def _posterior(self, model: Any, k: int, train: Expression, y: Tensor, noise: Tensor) -> Posterior:
         """The posterior given the training data, solved once while nothing of it changes; of one of a batch."""
@@ -195,14 +214,28 @@ class _Models:
         kept = of_model.get(k)
         if kept and kept.hyperparameters == h and _same_noise(kept, noise) and _same_data(kept, x, y):
             return kept
+        start = self._start(model, k, x)
+        for twin in of_model.values():  # of the same K
+            if twin.hyperparameters == h and _same_noise(twin, noise) and torch.equal(twin.system.x, x):
+                of_model[k] = twin.with_targets(y, self.solves.hooks, start)
+                return of_model[k]
         found = Posterior(
             x, y, h, self.solves.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
-            initial_weights=self._start(model, k, x),
+            initial_weights=start,
             variance_solver=self.solves.variance_solver, dtype=x.dtype, device=x.device,
             operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
         of_model[k] = found
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariance:
+    """A covariance at z by an operator."""
+
+    operator: Operator
+    z: Tensor
+    covariance: Any
 
 
 class _NoCaches:
