@@ -137,34 +137,76 @@ def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
     assert ended[0] > ended[1] - CLOSE
 
 
-@pytest.mark.parametrize("acquisition", ["LogEI", "qLogNEI"])
-def test_a_step_of_bayesian_optimisation_proposes_what_it_does_by_cholesky(botorch, acquisition):
-    from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
+def botorch_model(kind, x, y):
+    """A model of BoTorch's, its objective, and how its outputs become one."""
+    from botorch.acquisition.objective import ScalarizedPosteriorTransform
+    from botorch.models import ModelListGP, SingleTaskGP
     from botorch.models.transforms import Normalize, Standardize
+
+    def single(targets, **more):
+        transforms = {"input_transform": Normalize(x.shape[1]), "outcome_transform": Standardize(targets.shape[1])}
+        return SingleTaskGP(x, targets, **transforms, **more)
+
+    both = torch.cat([y, x[:, :1] - y], 1)
+    summed = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.2], dtype=torch.float64))
+    if kind == "one output":
+        return single(y), None
+    if kind == "fixed noises":
+        return single(y, train_Yvar=0.005 + 0.01 * torch.rand_like(y)), None
+    if kind == "two outputs":
+        return single(both), summed
+    return ModelListGP(single(y), single(both[:, 1:])), summed
+
+
+@pytest.mark.parametrize(
+    ("kind", "acquisition"),
+    [
+        ("one output", "LogEI"),
+        ("one output", "qLogNEI"),
+        ("one output", "qKG"),
+        ("fixed noises", "LogEI"),
+        ("two outputs", "LogEI"),
+        ("two outputs", "qLogNEI"),
+        ("list of models", "LogEI"),
+    ],
+)
+@pytest.mark.parametrize("n", [80, pytest.param(400, marks=pytest.mark.slow)])
+def test_a_step_of_bayesian_optimisation_proposes_what_it_does_by_cholesky(botorch, kind, acquisition, n):
+    from botorch.acquisition import LogExpectedImprovement, qKnowledgeGradient, qLogNoisyExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import ModelListGP
     from botorch.optim import optimize_acqf
     from botorch.sampling import SobolQMCNormalSampler
 
-    x, y = points(120)
+    x, y = points(n)
     bounds = torch.stack([x.amin(0), x.amax(0)])
-    proposed = []
+    sampler, proposed = SobolQMCNormalSampler(torch.Size([16]), seed=0), []
     for context in (contextlib.nullcontext(), alternating_projection(solver=apviz.Automatic(tol=1e-8))):
         torch.manual_seed(0)
         with context:
-            model = SingleTaskGP(x, y, outcome_transform=Standardize(1), input_transform=Normalize(x.shape[1]))
-            fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+            model, transform = botorch_model(kind, x, y)
+            several = isinstance(model, ModelListGP)
+            objective = gpytorch.mlls.SumMarginalLogLikelihood if several else gpytorch.mlls.ExactMarginalLogLikelihood
+            fit_gpytorch_mll(objective(model.likelihood, model))
+            more = {} if transform is None else {"posterior_transform": transform}
             if acquisition == "LogEI":
-                function, q = LogExpectedImprovement(model, best_f=y.max()), 1
+                function, q = LogExpectedImprovement(model, best_f=y.max(), **more), 1
+            elif acquisition == "qKG":
+                function, q = qKnowledgeGradient(model, num_fantasies=2), 1
             else:
-                sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
-                function, q = qLogNoisyExpectedImprovement(model, x[:10], prune_baseline=False, sampler=sampler), 2
+                settings = {"prune_baseline": False, "sampler": sampler, **more}
+                if transform is not None:
+                    from botorch.acquisition.objective import LinearMCObjective
+
+                    settings = {**settings, "objective": LinearMCObjective(transform.weights)}
+                    del settings["posterior_transform"]
+                function, q = qLogNoisyExpectedImprovement(model, x[:10], **settings), 2
             torch.manual_seed(1)
-            settings = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 20}}
-            proposed.append(optimize_acqf(function, bounds, q=q, **settings))
+            tries = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 10}}
+            proposed.append(optimize_acqf(function, bounds, q=q, **tries))
     (theirs, value), (ours, found) = proposed
-    torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(ours, theirs, rtol=5e-3, atol=5e-3)
 
 
 def test_after_importing_botorch_models_train_predict_and_only_what_the_user_sets_is_refused(botorch):

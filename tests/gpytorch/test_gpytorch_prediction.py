@@ -351,14 +351,14 @@ def test_an_index_that_gpytorch_does_not_take_either_is_named(noisy):
             found[None]
 
 
-def test_a_fantasy_model_is_refused_for_what_apviz_does_not_keep_and_left_to_gpytorch_where_it_can():
+def test_a_fantasy_model_has_the_data_of_both_and_is_left_to_gpytorch_where_that_has_predicted():
     e, x, y = simple(), torch.rand(3, 1, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
     with alternating_projection(**TIGHT), torch.no_grad():
         latent(e).mean  # noqa: B018
-        with pytest.raises(NotImplementedError, match=r"without them: add the data with set_train_data\(inputs"):
-            e.model.get_fantasy_model(x, y)
+        fantasy = e.model.get_fantasy_model(x, y)(e.test_x).mean
         e.model.set_train_data(torch.cat([e.x, x]), torch.cat([e.y, y]), strict=False)
         ours = latent(e).mean
+    np.testing.assert_allclose(fantasy, ours, atol=1e-6)
     other = simple()
     with exactly(), torch.no_grad():
         latent(other).mean  # noqa: B018

@@ -209,17 +209,6 @@ def test_second_derivatives_raise_where_they_would_be_wrong(settings):
                 torch.autograd.grad(g.sum(), parameters, allow_unused=True, retain_graph=True)
 
 
-def test_the_leave_one_out_objective_is_not_silently_gpytorchs_own():
-    e = simple()
-    e.model.train()
-    objective = gpytorch.mlls.LeaveOneOutPseudoLikelihood(e.likelihood, e.model)
-    with (
-        apviz.gpytorch.alternating_projection(block_size=50),
-        pytest.raises(NotImplementedError, match="Cholesky factor of the n × n matrix .*LeaveOneOutPseudoLikelihood"),
-    ):
-        objective(e.model(e.x), e.y)
-
-
 def test_a_seed_gives_one_training_and_steps_draw_other_probes():
     def trained(seed):
         e = simple()
