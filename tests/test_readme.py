@@ -60,7 +60,7 @@ def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path
 def test_the_snippet_with_kernels_runs(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "from_sklearn" in block]
     prelude = (
-        "import apviz, torch\nfrom sklearn.gaussian_process.kernels import RBF, WhiteKernel\n"
+        "import apviz, gpytorch, torch\nfrom sklearn.gaussian_process.kernels import RBF, WhiteKernel\n"
         "x = torch.rand(100, 3, dtype=torch.float64)\ny = x.sum(1)\n"
     )
     after = "\nassert posterior.mean(x).shape == (100,) and noise == 0.1 and kernel == apviz.RBF(lengthscale=0.5) * 2.0"

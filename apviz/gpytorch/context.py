@@ -47,9 +47,11 @@ def alternating_projection(
 ) -> Iterator[None]:
     """Solves for GPyTorch: inside, an `ExactGP` trains and predicts by apviz's solvers, with the code as it is.
 
-    For a model with a `GaussianLikelihood`, any mean, and kernels that apviz has (`apviz.gpytorch.kernels`), sums and
-    products of them, of inputs as they are or of learned features, in float32 or float64; anything else raises at once
-    and names the part. The n × n matrix is never formed.
+    For models, and batches of them, with Gaussian noise, one for all or one a row, any mean, one output or several, and
+    any kernel, of inputs as they are or of learned features, in float32 or float64. Kernels that apviz has
+    (`apviz.gpytorch.kernels`), and sums and products of them, are compiled; others are evaluated tile by tile through
+    GPyTorch's code, which is said once, with what it costs. What is not taken raises at once and names the part. The
+    n × n matrix is never formed.
 
     - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
       Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
