@@ -4,7 +4,8 @@
 """
 
 from apviz.gp.gradient import Gradient, marginal_likelihood_gradient
-from apviz.gp.lanczos import LanczosInverse, lanczos_log_determinant
+from apviz.gp.lanczos import LanczosInverse
+from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.pathwise import PosteriorSamples
 from apviz.gp.posterior import Posterior, Prediction

@@ -131,11 +131,9 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         for member, expression in prior.members:
             sigma, y = noise_in(noise, member), member.of(inv_quad_rhs, 2)
             wants_gradient = torch.is_grad_enabled() and (expression.wants_gradient() or sigma.requires_grad)
-            found.append(
-                _InvQuadLogdet.apply(  # type: ignore[no-untyped-call]
-                    covariance.solves, expression.kernel, wants_gradient, sigma, y, expression.x, *expression.tensors
-                )
-            )
+            settings = covariance.solves, (prior.model, member.index), expression.kernel, wants_gradient
+            tensors = sigma, y, expression.x, *expression.tensors
+            found.append(_InvQuadLogdet.apply(*settings, *tensors))  # type: ignore[no-untyped-call]
         return tuple(torch.stack(each).reshape(prior.batch) for each in zip(*found, strict=True))
 
     def cholesky(self, upper: bool = False) -> Any:
@@ -165,10 +163,10 @@ class _InvQuadLogdet(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, solves: Solves, kernel: Kernel, wants_gradient: bool, noise: Tensor, residual: Tensor, x: Tensor,
-        *tensors: Tensor,
+        ctx: Any, solves: Solves, model: Hashable, kernel: Kernel, wants_gradient: bool, noise: Tensor,
+        residual: Tensor, x: Tensor, *tensors: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        ctx.solved = solved = solves.train(x, kernel, noise.detach(), residual.detach(), wants_gradient)
+        ctx.solved = solved = solves.train(x, kernel, noise.detach(), residual.detach(), wants_gradient, model)
         ctx.save_for_backward(noise, residual, x, *tensors)
         return solved.inv_quad.to(residual), solved.log_determinant.to(residual)
 
@@ -179,16 +177,16 @@ class _InvQuadLogdet(torch.autograd.Function):
             found = _InvQuadLogdet._gradients(ctx, by_inv_quad, by_logdet)
         depends_on = (*ctx.saved_tensors, by_inv_quad, by_logdet)
         given = (g if g is None else without_gradient(g, depends_on, NO_SECOND_DERIVATIVES) for g in found)
-        return (None, None, None, *given)
+        return (None, None, None, None, *given)
 
     @staticmethod
     def _gradients(ctx: Any, by_inv_quad: Tensor, by_logdet: Tensor) -> Iterator[Tensor | None]:
         """Those in the noise, the residual, the inputs, and the kernel's tensors."""
         solved, (noise, residual, x, *tensors) = ctx.solved, ctx.saved_tensors
         by_residual = (2 * by_inv_quad * solved.w).to(residual)
-        if not any(ctx.needs_input_grad[k] for k in range(3, 6 + len(tensors)) if k != 4):
+        if not any(ctx.needs_input_grad[k] for k in range(4, 7 + len(tensors)) if k != 5):
             return iter([None, by_residual, None, *(None for _ in tensors)])
-        with_inputs = ctx.needs_input_grad[5]
+        with_inputs = ctx.needs_input_grad[6]
         if solved.right is None:
             m = by_logdet * solved.left - by_inv_quad * solved.w @ solved.w.T
             found = solved.operator.weighted_derivatives(m, with_inputs)

@@ -30,12 +30,14 @@ class Prior:
         covariance: k(X, X) unevaluated.
         members: of the batch, each with what k is in apviz's words; one where there is no batch.
         outputs: of every input; None: one, in a distribution that has no dimension for them.
+        model: which model it is of, by its `id`.
     """
 
     mean: Tensor
     covariance: Any
     members: tuple[tuple[Member, Expression], ...]
     outputs: int | None
+    model: int
 
     @property
     def batch(self) -> torch.Size:
@@ -125,7 +127,7 @@ def prior_of(model: Any, output: Any) -> Prior:
         raise ValueError(
             f"{forward} returned a mean of {output.loc.shape[-1]} rows, and a covariance of {len(members[0][1].x)}"
         )
-    return Prior(output.loc, covariance, members, outputs)
+    return Prior(output.loc, covariance, members, outputs, id(model))
 
 
 def _members(batch: torch.Size) -> Iterator[Member]:

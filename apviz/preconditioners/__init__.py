@@ -1,8 +1,16 @@
 """Preconditioners for conjugate gradients: settings that `build` the application of P⁻¹ for one system."""
 
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
+from apviz.preconditioners.low_rank import Whitening
 from apviz.preconditioners.pivoted_cholesky import PivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import RandomlyPivotedCholesky
 from apviz.preconditioners.two_level_schwarz import TwoLevelSchwarz
 
-__all__ = ["PRECONDITIONERS", "PivotedCholesky", "Preconditioner", "RandomlyPivotedCholesky", "TwoLevelSchwarz"]
+__all__ = [
+    "PRECONDITIONERS",
+    "PivotedCholesky",
+    "Preconditioner",
+    "RandomlyPivotedCholesky",
+    "TwoLevelSchwarz",
+    "Whitening",
+]

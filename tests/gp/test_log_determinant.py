@@ -11,9 +11,11 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz import memory
-from apviz.gp import lanczos as module
-from apviz.gp.lanczos import lanczos_log_determinant
+from apviz.gp import log_determinant as module
+from apviz.gp.log_determinant import lanczos_log_determinant
 from apviz.gp.probes import rademacher
+from apviz.preconditioners import Whitening
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 
 
 def operator(n=120, lengthscale=0.3, noise=1e-2, dtype=torch.float64):
@@ -86,3 +88,45 @@ def test_what_has_not_settled_warns_and_what_does_not_fit_is_refused(monkeypatch
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     with pytest.raises(MemoryError, match="Lanczos basis of log det K and its copies need"):
         lanczos_log_determinant(k, z)
+
+
+@pytest.mark.parametrize("noises", [None, 10 ** np.random.default_rng(5).uniform(-3, 0, 120)])
+@pytest.mark.parametrize("rank", [20, 80])
+def test_whitened_value_and_gradient_are_of_one_function_and_near_the_log_determinant(rank, noises):
+    x, k = operator(noise=1e-3)
+    d = np.full(120, 1e-3) if noises is None else noises
+    kernel = k.kernel
+    k = apviz.operators.make_operator("tiled", k.x, kernel, 1e-3 if noises is None else torch.from_numpy(noises))
+    factor = randomly_pivoted_cholesky(k, rank, seed=0)
+    whitening, z = Whitening(factor, k.noise_of()), rademacher(120, 5, 0, k.x).z
+    # P, and L as dense matrices
+    p = (factor @ factor.T).numpy() + np.diag(d)
+    whitener = whitening(torch.eye(120, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(whitener @ p @ whitener.T, np.eye(120), atol=1e-8)
+    np.testing.assert_allclose(whitening.transposed(torch.eye(120, dtype=torch.float64)), whitener.T, atol=1e-12)
+    np.testing.assert_allclose(whitening.log_determinant, np.linalg.slogdet(p)[1])
+    assert whitening.largest_eigenvalue >= np.linalg.eigvalsh(p)[-1] * (1 - 1e-9)
+    found = lanczos_log_determinant(k, z, whitening=whitening)
+
+    def value(lengthscale, scale):
+        of_k = dense(x, lengthscale, 0.0) + np.diag(d) * scale
+        return np.linalg.slogdet(p)[1] + quadratic(whitener @ of_k @ whitener.T, z.numpy())
+
+    np.testing.assert_allclose(found.value, value(0.3, 1.0), rtol=1e-6)
+    gradient, h = k.bilinear_derivatives(found.left, found.right), 1e-5
+    along = (value(0.3 + h, 1.0) - value(0.3 - h, 1.0)) / (2 * h)
+    np.testing.assert_allclose(gradient.kernel["lengthscale"], [along], rtol=1e-4)
+    by_noise = (value(0.3, 1 + h) - value(0.3, 1 - h)) / (2 * h)
+    np.testing.assert_allclose(np.sum(gradient.noise.numpy() * (1e-3 if noises is None else d)), by_noise, rtol=1e-4)
+    plain, exact = lanczos_log_determinant(k, z), np.linalg.slogdet(dense(x, 0.3, 0.0) + np.diag(d))[1]
+    assert found.steps < plain.steps
+    assert found.standard_error < plain.standard_error
+    assert abs(float(found.value) - exact) < 4 * float(found.standard_error)
+
+
+def test_a_whitening_of_other_hyperparameters_gives_the_same_log_determinant():
+    x, k = operator(40)
+    _, other = operator(40, lengthscale=0.7, noise=0.1)
+    whitening = Whitening(randomly_pivoted_cholesky(other, 20, seed=0), 0.1)
+    found = lanczos_log_determinant(k, math.sqrt(40) * torch.eye(40, dtype=torch.float64), whitening=whitening)
+    np.testing.assert_allclose(found.value, np.linalg.slogdet(dense(x, 0.3, 1e-2))[1], rtol=1e-9)
