@@ -313,7 +313,7 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     a = trace.attrs
     console.print(f"[bold]{trace.label}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, d = {a['d']}, "
                   f"{a['right_hand_sides']} right-hand sides")  # fmt: skip
-    console.print(f"{a['kernel']}, σ² = {a['noise']:g}, {a['dtype']} on {a['device_name']}, {a['engine']}")
+    console.print(f"{a['kernel']}, σ² = {trace.noise_in_words(6)}, {a['dtype']} on {a['device_name']}, {a['engine']}")
     console.print(f"settings: {json.loads(a['solver_settings'])}", highlight=False)
     console.print(f"{trace.outcome}: {a.get('stop_message', 'the solve was killed, or still runs')}", highlight=False)
     console.print(terminal_table([trace]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -29,12 +30,18 @@ def settings_labels(traces: Sequence[Trace]) -> list[str]:
         _setting(traces, "n", _count, "n = "),
         _setting(traces, "d", _count, "d = "),
         _setting(traces, "block_size", _count, "b = "),
-        _setting(traces, "kernel", lambda name: KERNELS[name].title if name in KERNELS else str(name)),
+        _setting(traces, "kernel", lambda name: KERNELS[name].title if name in KERNELS else without_numbers(str(name))),
         _setting(traces, "kernel_parameters", _values),
         _setting(traces, "noise", _number, "σ² = "),
         _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
     ]
     return [part for part in parts if part]
+
+
+def without_numbers(kernel: str) -> str:
+    """A sum or product of kernels as it prints itself, by their names alone: `Matern52 + Periodic × Linear`."""
+    names = re.sub(r"\.on\(\[[^\]]*\]\)", "", re.sub(r"\(\w+=[^()]*(\([^()]*\)[^()]*)*\)", "", kernel))
+    return names.replace(" * ", " × ")
 
 
 def wrapped(parts: Iterable[str], width: int = CAPTION_WIDTH) -> list[tuple[str, str]]:

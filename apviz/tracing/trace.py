@@ -71,6 +71,11 @@ class Trace:
         """The method that solved, as data."""
         return Method.from_plain(self.attrs["method"])
 
+    def noise_in_words(self, digits: int) -> str:
+        """Writes σ², or its range where rows have their own."""
+        least, largest = self.attrs["noise"], self.attrs.get("largest_noise")
+        return f"{least:.{digits}g}" + ("" if largest is None else f" to {largest:.{digits}g}")
+
     @property
     def method_name(self) -> str:
         """The label without the sizes of blocks, for a table that has a column of them."""

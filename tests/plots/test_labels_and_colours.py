@@ -10,7 +10,7 @@ import pytest
 import apviz
 from apviz import plots
 from apviz.method import PLAIN_CG, Method
-from apviz.plots._labels import method_names, run_names, settings_labels
+from apviz.plots._labels import method_names, run_names, settings_labels, without_numbers
 from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color, rule_color
 
 #: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
@@ -162,3 +162,14 @@ def test_a_training_by_overlapping_blocks_has_the_colour_of_its_solves_before_th
     method = projection(block_size="auto", partition="principal-axis-tree", overlap="auto")
     solved = projection(block_size=100, partition="principal-axis-tree", overlap=0.5)
     assert method_color(method) == method_color(solved) not in (method_color(PLAIN_CG), rule_color("gauss-southwell"))
+
+
+def test_a_caption_names_the_kernels_of_a_sum_without_their_numbers():
+    kernel = 2.0 * apviz.Matern52(lengthscale=(0.3, 1e-3)).on([0, 1]) + apviz.Periodic().on(0) * (
+        apviz.Linear() + apviz.White(outputscale=0.1)
+    )
+    assert without_numbers(repr(kernel)) == "Matern52 + Periodic × (Linear + White)"
+    x = np.random.default_rng(0).uniform(size=(30, 2))
+    recorder = apviz.Recorder()
+    apviz.solve(apviz.KernelSystem(x, x[:, 0], kernel, noise=0.1, device="cpu"), apviz.Automatic(), [recorder])
+    assert "Matern52 + Periodic × (Linear + White)" in settings_labels([recorder.trace])

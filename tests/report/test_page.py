@@ -316,3 +316,14 @@ def test_a_folder_in_which_nothing_can_be_read_says_so(tmp_path):
         pytest.raises(FileNotFoundError, match="there is no trace of a solve in .* that can be read"),
     ):
         find_traces(tmp_path)
+
+
+def test_a_report_of_a_sum_of_kernels_and_noises_of_each_row_says_what_there_is(tmp_path):
+    x = np.random.default_rng(0).uniform(size=(40, 2))
+    kernel, noise = apviz.Matern52(lengthscale=0.3) + apviz.Linear(), np.linspace(0.1, 0.4, 40)
+    system = apviz.KernelSystem(x, x[:, 0], kernel, noise=noise, device="cpu")
+    apviz.solve(system, apviz.Automatic(), [apviz.Recorder(path=tmp_path / "r.zarr")])
+    text = write_report([apviz.open_trace(tmp_path / "r.zarr")], tmp_path / "report.html").read_text("utf-8")
+    assert "0.1 to 0.4" in text
+    assert "Matern52(lengthscale=0.3, outputscale=1.0) + Linear(lengthscale=1.0, outputscale=1.0)" in text
+    assert not re.search(r">lengthscale<", text)
