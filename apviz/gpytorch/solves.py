@@ -35,7 +35,8 @@ log = logging.getLogger("apviz")
 LogDeterminantMethod = Literal["auto", "lanczos", "skip"]
 LOG_DETERMINANTS = ("auto", "lanczos", "skip")
 # modules of optimisers that compare values of the loss at different parameters
-COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs")
+# BoTorch's Adam stops where values no longer fall
+COMPARING_OPTIMISERS = ("scipy.optimize", "torch.optim.lbfgs", "botorch.optim.core")
 # relative residual of a solve whose value they compare, if that is left to apviz
 VALUE_TOL = 1e-4
 # of the low-rank matrix that whitens K for log det K; how many times the steps of Lanczos may grow before there is

@@ -123,6 +123,25 @@ def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
             np.testing.assert_allclose(here.variance, there.variance, atol=1e-3)
 
 
+def test_botorchs_adam_which_stops_by_values_gets_whole_ones(botorch):
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.optim.fit import fit_gpytorch_mll_torch
+
+    ended = []
+    for context in (alternating_projection(block_size=20, tol=1e-4), contextlib.nullcontext()):
+        torch.manual_seed(0)
+        model = SingleTaskGP(*points(60))
+        with context:
+            objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+            fit_gpytorch_mll(objective, optimizer=fit_gpytorch_mll_torch, optimizer_kwargs={"step_limit": 60})
+        ended.append(exact_value(model))
+    assert ended[0] == pytest.approx(ended[1], abs=CLOSE)
+    with alternating_projection(block_size=20, log_determinant="skip"), pytest.raises(Exception, match="botorch"):
+        objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model.train())
+        fit_gpytorch_mll_torch(objective, step_limit=3)
+
+
 @pytest.mark.slow
 def test_botorchs_fit_by_lanczos_ends_close_too(botorch):
     from botorch.fit import fit_gpytorch_mll
