@@ -95,6 +95,14 @@ class Limit(Enum):
     FLOOR = "noise floor: σ² would be smaller if it were let"
     STEPS = "too few steps: σ² still moves"
     FAILED = "a step could not be taken"
+    # of models, see apviz.gpytorch.diagnose
+    SOUND = "nothing is wrong with this model, as far as it was measured"
+    TARGETS = "the targets are not all finite"
+    INPUTS = "the inputs are not all finite"
+    STEP = "a step of the optimiser was too large"
+    SCALE = "the data are not scaled"
+    COPIES = "rows that come again make K close to singular"
+    RANK = "fast predictive variances: the rank of their Lanczos decomposition is too low"
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,11 @@ class Diagnosis:
     evidence: str
     advice: str
     change: Mapping[str, Any] = field(default_factory=dict)
+
+    def write_into(self, trace: Trace) -> None:
+        """Makes this the diagnosis of a trace: of one whose cause was found outside of it, as in a GPyTorch model."""
+        found = {"limit": self.limit.name, "evidence": self.evidence, "advice": self.advice, "change": {**self.change}}
+        trace.attrs["diagnosis"] = json.dumps(found)
 
 
 def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
@@ -153,8 +166,19 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         return found
     if not isinstance(trace, Trace):
         raise TypeError(f"diagnose takes a trace, such as apviz.open_trace(path), got {type(trace).__name__}")
+    if (told := _told(trace)) is not None:
+        return told
     compared = [other for other in others if other is not trace and same_system(other, trace)]
     return _with_facts(_found(trace, compared), trace, compared)
+
+
+def _told(trace: Trace) -> Diagnosis | None:
+    """What was found outside of the trace, if anything, and if this version knows its words."""
+    try:
+        found = json.loads(trace.attrs["diagnosis"])
+        return Diagnosis(Limit[found["limit"]], str(found["evidence"]), str(found["advice"]), dict(found["change"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _found(trace: Trace, others: list[Trace]) -> Diagnosis:

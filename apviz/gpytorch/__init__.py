@@ -12,6 +12,7 @@ except ImportError as error:
 
 from apviz.gpytorch.cg import record_cg
 from apviz.gpytorch.context import alternating_projection
+from apviz.gpytorch.diagnosis import ModelDiagnosis, diagnose
 from apviz.gpytorch.models import hyperparameters
 
-__all__ = ["alternating_projection", "hyperparameters", "record_cg"]
+__all__ = ["ModelDiagnosis", "alternating_projection", "diagnose", "hyperparameters", "record_cg"]

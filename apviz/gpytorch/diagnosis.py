@@ -1,0 +1,429 @@
+"""What is wrong with a GPyTorch model, and the one change that mends it, both measured.
+
+Rules, in the order they are asked; the first that holds is the answer:
+
+1. *targets*, *inputs* that are not finite. 2. *a step*: hyperparameters that are not finite, though the data are.
+3. *scale*: inputs held in steps that are coarse for their range or lengthscale, or rows so far apart that K is
+diagonal; targets of a size that the prior does not expect.
+4. What GPyTorch gets is off, against Cholesky in float64: the loss is not finite, the residual is above 0.1, a mean is
+off by 0.1 of its predictive deviation, or a variance by a tenth. Then changes are tried, each alone, and the first that
+leaves nothing off names the cause:
+
+| change | cause |
+|---|---|
+| rows that come again are merged, and κ falls to a tenth | copies |
+| `fast_pred_var` off, where only predictions are off | rank |
+| smaller tolerances, where CG met those it had | tolerance too loose |
+| float64, and smaller tolerances with it | floor of the precision |
+| `alternating_projection()`, then Cholesky | noise floor, where σ² is under 10⁻³ of k(x, x); else ill-conditioning |
+
+5. *a step*: losses that ended far above their lowest, though nothing is off. 6. *nothing*.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from gpytorch import settings
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, Limit
+from apviz.gpytorch import inspecting
+from apviz.gpytorch.context import alternating_projection
+from apviz.gpytorch.kernels import a
+from apviz.gpytorch.measuring import (
+    Context,
+    Copy,
+    Exact,
+    Solved,
+    copy_of,
+    exact,
+    solved,
+)
+from apviz.solvers import Automatic, overlapping
+from apviz.tracing import Trace
+
+#: tried where the usual tolerance leaves predictions off
+TIGHTER_TOLS = (1e-4, 1e-6)
+#: of κ, that merged rows must leave at most
+KAPPA_SHARE = 0.1
+#: of what was raised, that is written out
+SHOWN_LETTERS = 160
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelDiagnosis(Diagnosis):
+    """A diagnosis of a model, with what was measured for it.
+
+    Args:
+        before: what GPyTorch gets as it is; None where that could not be measured.
+        after: the same with the change; None where there is none, or it could not be tried.
+        rows: rows it was measured on, of `all_rows`.
+        remarks: what else was seen, and is no cause.
+        trace: of GPyTorch's CG in training, with this diagnosis: `found.trace.save("runs/mine.zarr")`, and the
+            dashboard shows both. None where GPyTorch took Cholesky, or nothing was solved.
+    """
+
+    before: Solved | None = None
+    after: Solved | None = None
+    rows: int = 0
+    all_rows: int = 0
+    remarks: tuple[str, ...] = ()
+    trace: Trace | None = field(default=None)
+
+    def table(self) -> list[dict[str, str]]:
+        """The figures before and after the change, against Cholesky in float64."""
+        named = (("GPyTorch as it is", self.before), ("with the change", self.after))
+        return [{"": name} | found.figures() for name, found in named if found is not None and not found.error]
+
+    def __str__(self) -> str:
+        lines = [_sentence(self.limit.value), self.evidence, self.advice]
+        table = self.table()
+        if table:
+            widths = [max(len(row[key]) for row in [{k: k for k in table[0]}, *table]) for key in table[0]]
+            for row in [{key: key for key in table[0]}, *table]:
+                lines.append("  ".join(value.ljust(width) for value, width in zip(row.values(), widths, strict=True)))
+        return "\n".join(line.rstrip() for line in [*lines, *self.remarks] if line)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For a notebook."""
+        said = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", *map(html.escape, (self.evidence,))]
+        said += [html.escape(line) for line in (self.advice, *self.remarks) if line]
+        table = self.table()
+        rows = ""
+        if table:
+            head = "".join(f"<th>{html.escape(key)}</th>" for key in table[0])
+            body = ["".join(f"<td>{html.escape(value)}</td>" for value in row.values()) for row in table]
+            rows = f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
+        return f"<div>{''.join(f'<p>{line}</p>' for line in said)}{rows}</div>"
+
+
+def diagnose(
+    model: Any,
+    likelihood: Any = None,
+    *,
+    losses: Sequence[float] = (),
+    test_inputs: Tensor | Sequence[Tensor] | None = None,
+) -> ModelDiagnosis:
+    """Finds what is wrong with an `ExactGP`, and the one change that mends it, by the rules of this module.
+
+    Call it where the complaint comes from, inside the same `gpytorch.settings`: the model is trained for one step and
+    predicts once under them, in a copy, and that is compared with Cholesky in float64. A proposed change has been
+    tried the same way. The model, its caches and torch's random numbers stay as they are; inside
+    `alternating_projection()` it is GPyTorch itself that is measured. Of a model with more than 2,000 rows as many are
+    measured, drawn at random, and the evidence says so. It takes seconds, and some 0.5 GB at 2,000 rows.
+
+    Args:
+        likelihood: None: the model's.
+        losses: of a training, one a step: they tell a step that was too large from the rest.
+        test_inputs: where predictions are compared, as the model takes them; None: at some of the training inputs.
+
+    Raises:
+        TypeError: a model that is not an `ExactGP`.
+        ValueError: one without training data.
+
+    Examples:
+        >>> import gpytorch, torch, apviz
+        >>> class Model(gpytorch.models.ExactGP):
+        ...     def __init__(self, x, y):
+        ...         super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+        ...         self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), gpytorch.kernels.RBFKernel()
+        ...
+        ...     def forward(self, x):
+        ...         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+        >>> x = torch.linspace(0, 1, 100)
+        >>> found = apviz.gpytorch.diagnose(Model(x, torch.sin(6 * x).log()))
+        >>> found.limit.value, found.evidence.split(",")[0]
+        ('the targets are not all finite', '48 of the 100 targets are NaN or infinite')
+    """
+    if not isinstance(model, ExactGP):
+        hint = "; of a list, diagnose each of its models" if hasattr(model, "models") else ""
+        raise TypeError(f"model must be a gpytorch.models.ExactGP, got {a(model)}{hint}")
+    if model.train_inputs is None or model.train_targets is None:
+        raise ValueError("the model has no training data: give it some with set_train_data")
+    likelihood = model.likelihood if likelihood is None else likelihood
+    n, losses = model.train_inputs[0].shape[-2], [float(loss) for loss in losses]
+    found = (
+        inspecting.targets_not_finite(model.train_targets)
+        or inspecting.inputs_not_finite(model.train_inputs)
+        or inspecting.parameters_not_finite(model, likelihood, losses)
+    )
+    remarks = tuple(inspecting.remarks(model, likelihood))
+    if found is not None:
+        return _reported(found, n, remarks)
+    tests = (test_inputs,) if isinstance(test_inputs, Tensor) else test_inputs
+    try:
+        given = copy_of(model, likelihood, tests)
+    except Exception as error:  # whatever torch or the model cannot copy
+        remarks += (f"Nothing was solved: the model cannot be copied ({_short(error)}).",)
+        found = inspecting.inputs_out_of_scale(model, None) or _nothing("Its data and hyperparameters are finite.")
+        return _reported(found, n, remarks)
+    truth: Exact | None = None
+    try:
+        truth = exact(given)
+    except Exception as error:  # whatever GPyTorch raises
+        remarks += (f"Not measured: Cholesky in float64 is not possible for it ({_short(error)}).",)
+    found = inspecting.inputs_out_of_scale(model, truth)
+    if found is None and truth is not None:
+        found = inspecting.targets_out_of_scale(truth)
+    if found is not None:
+        return _reported(found, n, remarks, rows=given.rows)
+    return _Measured(given, truth, n, losses, remarks).found()
+
+
+class _Measured:
+    """The rules that take a solve."""
+
+    def __init__(
+        self, given: Copy, truth: Exact | None, n: int, losses: Sequence[float], remarks: tuple[str, ...]
+    ) -> None:
+        self.given, self.truth, self.n, self.losses, self.remarks = given, truth, n, losses, remarks
+        self.native = self._as_it_is(truth)
+        # how many, and κ without them, where they are what matters
+        self.copies: tuple[int, float] | None = None
+
+    def found(self) -> ModelDiagnosis:
+        native, truth = self.native, self.truth
+        if truth is None:
+            evidence = native.error or "GPyTorch's own numbers are not to be compared with anything."
+            found = Diagnosis(Limit.UNKNOWN, _short(evidence) + self._of_rows(), "Add noise, or use float64.")
+            return self._reported(found, None) if native.error else self._reported(_nothing(evidence), None)
+        if not native.is_good:
+            return self._mended(truth)
+        stepped = inspecting.stepped_too_far(self.losses)
+        if stepped is not None:
+            return self._reported(stepped, None)
+        if native.unconverged:
+            ended = native.unconverged[0].attrs
+            self.remarks += (
+                f"CG ended above its tolerance ({ended['stop_message'].split(';')[0]}): nothing of it is seen.",
+            )
+        return self._reported(_nothing(self._figures(native) + self._of_rows()), None)
+
+    def _as_it_is(self, truth: Exact | None) -> Solved:
+        """GPyTorch under the settings in force; with more rows than are measured, it takes the way it takes for all."""
+        return solved(self.given, truth, self._and())
+
+    def _mended(self, truth: Exact) -> ModelDiagnosis:
+        tried: list[tuple[Diagnosis, Solved]] = []
+        refused: set[str] = set()
+        for limit, advice, change, attempt in self._changes(truth):
+            if "solver" in change and refused:
+                continue
+            # a smaller tolerance is not met either where one was not
+            if tried and tried[-1][1].unconverged and tried[-1][0].change.keys() == change.keys():
+                continue
+            after = attempt()
+            if after.error:
+                if "solver" in change:
+                    refused.add(after.error)
+                continue
+            evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
+            tried.append((Diagnosis(limit, evidence, advice, change), after))
+            if after.is_good and not after.unconverged:
+                break
+        self.remarks += tuple(f"apviz's own solvers could not be tried: {_short(error)}" for error in refused)
+        if tried and tried[-1][1].is_good:
+            return self._reported(*tried[-1])
+        if not tried:
+            evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
+            advice = "No change that was tried runs without an error: raise the noise."
+            return self._reported(Diagnosis(Limit.CONDITIONING, evidence, advice), None)
+        best, after = min(tried, key=lambda pair: (not pair[1].predicts, not pair[1].trains, pair[1].variance))
+        advice = f"{best.advice} Of all that was tried this helps most, and not enough: raise the noise too."
+        return self._reported(replace(best, limit=Limit.CONDITIONING, advice=advice), after)
+
+    def _changes(self, truth: Exact) -> Iterator[tuple[Limit, str, dict[str, Any], Callable[[], Solved]]]:
+        """Limit, advice, change, and how it is tried."""
+        native, given = self.native, self.given
+        merged = given.merged()
+        if merged is not None:
+            fewer, copies = merged
+            of_fewer = exact(fewer)
+            if of_fewer.kappa()[0] <= KAPPA_SHARE * truth.kappa()[0]:
+                # the posterior is that of all rows
+                aim = replace(of_fewer, mean=truth.mean, variance=truth.variance, noise=truth.noise)
+                advice = (
+                    f"Merge them: {fewer.rows:,} rows are distinct, and c copies tell what one does with the mean of "
+                    "their targets and noise σ²/c: gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise / counts)."
+                )
+                self.copies = (copies, of_fewer.kappa()[0])
+                yield Limit.COPIES, advice, {"rows": "distinct"}, partial(solved, fewer, aim)
+        if settings.fast_pred_var.on() and native.trains and not native.predicts:
+            off: Context = lambda: settings.fast_pred_var(False)  # noqa: E731
+            advice = "Predict without gpytorch.settings.fast_pred_var()."
+            yield Limit.RANK, advice, {"fast_pred_var": False}, partial(solved, given, truth, self._and(off))
+        for change in self._tolerances() if native.trace is None or native.trace.converged else ():
+            advice = f"Take a smaller tolerance: {_as_settings(change)}."
+            yield Limit.LOOSE, advice, change, partial(solved, given, truth, self._and(_tolerances(change)))
+        if given.targets.dtype != torch.float64:
+            double, advice = given.double(), "Use float64: model.double(), likelihood.double(), and the data in float64"
+            yield Limit.PRECISION, f"{advice}.", {"dtype": "float64"}, partial(solved, double, truth, self._and())
+            for change in self._tolerances():
+                yield (
+                    Limit.PRECISION, f"{advice}; then a smaller tolerance is met: {_as_settings(change)}.",
+                    {"dtype": "float64", **change}, partial(solved, double, truth, self._and(_tolerances(change))),
+                )  # fmt: skip
+        little = truth.noise < LITTLE_NOISE_RATIO * truth.signal
+        limit = Limit.NOISE if little else Limit.CONDITIONING
+        more = f" A noise of {10 * truth.noise:.1g} or more would help any solver, if the data mind it not."
+        for here in (given, given.double()) if given.targets.dtype != torch.float64 else (given,):
+            first, change = ("", {}) if here is given else ("Use float64, and train", {"dtype": "float64"})
+            for tol in (USUAL_TOL, *TIGHTER_TOLS):
+                how = "" if tol == USUAL_TOL else f"solver=apviz.Automatic(tol={tol:g})"
+                advice = f"{first or 'Train'} and predict inside apviz.gpytorch.alternating_projection({how})."
+                tight = {"tol": tol} if how else {}
+                yield (
+                    limit, advice + (more if little else ""), {**change, "solver": "auto", **tight},
+                    partial(self._by_apviz, here, tol),
+                )  # fmt: skip
+        if native.by_cg:
+            advice = f"Use float64 and Cholesky: gpytorch.settings.max_cholesky_size({self.n})."
+            every: Context = lambda: settings.max_cholesky_size(self.n)  # noqa: E731
+            change = {"dtype": "float64", "max_cholesky_size": self.n}
+            yield limit, advice, change, partial(solved, given.double(), truth, self._and(every))
+
+    def _tolerances(self) -> Iterator[dict[str, Any]]:
+        """Smaller ones of what GPyTorch's CG is off in."""
+        native = self.native
+        if not native.by_cg:
+            return
+        training = {} if native.trains or settings.cg_tolerance.value() <= USUAL_TOL else {"cg_tolerance": USUAL_TOL}
+        if native.predicts:
+            if training:
+                yield training
+            return
+        for tol in TIGHTER_TOLS:
+            if tol < settings.eval_cg_tolerance.value():
+                yield training | {"eval_cg_tolerance": tol}
+
+    def _and(self, context: Context = nullcontext) -> Context:
+        """The way GPyTorch takes for all rows, unless `context` says another."""
+
+        def both() -> AbstractContextManager[Any]:
+            stack = ExitStack()
+            if self.n != self.given.rows and self.n > settings.max_cholesky_size.value():
+                stack.enter_context(settings.max_cholesky_size(0))
+            stack.enter_context(context())
+            return stack
+
+        return both
+
+    def _by_apviz(self, given: Copy, tol: float) -> Solved:
+        # what the context takes by default; of more rows than are measured not Cholesky, which is for few
+        solver = Automatic(tol=tol) if self.n == self.given.rows else overlapping(tol=tol)
+        return solved(given, self.truth, lambda: alternating_projection(solver=solver), is_apviz=True)
+
+    # --- words ----------------------------------------------------------------------------------------------------
+
+    def _what_happened(self) -> str:
+        native, dtype = self.native, str(self.given.targets.dtype).removeprefix("torch.")
+        if native.error:
+            return f"GPyTorch in {dtype} raised {_short(native.error)}."
+        words = [f"GPyTorch's Cholesky in {dtype}{', after it added jitter to the diagonal' if native.jitter else ''}"]
+        if native.trace is not None:
+            end, tol = native.trace["epoch"].isel(epoch=-1), float(native.trace.attrs["tol"])
+            met = {"converged": "met", "stagnated": "claims, wrongly, to have met"}.get(native.trace.outcome, "missed")
+            words = [
+                f"GPyTorch's CG in {dtype} {met} its tolerance of {tol:g} in training, after {int(end['epoch']):,} "
+                f"iterations: the mean residual is {float(end['residual']):.2g} by its recursion and "
+                f"{native.all_residuals:.2g} by B − KW, that of the targets {native.residual:.2g} in float64; W = 0 "
+                "has 1"
+            ]
+        if not math.isfinite(native.log_likelihood):
+            words.append(f"the log marginal likelihood is {native.log_likelihood}")
+        late = [t for t in native.unconverged if t is not native.trace]
+        if late:
+            words.append(f"in prediction it ended at a residual of {float(late[0]['epoch']['residual'][-1]):.2g}")
+        return f"{'; '.join(words)}. {self._figures(native)}"
+
+    def _figures(self, found: Solved) -> str:
+        words = []
+        if math.isfinite(found.gradient):
+            words.append(f"the gradient is off by {'under 0.1%' if found.gradient < 1e-3 else f'{found.gradient:.1%}'}")
+        if math.isfinite(found.mean):
+            words.append(f"predicted means are by up to {found.mean:.2g} standard deviations")
+            words.append(f"variances with the noise by a factor of up to {found.variance:.3g}")
+        if found.negative and self.truth is not None:
+            words.append(f"{found.negative} of {self.truth.variance.numel()} variances of f are negative")
+        return f"Against Cholesky in float64 {', '.join(words)}." if words else ""
+
+    def _condition(self, truth: Exact) -> str:
+        """κ and σ², where rounding in float32 is beside it, and the copies."""
+        kappa, how = truth.kappa()
+        share = truth.noise / truth.signal if truth.signal else math.inf
+        said = f"{how} {kappa:.2g}; σ² = {truth.noise:.2g} is {share:.1g} of k(x, x)"
+        if self.given.targets.dtype == torch.float32:
+            rounding = torch.finfo(torch.float32).eps * kappa * truth.noise
+            said += f", and ε·λmax, by which float32 may move eigenvalues, is {rounding:.1g}"
+        if self.copies is not None:
+            count, without = self.copies
+            said += f". {count:,} of the {self.given.rows:,} rows are copies of others: without them κ = {without:.2g}"
+        return said + "."
+
+    def _of_rows(self) -> str:
+        if self.given.rows == self.n:
+            return ""
+        more = self.n / self.given.rows
+        return (
+            f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random; with all of them λmax, and so "
+            f"κ, is some {more:.2g} times as large."
+        )
+
+    def _reported(self, found: Diagnosis, after: Solved | None) -> ModelDiagnosis:
+        return _reported(found, self.n, self.remarks, self.given.rows, self.native, after)
+
+
+def _reported(
+    found: Diagnosis,
+    n: int,
+    remarks: tuple[str, ...],
+    rows: int = 0,
+    before: Solved | None = None,
+    after: Solved | None = None,
+) -> ModelDiagnosis:
+    trace = None if before is None else before.trace
+    if trace is not None and found.limit is not Limit.SOUND:
+        found.write_into(trace)
+    return ModelDiagnosis(
+        found.limit, found.evidence, found.advice, found.change,
+        before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
+    )  # fmt: skip
+
+
+def _tolerances(values: Mapping[str, float]) -> Context:
+    def entered() -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        for name, value in values.items():
+            stack.enter_context(getattr(settings, name)(value))
+        return stack
+
+    return entered
+
+
+def _as_settings(values: Mapping[str, float]) -> str:
+    return ", ".join(f"gpytorch.settings.{name}({value:g})" for name, value in values.items())
+
+
+def _nothing(evidence: str) -> Diagnosis:
+    return Diagnosis(Limit.SOUND, evidence, "Leave it as it is.")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _short(error: object) -> str:
+    said = str(error).split("\n")[0]
+    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+    return f"{kind}{said[:SHOWN_LETTERS]}"

@@ -1,0 +1,394 @@
+"""What GPyTorch gets for a model under the settings in force, and how far that is from Cholesky in float64.
+
+Everything is done with copies: the user's model, its caches and the random numbers of the process stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch import settings
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Tensor
+
+from apviz.gpytorch.cg import record_cg
+from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.spectrum import SUBSAMPLE_ROWS, largest_eigenvalue
+from apviz.tracing import Recorder, Trace
+
+#: rows that are measured; of more, as many drawn at random
+MEASURED_ROWS = CHOLESKY_ROWS
+#: training rows at which predictions are compared, where no test inputs are given
+PREDICTED_ROWS = 64
+#: relative residual above which not much is solved, and share of a predictive deviation or variance that is seen
+LARGE_RESIDUAL, LARGE_SHARE = 0.1, 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A model and its likelihood to do with what one likes, on some of the training rows.
+
+    Args:
+        test_inputs: where it predicts.
+    """
+
+    model: Any
+    likelihood: Any
+    test_inputs: tuple[Tensor, ...]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.model.train_inputs)
+
+    @property
+    def targets(self) -> Tensor:
+        targets: Tensor = self.model.train_targets
+        return targets
+
+    @property
+    def rows(self) -> int:
+        return int(self.inputs[0].shape[-2])
+
+    def double(self) -> Copy:
+        """The same in float64, rounded where it was rounded before."""
+        model, likelihood = copied(self.model, self.likelihood)
+        model.double()
+        likelihood.double()
+        # buffers such as fixed noise go with the module, the data do not; integers stay what they are
+        inputs = [x.double() if x.is_floating_point() else x for x in self.inputs]
+        model.set_train_data(inputs, self.targets.double(), strict=False)
+        return Copy(model, likelihood, tuple(x.double() if x.is_floating_point() else x for x in self.test_inputs))
+
+    def merged(self) -> tuple[Copy, int] | None:
+        """The same posterior from distinct rows, with how many copies are left out; None where it has none, or more
+        than one input, output or noise.
+
+        c copies of a row tell as much as one with the mean of their targets and the noise σ²/c.
+        """
+        noise = getattr(self.likelihood, "noise", None)
+        simple = len(self.inputs) == 1 and self.inputs[0].ndim == 2 and self.targets.ndim == 1
+        if not simple or not isinstance(noise, Tensor) or noise.numel() != 1:
+            return None
+        rows, owner, counts = torch.unique(self.inputs[0], dim=0, return_inverse=True, return_counts=True)
+        if len(rows) == self.rows:
+            return None
+        targets = self.targets.new_zeros(len(rows)).index_add_(0, owner, self.targets) / counts
+        model, _ = copied(self.model, self.likelihood)
+        model.set_train_data(rows, targets, strict=False)
+        model.likelihood = FixedNoiseGaussianLikelihood(noise.detach().reshape(1) / counts)
+        return Copy(model, model.likelihood, self.test_inputs), self.rows - len(rows)
+
+
+def copied(model: Any, likelihood: Any) -> tuple[Any, Any]:
+    """Copies both together, without the caches of a prediction, which torch does not copy."""
+    strategy = model.prediction_strategy
+    model.prediction_strategy = None
+    try:
+        pair: tuple[Any, Any] = copy.deepcopy((model, likelihood))
+    finally:
+        model.prediction_strategy = strategy
+    for module in pair:
+        # as training finds it: kernels drop what they kept of a prediction
+        module.train()
+    return pair
+
+
+def copy_of(model: Any, likelihood: Any, test_inputs: Sequence[Tensor] | None, rows: int = MEASURED_ROWS) -> Copy:
+    """Copies a model, with at most `rows` of its training rows, drawn at random."""
+    inputs, targets = tuple(model.train_inputs), model.train_targets
+    n = inputs[0].shape[-2]
+    model, likelihood = copied(model, likelihood)
+    generator = torch.Generator().manual_seed(0)
+    if n > rows:
+        chosen = torch.randperm(n, generator=generator)[:rows].sort().values.to(targets.device)
+        by_row = targets.ndim == inputs[0].ndim  # multitask targets are (n, t)
+        model.set_train_data(
+            [x.index_select(-2, chosen) for x in inputs],
+            targets.index_select(-2 if by_row else -1, chosen),
+            strict=False,
+        )
+        noises = getattr(getattr(likelihood, "noise_covar", None), "noise", None)
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood) and noises is not None and noises.shape[-1] == n:
+            likelihood.noise_covar.noise = noises.index_select(-1, chosen)
+    if test_inputs is None:
+        some = torch.randperm(model.train_inputs[0].shape[-2], generator=generator)[:PREDICTED_ROWS]
+        test_inputs = [x.index_select(-2, some.to(x.device)) for x in model.train_inputs]
+    return Copy(model, likelihood, tuple(x[:, None] if x.ndim == 1 else x for x in test_inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The same by Cholesky in float64.
+
+    Args:
+        k: (…, N, N) K with the noise, N = rows times outputs.
+        b: (…, N) targets minus the prior mean.
+        signal: mean of k(x, x), without the noise.
+        noise: mean of what the likelihood adds to it.
+        gradient: of the log marginal likelihood in all parameters, one after the other.
+        gradient_scale: its norm, or that of its part by the data where that is larger.
+        mean, variance: of f at the test inputs; the variance without the noise.
+        correlation: median over rows of the largest correlation of the prior with another row.
+    """
+
+    k: Tensor
+    b: Tensor
+    signal: float
+    noise: float
+    gradient: Tensor
+    gradient_scale: float
+    mean: Tensor
+    variance: Tensor
+    correlation: float
+
+    @property
+    def n(self) -> int:
+        return int(self.k.shape[-1])
+
+    def kappa(self) -> tuple[float, str]:
+        """κ = λmax/λmin, and as a person would write it: ≈ where it is an estimate."""
+        k = self.k.reshape(-1, self.n, self.n)[0]
+        if self.n <= SUBSAMPLE_ROWS:
+            values = torch.linalg.eigvalsh(k)
+            smallest = float(values[0])
+            return (float(values[-1]) / smallest if smallest > 0 else math.inf), "κ ="
+        return largest_eigenvalue(k, steps=20)[0] / max(self.noise, torch.finfo(k.dtype).tiny), "κ ≈ λmax/σ² ="
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """How one way of solving did, measured against `Exact`.
+
+    Args:
+        trace: of GPyTorch's CG in training; None where it took another way.
+        residual: ‖b − Kw‖/‖b‖ in float64, w as the training has it.
+        all_residuals: the same, the mean over targets and probes, in GPyTorch's precision; NaN where no CG ran.
+        gradient: error of the log marginal likelihood's gradient, that of the probes included, relative to
+            `Exact.gradient_scale`: near an optimum the gradient itself is next to nothing.
+        mean: largest error, in standard deviations of a prediction with its noise.
+        variance: largest ratio of variances with the noise, to the larger.
+        negative: variances of f below 0, of those predicted.
+        log_likelihood: of the training rows.
+        jitter: whether it was added to the diagonal for a Cholesky factor.
+        error: what was raised, if anything.
+        unconverged: traces of CG that was not at its tolerance when it ended.
+    """
+
+    trace: Trace | None
+    unconverged: tuple[Trace, ...]
+    residual: float
+    all_residuals: float
+    gradient: float
+    mean: float
+    variance: float
+    negative: int
+    log_likelihood: float
+    jitter: bool
+    error: str
+
+    @property
+    def by_cg(self) -> bool:
+        """Whether GPyTorch took CG for anything."""
+        return self.trace is not None or bool(self.unconverged)
+
+    @property
+    def trains(self) -> bool:
+        """Whether what it trains by is near to what it should be."""
+        solved = self.residual <= LARGE_RESIDUAL and not self.all_residuals > LARGE_RESIDUAL
+        return math.isfinite(self.log_likelihood) and solved
+
+    @property
+    def predicts(self) -> bool:
+        """Whether nobody would see the difference in a prediction."""
+        return self.mean <= LARGE_SHARE and self.variance <= 1 + LARGE_SHARE
+
+    @property
+    def is_good(self) -> bool:
+        return not self.error and self.trains and self.predicts
+
+    def figures(self) -> dict[str, str]:
+        """The residual, the gradient, the mean and the variance, for a person."""
+        return {
+            "residual": f"{self.residual:.2g}",
+            "gradient off by": f"{self.gradient:.2g}" if self.gradient < 0.095 else f"{self.gradient:.0%}",
+            "means off by": f"{self.mean:.2g} sd",
+            "variances off by": f"{self.variance - 1:.2g}" if self.variance < 2 else f"{self.variance:.2g} times",
+        }
+
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """GPyTorch by Cholesky, at any size."""
+    with (
+        settings.max_cholesky_size(10**9),
+        settings.fast_computations(False, False, False),
+        settings.fast_pred_var(False),
+        settings.fast_pred_samples(False),
+        settings.skip_logdet_forward(False),
+        settings.skip_posterior_variances(False),
+    ):
+        yield
+
+
+def natively(do: Callable[[], Any]) -> Any:
+    """Does it with GPyTorch as it is, also inside `alternating_projection()`; the same numbers each time."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(0)
+        return contextvars.Context().run(do)
+
+
+def exact(given: Copy) -> Exact:
+    """Solves by Cholesky in float64.
+
+    Raises:
+        Exception: whatever GPyTorch raises where that is not possible either.
+    """
+
+    def solve() -> Exact:
+        double = given.double()
+        with exactly(), settings.debug(False), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _, w, gradient = _train(double)
+            scale = max(float(gradient.norm()), _data_term(double, w))
+            with torch.no_grad():
+                prior = double.model(*double.inputs)
+                marginal = double.likelihood(prior)
+                k, plain = marginal.covariance_matrix, prior.covariance_matrix
+                b = _flat(double.targets, marginal) - marginal.loc
+            mean, variance, _ = _predict(double)
+        diagonal = plain.diagonal(dim1=-1, dim2=-2)
+        noise = float((k.diagonal(dim1=-1, dim2=-2) - diagonal).clamp_min(0).mean())
+        root = diagonal.clamp_min(torch.finfo(k.dtype).tiny).rsqrt()
+        correlations = (plain * root[..., :, None] * root[..., None, :]).abs()
+        correlations.diagonal(dim1=-1, dim2=-2).zero_()
+        nearest = float(correlations.amax(-1).median())
+        return Exact(k, b, float(diagonal.mean()), noise, gradient, scale, mean, variance, nearest)
+
+    found: Exact = natively(solve)
+    return found
+
+
+def solved(given: Copy, truth: Exact | None, context: Context = nullcontext, *, is_apviz: bool = False) -> Solved:
+    """Trains and predicts once with a model, under the settings in force and `context`.
+
+    Args:
+        truth: what to measure it against; None where there is nothing.
+        is_apviz: whether apviz solves inside `context`; else GPyTorch's CG is recorded.
+    """
+    recorder = Recorder()
+
+    def solve() -> Solved:
+        nan, error = math.nan, ""
+        w = gradient = mean = variance = raw = None
+        value, trained = nan, 0
+        # the filter last, so that a recorder that had nothing to record says so in vain
+        with warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
+            warnings.simplefilter("always")
+            stack.enter_context(settings.debug(False))
+            stack.enter_context(context())
+            if not is_apviz:
+                stack.enter_context(record_cg(recorder))
+            try:
+                value, w, gradient = _train(given)
+                trained = len(recorder.traces)
+                mean, variance, raw = _predict(given)
+            except Exception as raised:  # whatever it is, it is what the user sees
+                error = f"{type(raised).__name__}: {raised}"
+        traces = recorder.traces
+        comparable = truth is not None and w is not None and w.shape[-1] == truth.n
+        residual = _residual(truth, w) if truth is not None and w is not None and comparable else nan
+        far = _distances(truth, mean, variance) if truth is not None and mean is not None else (nan, nan)
+        off = nan
+        if truth is not None and gradient is not None and gradient.shape == truth.gradient.shape:
+            off = float((gradient - truth.gradient).norm()) / truth.gradient_scale
+        training = next((t for t in traces[:trained]), None)
+        checked = nan if training is None else float(training["epoch"]["checked_residual"][-1])
+        return Solved(
+            training, tuple(t for t in traces if not t.converged), residual, checked, off, *far,
+            negative=0 if raw is None else int((raw < 0).sum()),
+            log_likelihood=value,
+            jitter=any("jitter" in str(w.message) for w in caught),
+            error=error,
+        )  # fmt: skip
+
+    found: Solved = natively(solve)
+    return found
+
+
+def _flat(targets: Tensor, marginal: Any) -> Tensor:
+    """The targets in the order of the distribution's covariance."""
+    if targets.shape == marginal.loc.shape:
+        return targets
+    interleaved = getattr(marginal, "_interleaved", True)
+    return (targets if interleaved else targets.transpose(-1, -2)).reshape(marginal.loc.shape)
+
+
+def _train(given: Copy) -> tuple[float, Tensor, Tensor]:
+    """The log marginal likelihood, w = K⁻¹(y − m) as it is solved for, (…, N), and the gradient, float64.
+
+    The gradient of the value in y is −w, whichever way GPyTorch solves.
+    """
+    given.model.train()
+    given.likelihood.train()
+    parameters = _parameters(given)
+    with torch.enable_grad():
+        y = given.targets.detach().clone().requires_grad_()
+        marginal = given.likelihood(given.model(*given.inputs))
+        value = marginal.log_prob(y).sum()
+        by_y, *found = torch.autograd.grad(value, [y, *parameters], allow_unused=True)
+    gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    flat = torch.cat([g.detach().double().reshape(-1) for g in gradient]) if gradient else y.new_zeros(0).double()
+    return float(value.detach()), -_flat(by_y, marginal).detach().double(), flat
+
+
+def _parameters(given: Copy) -> list[Tensor]:
+    every = {id(p): p for module in (given.model, given.likelihood) for p in module.parameters()}
+    return [p for p in every.values() if p.requires_grad]
+
+
+def _data_term(given: Copy, w: Tensor) -> float:
+    """‖½wᵀ∂Kw‖, which at an optimum ½tr(K⁻¹∂K) balances: what an error of the gradient is seen beside."""
+    parameters = _parameters(given)
+    if not parameters:
+        return 0.0
+    with torch.enable_grad():
+        k = given.likelihood(given.model(*given.inputs)).covariance_matrix
+        half = 0.5 * (w * (k @ w[..., None])[..., 0]).sum()
+        found = torch.autograd.grad(half, parameters, allow_unused=True)
+    return float(torch.cat([g.reshape(-1) for g in found if g is not None]).norm())
+
+
+def _predict(given: Copy) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance of f at the test inputs in float64, and the variance before it was clamped."""
+    given.model.eval()
+    given.likelihood.eval()
+    with torch.no_grad():
+        found = given.model(*given.test_inputs)
+        covariance = found.lazy_covariance_matrix
+        raw = covariance.diagonal(dim1=-1, dim2=-2).double()
+        return found.loc.double(), raw.clamp_min(0), raw
+
+
+def _residual(truth: Exact, w: Tensor) -> float:
+    left = truth.b - (truth.k @ w.reshape(truth.b.shape)[..., None])[..., 0]
+    return float((left.norm(dim=-1) / truth.b.norm(dim=-1)).mean())
+
+
+def _distances(truth: Exact, mean: Tensor | None, variance: Tensor | None) -> tuple[float, float]:
+    if mean is None or variance is None:
+        return math.nan, math.nan
+    noisy = truth.variance + truth.noise
+    ratio = (variance + truth.noise) / noisy
+    off = (mean.reshape(truth.mean.shape) - truth.mean).abs() / noisy.sqrt()
+    return float(off.max()), float(torch.maximum(ratio, ratio.reciprocal()).max())
