@@ -5,9 +5,9 @@ Rules, in the order they are asked; the first that holds is the answer:
 1. *targets*, *inputs* that are not finite. 2. *a step*: hyperparameters that are not finite, though the data are.
 3. *scale*: inputs held in steps that are coarse for their range or lengthscale, or rows so far apart that K is
 diagonal; targets of a size that the prior does not expect.
-4. What GPyTorch gets is off, against Cholesky in float64: the loss is not finite, the residual is above 0.1, a mean is
-off by 0.1 of its predictive deviation, or a variance by a tenth. Then changes are tried, each alone, and the first that
-leaves nothing off names the cause:
+4. What GPyTorch gets is off, against Cholesky in float64: the log likelihood by more than 1 a row, the residual is
+above 0.1, a mean is off by 0.1 of its predictive deviation, or a variance by a tenth; or its CG warned that it had
+not converged. Then changes are tried, each alone, and the first that leaves nothing off names the cause:
 
 | change | cause |
 |---|---|
@@ -40,6 +40,7 @@ from apviz.gpytorch import inspecting
 from apviz.gpytorch.context import alternating_projection
 from apviz.gpytorch.kernels import a
 from apviz.gpytorch.measuring import (
+    LARGE_ERROR,
     Context,
     Copy,
     Exact,
@@ -53,6 +54,8 @@ from apviz.tracing import Trace
 
 #: tried where the usual tolerance leaves predictions off
 TIGHTER_TOLS = (1e-4, 1e-6)
+#: the same for GPyTorch's CG, which makes no step where pᵀKp is under 1e-10 and is not at 1e-6 for that
+TIGHTER_CG_TOLS = (1e-4, 1e-5)
 #: of κ, that merged rows must leave at most
 KAPPA_SHARE = 0.1
 #: of what was raised, that is written out
@@ -175,7 +178,7 @@ def diagnose(
         remarks += (f"Not measured: Cholesky in float64 is not possible for it ({_short(error)}).",)
     found = inspecting.inputs_out_of_scale(model, truth)
     if found is None and truth is not None:
-        found = inspecting.targets_out_of_scale(truth)
+        found = inspecting.targets_out_of_scale(truth, losses)
     if found is not None:
         return _reported(found, n, remarks, rows=given.rows)
     return _Measured(given, truth, n, losses, remarks).found()
@@ -198,15 +201,16 @@ class _Measured:
             evidence = native.error or "GPyTorch's own numbers are not to be compared with anything."
             found = Diagnosis(Limit.UNKNOWN, _short(evidence) + self._of_rows(), "Add noise, or use float64.")
             return self._reported(found, None) if native.error else self._reported(_nothing(evidence), None)
-        if not native.is_good:
+        if not native.is_good or native.complains:
             return self._mended(truth)
         stepped = inspecting.stepped_too_far(self.losses)
         if stepped is not None:
             return self._reported(stepped, None)
         if native.unconverged:
-            ended = native.unconverged[0].attrs
+            end = native.unconverged[0]["epoch"].isel(epoch=-1)
             self.remarks += (
-                f"CG ended above its tolerance ({ended['stop_message'].split(';')[0]}): nothing of it is seen.",
+                f"CG takes its tolerance of {native.unconverged[0].attrs['tol']:g} for met, and B − KW is at "
+                f"{float(end['checked_residual']):.2g}; nothing that was measured shows it.",
             )
         return self._reported(_nothing(self._figures(native) + self._of_rows()), None)
 
@@ -255,10 +259,14 @@ class _Measured:
                 aim = replace(of_fewer, mean=truth.mean, variance=truth.variance, noise=truth.noise)
                 advice = (
                     f"Merge them: {fewer.rows:,} rows are distinct, and c copies tell what one does with the mean of "
-                    "their targets and noise σ²/c: gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise / counts)."
+                    "their targets and noise σ²/c: gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise / counts), "
+                    "inside gpytorch.settings.min_fixed_noise where that is small."
                 )
                 self.copies = (copies, of_fewer.kappa()[0])
-                yield Limit.COPIES, advice, {"rows": "distinct"}, partial(solved, fewer, aim)
+                for tight in ({}, *self._tolerances()):
+                    then = f" Then a smaller tolerance is met: {_as_settings(tight)}." if tight else ""
+                    attempt = partial(solved, fewer, aim, self._and(_tolerances(tight)))
+                    yield Limit.COPIES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
         if settings.fast_pred_var.on() and native.trains and not native.predicts:
             off: Context = lambda: settings.fast_pred_var(False)  # noqa: E731
             advice = "Predict without gpytorch.settings.fast_pred_var()."
@@ -303,7 +311,7 @@ class _Measured:
             if training:
                 yield training
             return
-        for tol in TIGHTER_TOLS:
+        for tol in TIGHTER_CG_TOLS:
             if tol < settings.eval_cg_tolerance.value():
                 yield training | {"eval_cg_tolerance": tol}
 
@@ -330,7 +338,7 @@ class _Measured:
         native, dtype = self.native, str(self.given.targets.dtype).removeprefix("torch.")
         if native.error:
             return f"GPyTorch in {dtype} raised {_short(native.error)}."
-        words = [f"GPyTorch's Cholesky in {dtype}{', after it added jitter to the diagonal' if native.jitter else ''}"]
+        words = [f"GPyTorch without CG, in {dtype}{', after it added jitter to the diagonal' if native.jitter else ''}"]
         if native.trace is not None:
             end, tol = native.trace["epoch"].isel(epoch=-1), float(native.trace.attrs["tol"])
             met = {"converged": "met", "stagnated": "claims, wrongly, to have met"}.get(native.trace.outcome, "missed")
@@ -340,8 +348,9 @@ class _Measured:
                 f"{native.all_residuals:.2g} by B − KW, that of the targets {native.residual:.2g} in float64; W = 0 "
                 "has 1"
             ]
-        if not math.isfinite(native.log_likelihood):
-            words.append(f"the log marginal likelihood is {native.log_likelihood}")
+        if not native.log_likelihood_error <= LARGE_ERROR:
+            exactly = math.nan if self.truth is None else self.truth.log_likelihood
+            words.append(f"the log likelihood per row is {native.log_likelihood:.3g} in place of {exactly:.3g}")
         late = [t for t in native.unconverged if t is not native.trace]
         if late:
             words.append(f"in prediction it ended at a residual of {float(late[0]['epoch']['residual'][-1]):.2g}")

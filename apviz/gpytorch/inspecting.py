@@ -16,8 +16,8 @@ from apviz.system import COARSE_LENGTHSCALES
 
 #: steps of the dtype within the range of a column, under which rounding shows
 FEW_STEPS = 1e4
-#: of the typical correlation with the nearest other row, under which no row knows of another
-NO_CORRELATION = 1e-3
+#: of the typical correlation with the nearest other row, under which no row knows of another, and no gradient either
+NO_CORRELATION = 1e-8
 #: of mean square targets to the prior variance, or the other way round, beyond which they are of another scale
 ANOTHER_SCALE = 1e4
 #: a loss per row so far above the lowest one has gone up
@@ -68,13 +68,21 @@ def inputs_not_finite(inputs: Sequence[Tensor]) -> Diagnosis | None:
 
 
 def parameters_not_finite(model: Any, likelihood: Any, losses: Sequence[float]) -> Diagnosis | None:
-    """Hyperparameters that are NaN or infinite though the data are finite: a step of the optimiser made them so."""
+    """Hyperparameters that are not finite, or 0 where they are positive, though the data are finite."""
     # −inf is the raw value of a hyperparameter that was set to the bound of its constraint
-    bad = [name for name, value in _parameters(model, likelihood) if (value.isnan() | value.isposinf()).any()]
+    bad = [f"{name} is not finite" for name, v in _parameters(model, likelihood) if (v.isnan() | v.isposinf()).any()]
+    if not bad:
+        for name, raw, constraint in model.named_parameters_and_constraints():
+            value = raw if constraint is None else constraint.transform(raw)
+            positive = constraint is not None and float(constraint.lower_bound.min()) >= 0
+            if not value.isfinite().all() or (positive and (value <= 0).any()):
+                bad.append(f"{name.replace('raw_', '')} is {float(value.detach().reshape(-1)[0]):.3g}")
     if not bad:
         return None
-    of = f"{', '.join(bad[:SHOWN])}{', …' if len(bad) > SHOWN else ''}"
-    evidence = f"Not finite: {of}. The data are finite, so a step of the optimiser made them so.{_history(losses)}"
+    evidence = (
+        f"{', '.join(bad[:SHOWN])}{', …' if len(bad) > SHOWN else ''}. The data are finite, so a step of the "
+        f"optimiser made them so.{_history(losses)}"
+    )
     return Diagnosis(Limit.STEP, evidence, SMALLER_STEP, {"lr": "a tenth"})
 
 
@@ -86,11 +94,15 @@ SMALLER_STEP = (
 
 def stepped_too_far(losses: Sequence[float]) -> Diagnosis | None:
     """Losses that ended far above their lowest, while all is finite and what is solved is right."""
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    if not finite or (len(finite) == len(losses) and finite[-1] < min(finite) + RISEN_LOSS):
+    if not _has_risen(losses):
         return None
     evidence = f"Data and hyperparameters are finite.{_history(losses)}"
     return Diagnosis(Limit.STEP, evidence, SMALLER_STEP, {"lr": "a tenth"})
+
+
+def _has_risen(losses: Sequence[float]) -> bool:
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    return bool(finite) and (len(finite) < len(losses) or finite[-1] >= min(finite) + RISEN_LOSS)
 
 
 def _history(losses: Sequence[float]) -> str:
@@ -103,6 +115,8 @@ def _history(losses: Sequence[float]) -> str:
         before = f", {losses[first - 1]:.3g} in the step before" if first else ""
         return f" The loss was {losses[first]} first in step {first + 1} of {len(losses)}{before}."
     assert best is not None
+    if len(losses) < 2:
+        return ""
     return f" The loss was {losses[best]:.3g} in step {best + 1}, and is {losses[-1]:.3g} in step {len(losses)}."
 
 
@@ -136,16 +150,20 @@ def _standardise(dtype: str) -> str:
     )
 
 
-def targets_out_of_scale(truth: Exact) -> Diagnosis | None:
+def targets_out_of_scale(truth: Exact, losses: Sequence[float]) -> Diagnosis | None:
     """Targets that the prior does not expect: not standardised, or hyperparameters that a step has thrown off."""
     square, prior = float(truth.b.square().mean()), truth.signal + truth.noise
     ratio = square / prior
     if 1 / ANOTHER_SCALE < ratio < ANOTHER_SCALE:
         return None
-    mean = float(truth.b.mean())
+    sizes = (
+        f"Targets minus the prior mean have mean {float(truth.b.mean()):.3g} and root mean square "
+        f"{math.sqrt(square):.3g}; the prior expects {math.sqrt(prior):.3g}."
+    )
+    if _has_risen(losses):
+        return Diagnosis(Limit.STEP, f"{sizes}{_history(losses)}", SMALLER_STEP, {"lr": "a tenth"})
     evidence = (
-        f"Targets minus the prior mean have mean {mean:.3g} and root mean square {math.sqrt(square):.3g}; the prior "
-        f"expects {math.sqrt(prior):.3g}. Gradients are {'large' if ratio > 1 else 'small'} for it, and steps of the "
+        f"{sizes} Gradients are {'large' if ratio > 1 else 'small'} for it, and steps of the "
         "usual size take as many as the scales differ by."
     )
     advice = "Standardise the targets: y = (y − y.mean()) / y.std(), and undo that in what is predicted."

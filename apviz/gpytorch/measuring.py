@@ -30,6 +30,8 @@ MEASURED_ROWS = CHOLESKY_ROWS
 PREDICTED_ROWS = 64
 #: relative residual above which not much is solved, and share of a predictive deviation or variance that is seen
 LARGE_RESIDUAL, LARGE_SHARE = 0.1, 0.1
+#: error of the log marginal likelihood per row that is more than what probes make
+LARGE_ERROR = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,8 @@ class Copy:
         targets = self.targets.new_zeros(len(rows)).index_add_(0, owner, self.targets) / counts
         model, _ = copied(self.model, self.likelihood)
         model.set_train_data(rows, targets, strict=False)
-        model.likelihood = FixedNoiseGaussianLikelihood(noise.detach().reshape(1) / counts)
+        with settings.min_fixed_noise(float_value=0.0, double_value=0.0):  # it may be smaller than GPyTorch takes
+            model.likelihood = FixedNoiseGaussianLikelihood(noise.detach().reshape(1) / counts)
         return Copy(model, model.likelihood, self.test_inputs), self.rows - len(rows)
 
 
@@ -135,6 +138,7 @@ class Exact:
         noise: mean of what the likelihood adds to it.
         gradient: of the log marginal likelihood in all parameters, one after the other.
         gradient_scale: its norm, or that of its part by the data where that is larger.
+        log_likelihood: of the training rows, per row.
         mean, variance: of f at the test inputs; the variance without the noise.
         correlation: median over rows of the largest correlation of the prior with another row.
     """
@@ -145,6 +149,7 @@ class Exact:
     noise: float
     gradient: Tensor
     gradient_scale: float
+    log_likelihood: float
     mean: Tensor
     variance: Tensor
     correlation: float
@@ -176,7 +181,7 @@ class Solved:
         mean: largest error, in standard deviations of a prediction with its noise.
         variance: largest ratio of variances with the noise, to the larger.
         negative: variances of f below 0, of those predicted.
-        log_likelihood: of the training rows.
+        log_likelihood: of the training rows, per row; its error too.
         jitter: whether it was added to the diagonal for a Cholesky factor.
         error: what was raised, if anything.
         unconverged: traces of CG that was not at its tolerance when it ended.
@@ -191,8 +196,14 @@ class Solved:
     variance: float
     negative: int
     log_likelihood: float
+    log_likelihood_error: float
     jitter: bool
     error: str
+
+    @property
+    def complains(self) -> bool:
+        """Whether GPyTorch warned that CG ended before its tolerance."""
+        return any(trace.outcome != "stagnated" for trace in self.unconverged)
 
     @property
     def by_cg(self) -> bool:
@@ -203,7 +214,7 @@ class Solved:
     def trains(self) -> bool:
         """Whether what it trains by is near to what it should be."""
         solved = self.residual <= LARGE_RESIDUAL and not self.all_residuals > LARGE_RESIDUAL
-        return math.isfinite(self.log_likelihood) and solved
+        return self.log_likelihood_error <= LARGE_ERROR and solved
 
     @property
     def predicts(self) -> bool:
@@ -259,13 +270,13 @@ def exact(given: Copy) -> Exact:
         double = given.double()
         with exactly(), settings.debug(False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _, w, gradient = _train(double)
+            value, w, gradient = _train(double)
             scale = max(float(gradient.norm()), _data_term(double, w))
             with torch.no_grad():
                 prior = double.model(*double.inputs)
                 marginal = double.likelihood(prior)
-                k, plain = marginal.covariance_matrix, prior.covariance_matrix
-                b = _flat(double.targets, marginal) - marginal.loc
+                k, plain = marginal.covariance_matrix.detach(), prior.covariance_matrix.detach()
+                b = _flat(double.targets, marginal) - marginal.loc.detach()
             mean, variance, _ = _predict(double)
         diagonal = plain.diagonal(dim1=-1, dim2=-2)
         noise = float((k.diagonal(dim1=-1, dim2=-2) - diagonal).clamp_min(0).mean())
@@ -273,7 +284,7 @@ def exact(given: Copy) -> Exact:
         correlations = (plain * root[..., :, None] * root[..., None, :]).abs()
         correlations.diagonal(dim1=-1, dim2=-2).zero_()
         nearest = float(correlations.amax(-1).median())
-        return Exact(k, b, float(diagonal.mean()), noise, gradient, scale, mean, variance, nearest)
+        return Exact(k, b, float(diagonal.mean()), noise, gradient, scale, value, mean, variance, nearest)
 
     found: Exact = natively(solve)
     return found
@@ -318,6 +329,7 @@ def solved(given: Copy, truth: Exact | None, context: Context = nullcontext, *, 
             training, tuple(t for t in traces if not t.converged), residual, checked, off, *far,
             negative=0 if raw is None else int((raw < 0).sum()),
             log_likelihood=value,
+            log_likelihood_error=nan if truth is None else abs(value - truth.log_likelihood),
             jitter=any("jitter" in str(w.message) for w in caught),
             error=error,
         )  # fmt: skip
@@ -335,7 +347,7 @@ def _flat(targets: Tensor, marginal: Any) -> Tensor:
 
 
 def _train(given: Copy) -> tuple[float, Tensor, Tensor]:
-    """The log marginal likelihood, w = K⁻¹(y − m) as it is solved for, (…, N), and the gradient, float64.
+    """The log marginal likelihood per row, w = K⁻¹(y − m) as it is solved for, (…, N), and the gradient, float64.
 
     The gradient of the value in y is −w, whichever way GPyTorch solves.
     """
@@ -349,7 +361,7 @@ def _train(given: Copy) -> tuple[float, Tensor, Tensor]:
         by_y, *found = torch.autograd.grad(value, [y, *parameters], allow_unused=True)
     gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
     flat = torch.cat([g.detach().double().reshape(-1) for g in gradient]) if gradient else y.new_zeros(0).double()
-    return float(value.detach()), -_flat(by_y, marginal).detach().double(), flat
+    return float(value.detach()) / y.numel(), -_flat(by_y, marginal).detach().double(), flat
 
 
 def _parameters(given: Copy) -> list[Tensor]:
