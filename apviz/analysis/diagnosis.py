@@ -169,7 +169,8 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
     if (told := _told(trace)) is not None:
         return told
     compared = [other for other in others if other is not trace and same_system(other, trace)]
-    return _with_facts(_found(trace, compared), trace, compared)
+    found = _with_facts(_found(trace, compared), trace, compared)
+    return _for_gpytorch(found) if trace.attrs.get("operator") == "gpytorch" else found
 
 
 def _told(trace: Trace) -> Diagnosis | None:
@@ -179,6 +180,28 @@ def _told(trace: Trace) -> Diagnosis | None:
         return Diagnosis(Limit[found["limit"]], str(found["evidence"]), str(found["advice"]), dict(found["change"]))
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _for_gpytorch(found: Diagnosis) -> Diagnosis:
+    """The advice for a solve of GPyTorch's own: in its settings, or in apviz's context."""
+    change, inside = found.change, "train and predict inside apviz.gpytorch.alternating_projection()"
+    if found.limit is Limit.PRECISION and "dtype" in change:
+        return replace(found, advice="Use float64: model.double(), likelihood.double(), and the data in float64.")
+    if found.limit is Limit.LOOSE:
+        tol = change["tol"]
+        advice = (
+            f"Take a tolerance of {tol:g}: gpytorch.settings.cg_tolerance({tol:g}), eval_cg_tolerance in prediction."
+        )
+        return replace(found, advice=advice)
+    if "max_epochs" in change:
+        most = f"gpytorch.settings.max_cg_iterations({change['max_epochs']})"
+        return replace(found, advice=f"Let it take more iterations: {most}.")
+    if found.limit is Limit.NOISE:
+        advice = f"Try σ² = {change['noise']:g}, and see in the test RMSE whether the data mind; or {inside}."
+        return replace(found, advice=advice)
+    if found.limit in (Limit.CONDITIONING, Limit.METHOD, Limit.UNKNOWN):
+        return replace(found, advice=f"T{inside[1:]}.")
+    return found
 
 
 def _found(trace: Trace, others: list[Trace]) -> Diagnosis:
@@ -274,9 +297,7 @@ def _loose(trace: Trace) -> Diagnosis | None:
         f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after {_work(trace):.3g} "
         "work, and W = 0 has residual 1. Means, gradients and variances from it can be far off."
     )
-    advice = f"Take a tolerance of {USUAL_TOL:g}"
-    advice += f": gpytorch.settings.cg_tolerance({USUAL_TOL:g})." if trace.attrs.get("operator") == "gpytorch" else "."
-    return Diagnosis(Limit.LOOSE, evidence, advice, {"tol": USUAL_TOL})
+    return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
 
 
 def _model(trace: Trace) -> Diagnosis | None:

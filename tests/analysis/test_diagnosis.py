@@ -413,6 +413,31 @@ def test_gpytorch_that_converged_at_a_tolerance_of_one_hears_of_the_tolerance():
 
 
 @pytest.mark.filterwarnings("ignore:CG terminated")
+def test_gpytorch_is_advised_in_its_own_words():
+    slow = trained_by_gpytorch(scaled("RBFKernel", 0.3), tol=1e-3, noise=1e-2)
+    assert "apviz.gpytorch.alternating_projection()" in diagnose(slow).advice
+    slow.attrs["stop_reason"], slow.attrs["dtype"] = "stagnated", "float32"
+    assert "model.double()" in diagnose(slow).advice
+    rough = trained_by_gpytorch(scaled("MaternKernel", 0.1, nu=0.5), tol=1e-4, noise=0.5)
+    rough.attrs["stop_reason"] = "max_epochs"
+    rough.tree["epoch"] = rough["epoch"].isel(epoch=slice(0, 5))
+    found = diagnose(rough)
+    assert found.limit is Limit.CAP and f"max_cg_iterations({found.change['max_epochs']})" in found.advice
+
+
+def test_a_diagnosis_that_was_written_into_a_trace_is_its_diagnosis():
+    trace, told = (
+        recorded(system(), apviz.Cholesky()),
+        apviz.analysis.Diagnosis(Limit.COPIES, "So many.", "Merge them."),
+    )
+    told.write_into(trace)
+    assert diagnose(trace) == told
+    for damaged in ("", "[]", '{"limit": "UNHEARD", "evidence": "", "advice": "", "change": {}}'):
+        trace.attrs["diagnosis"] = damaged
+        assert diagnose(trace).limit is Limit.NOTHING
+
+
+@pytest.mark.filterwarnings("ignore:CG terminated")
 @pytest.mark.parametrize("tol", [1.0, 1e-8])
 def test_a_recorded_kernel_that_apviz_lacks_is_diagnosed_without_its_kappa(tol):
     trace = trained_by_gpytorch(scaled("PeriodicKernel", 0.3), tol)

@@ -58,7 +58,9 @@ class DiagnosisCard:
             found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
         )
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
-        self._button.visible = bool(found.change) and self._can_rerun(found)
+        # a solve of GPyTorch's is run again by the program that it comes from
+        is_here = trace.attrs.get("operator") != "gpytorch"
+        self._button.visible = bool(found.change) and is_here and self._can_rerun(found)
         self._button.label = f"Run again with {', '.join(map(_setting, found.change.items()))}"
 
     def _press(self) -> None:

@@ -43,3 +43,35 @@ def test_a_run_that_was_cut_off_is_compared_with_those_beside_it():
     assert "tolerance is tighter" not in card._limit.object
     card.show(cut, among=[cut, exact])
     assert "tolerance is tighter" in card._limit.object and card._button.label.startswith("Run again with tol = ")
+
+
+def rescued():
+    """The trace of GPyTorch's CG for a model that `apviz.gpytorch.diagnose` was asked about."""
+    gpytorch = pytest.importorskip("gpytorch")
+    x = torch.rand(300, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self):
+            super().__init__(x, torch.sin(5 * x[:, 0]), gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), gpytorch.kernels.MaternKernel(0.5)
+
+        def forward(self, z):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(z), self.covar_module(z))
+
+    model = Model().double()
+    model.likelihood.noise_covar.register_constraint("raw_noise", gpytorch.constraints.GreaterThan(1e-9))
+    model.likelihood.noise = 1e-7
+    with gpytorch.settings.max_cholesky_size(400):
+        return apviz.gpytorch.diagnose(model)
+
+
+def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_one_change(tmp_path):
+    found = rescued()
+    found.trace.save(tmp_path / "rescue.zarr")
+    card = DiagnosisCard(lambda trace, diagnosis: None)
+    card.show(apviz.open_trace(tmp_path / "rescue.zarr"))
+    assert card.view.visible and card._of.object == "Diagnosis of GPyTorch CG"
+    assert card._limit.object == "Rows that come again make K close to singular"
+    assert "300 of the 600 rows are copies of others" in card._evidence.object and "Merge them" in card._advice.object
+    # it is not solved again here: the data and the program are the user's
+    assert not card._button.visible
