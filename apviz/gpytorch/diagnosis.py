@@ -147,7 +147,7 @@ def diagnose(
         >>> x = torch.linspace(0, 1, 100)
         >>> found = apviz.gpytorch.diagnose(Model(x, torch.sin(6 * x).log()))
         >>> found.limit.value, found.evidence.split(",")[0]
-        ('the targets are not all finite', '48 of the 100 targets are NaN or infinite')
+        ('the targets are not all finite', '49 of the 100 targets are NaN or infinite')
     """
     if not isinstance(model, ExactGP):
         hint = "; of a list, diagnose each of its models" if hasattr(model, "models") else ""
@@ -225,7 +225,7 @@ class _Measured:
             if "solver" in change and refused:
                 continue
             # a smaller tolerance is not met either where one was not
-            if tried and tried[-1][1].unconverged and tried[-1][0].change.keys() == change.keys():
+            if tried and tried[-1][1].complains and tried[-1][0].change.keys() == change.keys():
                 continue
             after = attempt()
             if after.error:
@@ -234,7 +234,7 @@ class _Measured:
                 continue
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
             tried.append((Diagnosis(limit, evidence, advice, change), after))
-            if after.is_good and not after.unconverged:
+            if after.is_good and not after.complains:
                 break
         self.remarks += tuple(f"apviz's own solvers could not be tried: {_short(error)}" for error in refused)
         if tried and tried[-1][1].is_good:
