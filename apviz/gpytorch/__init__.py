@@ -1,4 +1,4 @@
-"""GPyTorch in place: exact GPs on apviz's solvers, and GPyTorch's own CG recorded.
+"""GPyTorch in place: exact GPs on apviz's solvers, GPyTorch's own CG recorded, and what is wrong with a model.
 
 What stands in `__all__` is for users; the modules inside follow GPyTorch's changes, and are not.
 """

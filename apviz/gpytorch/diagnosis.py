@@ -38,14 +38,13 @@ from torch import Tensor
 from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, Limit
 from apviz.gpytorch import inspecting
 from apviz.gpytorch.context import alternating_projection
+from apviz.gpytorch.copying import Copy, copy_of
 from apviz.gpytorch.kernels import a
 from apviz.gpytorch.measuring import (
     LARGE_ERROR,
     Context,
-    Copy,
     Exact,
     Solved,
-    copy_of,
     exact,
     solved,
 )
@@ -216,7 +215,7 @@ class _Measured:
 
     def _as_it_is(self, truth: Exact | None) -> Solved:
         """GPyTorch under the settings in force; with more rows than are measured, it takes the way it takes for all."""
-        return solved(self.given, truth, self._and())
+        return solved(self.given, truth, self._and(), spectrum=None)
 
     def _mended(self, truth: Exact) -> ModelDiagnosis:
         tried: list[tuple[Diagnosis, Solved]] = []
