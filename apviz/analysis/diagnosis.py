@@ -139,6 +139,9 @@ class Diagnosis:
 def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
     """Finds what limited the run of `trace`, by the rules of this module.
 
+    Of a trace that a diagnosis was written into, such as one of `apviz.gpytorch.diagnose`, it is that; of GPyTorch's
+    own CG the advice is in GPyTorch's words.
+
     Args:
         others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
             those of data without a name that may be other data, and the trace itself may be among them. Without any

@@ -264,22 +264,26 @@ class _Measured:
                 self.copies = (copies, of_fewer.kappa()[0])
                 for tight in ({}, *self._tolerances()):
                     then = f" Then a smaller tolerance is met: {_as_settings(tight)}." if tight else ""
-                    attempt = partial(solved, fewer, aim, self._and(_tolerances(tight)))
+                    attempt = partial(solved, fewer, aim, self._and(_entered(tight)))
                     yield Limit.COPIES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
-        if settings.fast_pred_var.on() and native.trains and not native.predicts:
-            off: Context = lambda: settings.fast_pred_var(False)  # noqa: E731
-            advice = "Predict without gpytorch.settings.fast_pred_var()."
-            yield Limit.RANK, advice, {"fast_pred_var": False}, partial(solved, given, truth, self._and(off))
+        if settings.fast_pred_var.on() and not native.predicts:
+            for tight in ({}, *self._tolerances()):
+                off = _entered({"fast_pred_var": False, **tight})
+                then = f", with {_as_settings(tight)}" if tight else ""
+                yield (
+                    Limit.RANK, f"Predict without gpytorch.settings.fast_pred_var(){then}.",
+                    {"fast_pred_var": False, **tight}, partial(solved, given, truth, self._and(off)),
+                )  # fmt: skip
         for change in self._tolerances() if native.trace is None or native.trace.converged else ():
             advice = f"Take a smaller tolerance: {_as_settings(change)}."
-            yield Limit.LOOSE, advice, change, partial(solved, given, truth, self._and(_tolerances(change)))
+            yield Limit.LOOSE, advice, change, partial(solved, given, truth, self._and(_entered(change)))
         if given.targets.dtype != torch.float64:
             double, advice = given.double(), "Use float64: model.double(), likelihood.double(), and the data in float64"
             yield Limit.PRECISION, f"{advice}.", {"dtype": "float64"}, partial(solved, double, truth, self._and())
             for change in self._tolerances():
                 yield (
                     Limit.PRECISION, f"{advice}; then a smaller tolerance is met: {_as_settings(change)}.",
-                    {"dtype": "float64", **change}, partial(solved, double, truth, self._and(_tolerances(change))),
+                    {"dtype": "float64", **change}, partial(solved, double, truth, self._and(_entered(change))),
                 )  # fmt: skip
         little = truth.noise < LITTLE_NOISE_RATIO * truth.signal
         limit = Limit.NOISE if little else Limit.CONDITIONING
@@ -385,7 +389,7 @@ class _Measured:
         more = self.n / self.given.rows
         return (
             f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random; with all of them λmax, and so "
-            f"κ, is some {more:.2g} times as large."
+            f"κ, is about {more:.2g} times as large."
         )
 
     def _reported(self, found: Diagnosis, after: Solved | None) -> ModelDiagnosis:
@@ -409,7 +413,9 @@ def _reported(
     )  # fmt: skip
 
 
-def _tolerances(values: Mapping[str, float]) -> Context:
+def _entered(values: Mapping[str, float]) -> Context:
+    """GPyTorch's settings of these names."""
+
     def entered() -> AbstractContextManager[Any]:
         stack = ExitStack()
         for name, value in values.items():

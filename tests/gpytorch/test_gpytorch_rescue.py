@@ -4,6 +4,7 @@ after it the distance to Cholesky in float64."""
 from __future__ import annotations
 
 import copy
+import doctest
 import re
 import warnings
 
@@ -410,6 +411,18 @@ def test_timestamps_are_mended_by_scaling_them_in_float64():
     )
 
 
+def test_fast_predictive_variances_of_too_low_a_rank_are_named():
+    x = uniform(300, 2)
+    model, z = model_of(x, np.sin(5 * x[:, 0]), 1e-2, rbf(0.3)), torch.tensor(uniform(30, 2, 1))
+    tight = settings.cg_tolerance(1e-2), settings.eval_cg_tolerance(1e-4)
+    with settings.max_cholesky_size(100), settings.max_root_decomposition_size(10), tight[0], tight[1]:
+        with settings.fast_pred_var():
+            assert far(predict(model, z), dense(model, z))[1] > 1
+            found = diagnose(model.train(), test_inputs=z)
+        assert found.limit is Limit.RANK and found.change == {"fast_pred_var": False}
+        assert far(predict(model.train(), z), dense(model, z))[1] < 0.02
+
+
 def test_losses_that_rose_are_a_step_where_nothing_else_is_off():
     x, y = waves()
     model = model_of(x, y, 0.01, rbf(0.3))
@@ -464,3 +477,8 @@ def test_the_trace_tells_the_cause_wherever_it_is_opened(tmp_path):
     assert (told.limit, told.evidence, told.advice, told.change) == (
         found.limit, found.evidence, found.advice, dict(found.change),
     )  # fmt: skip
+
+
+def test_the_example_in_its_docstring_holds():
+    (example,) = [e for e in doctest.DocTestFinder().find(diagnose, "diagnose") if e.examples]
+    assert not doctest.DocTestRunner().run(example).failed

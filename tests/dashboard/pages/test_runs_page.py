@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 pytest.importorskip("panel")
 
-from apviz.analysis.diagnosis import diagnose
+import apviz
+from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.dashboard import address
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
@@ -298,6 +300,25 @@ def test_a_solve_that_is_looked_at_has_a_diagnosis(page):
     page.select("cut")
     settle(page)
     assert page.details.diagnosis.view.visible
+
+
+def test_a_solve_of_gpytorch_shows_the_cause_that_was_found_in_its_model(folder, request):
+    linear_operator = pytest.importorskip("linear_operator")
+    recorder, cause = (
+        apviz.Recorder(),
+        Diagnosis(Limit.COPIES, "400 of 500 rows are copies.", "Merge them.", {"rows": "distinct"}),
+    )
+    with apviz.gpytorch.record_cg(recorder):
+        linear_operator.utils.linear_cg(2 * torch.eye(30), torch.ones(30, 1), tolerance=0.1)
+    trace = recorder.trace
+    cause.write_into(trace)
+    trace.save(folder / "mine.zarr")
+    page = request.getfixturevalue("page")
+    page.select("mine")
+    settle(page)
+    card = page.details.diagnosis
+    assert card.view.visible and card._limit.object.startswith("Rows that come again")
+    assert (card._evidence.object, card._advice.object) == (cause.evidence, cause.advice) and not card._button.visible
 
 
 def test_running_again_and_comparing_happen_on_the_page_compare(page):
