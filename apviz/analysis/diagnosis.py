@@ -102,6 +102,7 @@ class Limit(Enum):
     STEP = "a step of the optimiser was too large"
     SCALE = "the data are not scaled"
     COPIES = "rows that come again make K close to singular"
+    INDEFINITE = "K is not positive definite: the kernel is not a covariance function of these inputs"
     RANK = "fast predictive variances: the rank of their Lanczos decomposition is too low"
 
 

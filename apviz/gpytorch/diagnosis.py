@@ -17,16 +17,17 @@ not converged. Then changes are tried, each alone, and the first that leaves not
 | float64, and smaller tolerances with it | floor of the precision |
 | `alternating_projection()`, then Cholesky | noise floor, where σ² is under 10⁻³ of k(x, x); else ill-conditioning |
 
+Where Cholesky in float64 is not possible either: *K is not positive definite*, or *not known*.
+
 5. *a step*: losses that ended far above their lowest, though nothing is off. 6. *nothing*.
 """
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,17 +40,18 @@ from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, L
 from apviz.gpytorch import inspecting
 from apviz.gpytorch.context import alternating_projection
 from apviz.gpytorch.copying import Copy, copy_of
-from apviz.gpytorch.kernels import a
+from apviz.gpytorch.evaluated import a
 from apviz.gpytorch.measuring import (
     LARGE_ERROR,
     Context,
     Exact,
     Solved,
     exact,
+    extreme_eigenvalues,
     solved,
 )
+from apviz.gpytorch.model_diagnosis import ModelDiagnosis, reported
 from apviz.solvers import Automatic, overlapping
-from apviz.tracing import Trace
 
 #: tried where the usual tolerance leaves predictions off
 TIGHTER_TOLS = (1e-4, 1e-6)
@@ -59,55 +61,6 @@ TIGHTER_CG_TOLS = (1e-4, 1e-5)
 KAPPA_SHARE = 0.1
 #: of what was raised, that is written out
 SHOWN_LETTERS = 160
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelDiagnosis(Diagnosis):
-    """A diagnosis of a model, with what was measured for it.
-
-    Args:
-        before: what GPyTorch gets as it is; None where that could not be measured.
-        after: the same with the change; None where there is none, or it could not be tried.
-        rows: rows it was measured on, of `all_rows`.
-        remarks: what else was seen, and is no cause.
-        trace: of GPyTorch's CG in training, with this diagnosis: `found.trace.save("runs/mine.zarr")`, and the
-            dashboard shows both. None where GPyTorch took Cholesky, or nothing was solved.
-    """
-
-    before: Solved | None = None
-    after: Solved | None = None
-    rows: int = 0
-    all_rows: int = 0
-    remarks: tuple[str, ...] = ()
-    trace: Trace | None = field(default=None)
-
-    def table(self) -> list[dict[str, str]]:
-        """The figures before and after the change, against Cholesky in float64."""
-        named = (("GPyTorch as it is", self.before), ("with the change", self.after))
-        return [{"": name} | found.figures() for name, found in named if found is not None and not found.error]
-
-    def __str__(self) -> str:
-        lines = [_sentence(self.limit.value), self.evidence, self.advice]
-        table = self.table()
-        if table:
-            widths = [max(len(row[key]) for row in [{k: k for k in table[0]}, *table]) for key in table[0]]
-            for row in [{key: key for key in table[0]}, *table]:
-                lines.append("  ".join(value.ljust(width) for value, width in zip(row.values(), widths, strict=True)))
-        return "\n".join(line.rstrip() for line in [*lines, *self.remarks] if line)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """For a notebook."""
-        said = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", *map(html.escape, (self.evidence,))]
-        said += [html.escape(line) for line in (self.advice, *self.remarks) if line]
-        table = self.table()
-        rows = ""
-        if table:
-            head = "".join(f"<th>{html.escape(key)}</th>" for key in table[0])
-            body = ["".join(f"<td>{html.escape(value)}</td>" for value in row.values()) for row in table]
-            rows = f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
-        return f"<div>{''.join(f'<p>{line}</p>' for line in said)}{rows}</div>"
 
 
 def diagnose(
@@ -162,33 +115,53 @@ def diagnose(
     )
     remarks = tuple(inspecting.remarks(model, likelihood))
     if found is not None:
-        return _reported(found, n, remarks)
+        return reported(found, n, remarks)
     tests = (test_inputs,) if isinstance(test_inputs, Tensor) else test_inputs
     try:
         given = copy_of(model, likelihood, tests)
     except Exception as error:  # whatever torch or the model cannot copy
         remarks += (f"Nothing was solved: the model cannot be copied ({_short(error)}).",)
-        found = inspecting.inputs_out_of_scale(model, None) or _nothing("Its data and hyperparameters are finite.")
-        return _reported(found, n, remarks)
-    truth: Exact | None = None
+        found = inspecting.inputs_out_of_scale(model, None) or Diagnosis(
+            Limit.UNKNOWN, "Its data and hyperparameters are finite.", "Call model.train(), and ask again."
+        )
+        return reported(found, n, remarks)
     try:
         truth = exact(given)
     except Exception as error:  # whatever GPyTorch raises
-        remarks += (f"Not measured: Cholesky in float64 is not possible for it ({_short(error)}).",)
-    found = inspecting.inputs_out_of_scale(model, truth)
-    if found is None and truth is not None:
-        found = inspecting.targets_out_of_scale(truth, losses)
+        found = inspecting.inputs_out_of_scale(model, None) or _indefinite(given) or _unmeasured(given, error)
+        return reported(found, n, remarks, rows=given.rows)
+    found = inspecting.inputs_out_of_scale(model, truth) or inspecting.targets_out_of_scale(truth, losses)
     if found is not None:
-        return _reported(found, n, remarks, rows=given.rows)
+        return reported(found, n, remarks, rows=given.rows)
     return _Measured(given, truth, n, losses, remarks).found()
+
+
+def _indefinite(given: Copy) -> Diagnosis | None:
+    """A kernel that is none: K in float64 has an eigenvalue that is negative beyond rounding."""
+    values = extreme_eigenvalues(given)
+    if values is None or values[0] >= -torch.finfo(torch.float64).eps * given.rows * values[1]:
+        return None
+    evidence = (
+        f"In float64 the eigenvalues of K, with the noise, lie between {values[0]:.3g} and {values[1]:.3g}: no solver "
+        "and no precision mends a negative one."
+    )
+    advice = (
+        "Take another kernel: products of kernels of one input each, for one that is a covariance in one dimension."
+    )
+    return Diagnosis(Limit.INDEFINITE, evidence, advice, {"kernel": "another"})
+
+
+def _unmeasured(given: Copy, error: Exception) -> Diagnosis:
+    native = solved(given, None)
+    said = f" GPyTorch as it is raises {_short(native.error)}." if native.error else ""
+    evidence = f"Cholesky in float64, which all is measured against, is not possible: {_short(error)}.{said}"
+    return Diagnosis(Limit.UNKNOWN, evidence, "Add noise, or try the model with fewer rows and a simpler kernel.")
 
 
 class _Measured:
     """The rules that take a solve."""
 
-    def __init__(
-        self, given: Copy, truth: Exact | None, n: int, losses: Sequence[float], remarks: tuple[str, ...]
-    ) -> None:
+    def __init__(self, given: Copy, truth: Exact, n: int, losses: Sequence[float], remarks: tuple[str, ...]) -> None:
         self.given, self.truth, self.n, self.losses, self.remarks = given, truth, n, losses, remarks
         self.native = self._as_it_is(truth)
         # how many, and κ without them, where they are what matters
@@ -196,10 +169,6 @@ class _Measured:
 
     def found(self) -> ModelDiagnosis:
         native, truth = self.native, self.truth
-        if truth is None:
-            evidence = native.error or "GPyTorch's own numbers are not to be compared with anything."
-            found = Diagnosis(Limit.UNKNOWN, _short(evidence) + self._of_rows(), "Add noise, or use float64.")
-            return self._reported(found, None) if native.error else self._reported(_nothing(evidence), None)
         if not native.is_good or native.complains:
             return self._mended(truth)
         stepped = inspecting.stepped_too_far(self.losses)
@@ -213,7 +182,7 @@ class _Measured:
             )
         return self._reported(_nothing(self._figures(native) + self._of_rows()), None)
 
-    def _as_it_is(self, truth: Exact | None) -> Solved:
+    def _as_it_is(self, truth: Exact) -> Solved:
         """GPyTorch under the settings in force; with more rows than are measured, it takes the way it takes for all."""
         return solved(self.given, truth, self._and(), spectrum=None)
 
@@ -352,8 +321,9 @@ class _Measured:
                 "has 1"
             ]
         if not native.log_likelihood_error <= LARGE_ERROR:
-            exactly = math.nan if self.truth is None else self.truth.log_likelihood
-            words.append(f"the log likelihood per row is {native.log_likelihood:.3g} in place of {exactly:.3g}")
+            words.append(
+                f"the log likelihood per row is {native.log_likelihood:.3g} in place of {self.truth.log_likelihood:.3g}"
+            )
         late = [t for t in native.unconverged if t is not native.trace]
         if late:
             words.append(f"in prediction it ended at a residual of {float(late[0]['epoch']['residual'][-1]):.2g}")
@@ -366,7 +336,7 @@ class _Measured:
         if math.isfinite(found.mean):
             words.append(f"predicted means are by up to {found.mean:.2g} standard deviations")
             words.append(f"variances with the noise by a factor of up to {found.variance:.3g}")
-        if found.negative and self.truth is not None:
+        if found.negative:
             words.append(f"{found.negative} of {self.truth.variance.numel()} variances of f are negative")
         return f"Against Cholesky in float64 {', '.join(words)}." if words else ""
 
@@ -393,24 +363,7 @@ class _Measured:
         )
 
     def _reported(self, found: Diagnosis, after: Solved | None) -> ModelDiagnosis:
-        return _reported(found, self.n, self.remarks, self.given.rows, self.native, after)
-
-
-def _reported(
-    found: Diagnosis,
-    n: int,
-    remarks: tuple[str, ...],
-    rows: int = 0,
-    before: Solved | None = None,
-    after: Solved | None = None,
-) -> ModelDiagnosis:
-    trace = None if before is None else before.trace
-    if trace is not None and found.limit is not Limit.SOUND:
-        found.write_into(trace)
-    return ModelDiagnosis(
-        found.limit, found.evidence, found.advice, found.change,
-        before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
-    )  # fmt: skip
+        return reported(found, self.n, self.remarks, self.given.rows, self.native, after)
 
 
 def _entered(values: Mapping[str, float]) -> Context:
@@ -431,10 +384,6 @@ def _as_settings(values: Mapping[str, float]) -> str:
 
 def _nothing(evidence: str) -> Diagnosis:
     return Diagnosis(Limit.SOUND, evidence, "Leave it as it is.")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _short(error: object) -> str:

@@ -191,6 +191,24 @@ def exact(given: Copy) -> Exact:
     return found
 
 
+def extreme_eigenvalues(given: Copy) -> tuple[float, float] | None:
+    """λmin and λmax of K in float64; None where it cannot be evaluated, or is not finite."""
+
+    def find() -> tuple[float, float] | None:
+        double = given.double()
+        with settings.debug(False), warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            try:
+                k = double.likelihood(double.model(*double.inputs)).lazy_covariance_matrix.to_dense()
+                values = torch.linalg.eigvalsh(k)
+            except Exception:  # whatever the model raises
+                return None
+        return (float(values.min()), float(values.max())) if values.isfinite().all() else None
+
+    found: tuple[float, float] | None = natively(find)
+    return found
+
+
 def solved(
     given: Copy,
     truth: Exact | None,

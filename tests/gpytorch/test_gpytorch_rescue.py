@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch import settings
+from scipy.spatial.distance import cdist
 from sklearn.preprocessing import PolynomialFeatures
 from test_gpytorch_examples import ExactGP, exactly, kernels, means
 
@@ -446,14 +447,25 @@ def test_with_more_rows_than_are_measured_it_says_so():
 
 def test_a_model_that_apviz_does_not_take_is_measured_by_gpytorch_alone():
     class Odd(kernels.RBFKernel):
+        """Entries that depend on other rows."""
+
         def forward(self, x1, x2, **settings):
-            return super().forward(x1, x2, **settings) ** 2
+            return super().forward(x1 / x1.std(), x2 / x1.std(), **settings)
 
     x, y = waves(300)
-    with settings.max_cholesky_size(0):
+    with settings.max_cholesky_size(0), settings.max_cg_iterations(15):
         found = diagnose(model_of(x, y, 1e-6, kernels.ScaleKernel(Odd())))
-    assert found.limit in (Limit.NOISE, Limit.CONDITIONING) and "solver" not in found.change
+    assert found.limit is Limit.NOISE and found.change == {"dtype": "float64", "max_cholesky_size": 300}
     assert any("apviz's own solvers could not be tried: TypeError" in remark for remark in found.remarks)
+
+
+def test_a_kernel_that_is_no_covariance_is_told_by_its_eigenvalue():
+    x = uniform(300, 2)
+    found = diagnose(model_of(x, np.sin(5 * x[:, 0]), 1e-3, kernels.CosineKernel()))
+    assert found.limit is Limit.INDEFINITE and found.before is None
+    period = 2 * np.log(2)  # GPyTorch's is half of it, and its first value log 2
+    k = np.cos(2 * np.pi * cdist(x, x) / period) + 1e-3 * np.eye(300)
+    assert f"between {np.linalg.eigvalsh(k)[0]:.3g} and" in found.evidence
 
 
 def test_the_figures_are_told_as_text_and_as_html():

@@ -1,0 +1,81 @@
+"""A diagnosis of a GPyTorch model with what was measured for it, as text and for a notebook."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+
+from apviz.analysis.diagnosis import Diagnosis, Limit
+from apviz.gpytorch.measuring import Solved
+from apviz.tracing import Trace
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelDiagnosis(Diagnosis):
+    """A diagnosis of a model, with what was measured for it.
+
+    Args:
+        before: what GPyTorch gets as it is; None where that could not be measured.
+        after: the same with the change; None where there is none, or it could not be tried.
+        rows: rows it was measured on, of `all_rows`.
+        remarks: what else was seen, and is no cause.
+        trace: of GPyTorch's CG in training, with this diagnosis: `found.trace.save("runs/mine.zarr")`, and the
+            dashboard shows both. None where GPyTorch took Cholesky, or nothing was solved.
+    """
+
+    before: Solved | None = None
+    after: Solved | None = None
+    rows: int = 0
+    all_rows: int = 0
+    remarks: tuple[str, ...] = ()
+    trace: Trace | None = field(default=None)
+
+    def table(self) -> list[dict[str, str]]:
+        """The figures before and after the change, against Cholesky in float64."""
+        named = (("GPyTorch as it is", self.before), ("with the change", self.after))
+        return [{"": name} | found.figures() for name, found in named if found is not None and not found.error]
+
+    def __str__(self) -> str:
+        lines = [_sentence(self.limit.value), self.evidence, self.advice]
+        table = self.table()
+        if table:
+            widths = [max(len(row[key]) for row in [{k: k for k in table[0]}, *table]) for key in table[0]]
+            for row in [{key: key for key in table[0]}, *table]:
+                lines.append("  ".join(value.ljust(width) for value, width in zip(row.values(), widths, strict=True)))
+        return "\n".join(line.rstrip() for line in [*lines, *self.remarks] if line)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For a notebook."""
+        said = [f"<strong>{html.escape(_sentence(self.limit.value))}</strong>", *map(html.escape, (self.evidence,))]
+        said += [html.escape(line) for line in (self.advice, *self.remarks) if line]
+        table = self.table()
+        rows = ""
+        if table:
+            head = "".join(f"<th>{html.escape(key)}</th>" for key in table[0])
+            body = ["".join(f"<td>{html.escape(value)}</td>" for value in row.values()) for row in table]
+            rows = f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
+        return f"<div>{''.join(f'<p>{line}</p>' for line in said)}{rows}</div>"
+
+
+def reported(
+    found: Diagnosis,
+    n: int,
+    remarks: tuple[str, ...],
+    rows: int = 0,
+    before: Solved | None = None,
+    after: Solved | None = None,
+) -> ModelDiagnosis:
+    """Makes it of a finding, which goes with the trace of what it is of."""
+    trace = None if before is None else before.trace
+    if trace is not None and found.limit is not Limit.SOUND:
+        found.write_into(trace)
+    return ModelDiagnosis(
+        found.limit, found.evidence, found.advice, found.change,
+        before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
+    )  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
