@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from gpytorch import settings
+from gpytorch.constraints import Positive
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from torch import Tensor
 
 from apviz.solvers.automatic import CHOLESKY_ROWS
 
-#: rows that are measured; of more, as many drawn at random
+#: rows of K that are measured with; of more, as many drawn at random
 MEASURED_ROWS = CHOLESKY_ROWS
 #: training rows at which predictions are compared, where no test inputs are given
 PREDICTED_ROWS = 64
@@ -26,11 +28,14 @@ class Copy:
 
     Args:
         test_inputs: where it predicts.
+        share: of all training rows, and of their noise: a row of m out of n has σ²m/n, and so tells as much as n/m of
+            them. λmax and σ² shrink alike, so that κ is about that of all rows.
     """
 
     model: Any
     likelihood: Any
     test_inputs: tuple[Tensor, ...]
+    share: float = 1.0
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -53,7 +58,8 @@ class Copy:
         # buffers such as fixed noise go with the module, the data do not; integers stay what they are
         inputs = [x.double() if x.is_floating_point() else x for x in self.inputs]
         model.set_train_data(inputs, self.targets.double(), strict=False)
-        return Copy(model, likelihood, tuple(x.double() if x.is_floating_point() else x for x in self.test_inputs))
+        tests = tuple(x.double() if x.is_floating_point() else x for x in self.test_inputs)
+        return Copy(model, likelihood, tests, self.share)
 
     def merged(self) -> tuple[Copy, int] | None:
         """The same posterior from distinct rows, with how many copies are left out; None where it has none, or more
@@ -73,7 +79,7 @@ class Copy:
         model.set_train_data(rows, targets, strict=False)
         with settings.min_fixed_noise(float_value=0.0, double_value=0.0):  # it may be smaller than GPyTorch takes
             model.likelihood = FixedNoiseGaussianLikelihood(noise.detach().reshape(1) / counts)
-        return Copy(model, model.likelihood, self.test_inputs), self.rows - len(rows)
+        return Copy(model, model.likelihood, self.test_inputs, self.share), self.rows - len(rows)
 
 
 def copied(model: Any, likelihood: Any) -> tuple[Any, Any]:
@@ -90,24 +96,40 @@ def copied(model: Any, likelihood: Any) -> tuple[Any, Any]:
     return pair
 
 
-def copy_of(model: Any, likelihood: Any, test_inputs: Sequence[Tensor] | None, rows: int = MEASURED_ROWS) -> Copy:
-    """Copies a model, with at most `rows` of its training rows, drawn at random."""
+def copy_of(model: Any, likelihood: Any, test_inputs: Sequence[Tensor] | None) -> Copy:
+    """Copies a model, with so many of its training rows, drawn at random, that K has at most `MEASURED_ROWS`."""
     inputs, targets = tuple(model.train_inputs), model.train_targets
-    n = inputs[0].shape[-2]
+    n, share = inputs[0].shape[-2], 1.0
+    by_column = targets.shape[-1] == n  # several outputs are (n, t), batches (b, n)
+    rows = MEASURED_ROWS if by_column else max(2, MEASURED_ROWS // targets.shape[-1])
     model, likelihood = copied(model, likelihood)
     generator = torch.Generator().manual_seed(0)
     if n > rows:
         chosen = torch.randperm(n, generator=generator)[:rows].sort().values.to(targets.device)
-        by_row = targets.ndim == inputs[0].ndim  # multitask targets are (n, t)
         model.set_train_data(
             [x.index_select(-2, chosen) for x in inputs],
-            targets.index_select(-2 if by_row else -1, chosen),
+            targets.index_select(-1 if by_column else -2, chosen),
             strict=False,
         )
-        noises = getattr(getattr(likelihood, "noise_covar", None), "noise", None)
-        if isinstance(likelihood, FixedNoiseGaussianLikelihood) and noises is not None and noises.shape[-1] == n:
-            likelihood.noise_covar.noise = noises.index_select(-1, chosen)
+        share = rows / n
+        for each in dict.fromkeys((likelihood, model.likelihood)):
+            _take_share(each, share, chosen, n)
     if test_inputs is None:
         some = torch.randperm(model.train_inputs[0].shape[-2], generator=generator)[:PREDICTED_ROWS]
         test_inputs = [x.index_select(-2, some.to(x.device)) for x in model.train_inputs]
-    return Copy(model, likelihood, tuple(x[:, None] if x.ndim == 1 else x for x in test_inputs))
+    return Copy(model, likelihood, tuple(x[:, None] if x.ndim == 1 else x for x in test_inputs), share)
+
+
+def _take_share(likelihood: Any, share: float, chosen: Tensor, n: int) -> None:
+    """Multiplies a likelihood's noises by `share`; of noises given for each point those of the chosen ones."""
+    noise = getattr(likelihood, "noise_covar", None)
+    if isinstance(noise, FixedGaussianNoise):
+        given = noise.noise.index_select(-1, chosen) if noise.noise.shape[-1] == n else noise.noise
+        noise.noise = given * share
+    for module in likelihood.modules():
+        for raw, _ in list(module.named_parameters(recurse=False)):
+            name = raw.removeprefix("raw_")
+            if raw != name and "noise" in name:
+                value = getattr(module, name).detach() * share
+                module.register_constraint(raw, Positive())
+                module.initialize(**{name: value})

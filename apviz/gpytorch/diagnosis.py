@@ -76,7 +76,8 @@ def diagnose(
     predicts once under them, in a copy, and that is compared with Cholesky in float64. A proposed change has been
     tried the same way. The model, its caches and torch's random numbers stay as they are; inside
     `alternating_projection()` it is GPyTorch itself that is measured. Of a model with more than 2,000 rows as many are
-    measured, drawn at random, and the evidence says so. It takes seconds, and some 0.5 GB at 2,000 rows.
+    measured, drawn at random, with a noise that keeps κ, and the evidence says so. It takes
+    seconds, and some 0.5 GB at 2,000 rows.
 
     Args:
         likelihood: None: the model's.
@@ -254,9 +255,9 @@ class _Measured:
                     Limit.PRECISION, f"{advice}; then a smaller tolerance is met: {_as_settings(change)}.",
                     {"dtype": "float64", **change}, partial(solved, double, truth, self._and(_entered(change))),
                 )  # fmt: skip
-        little = truth.noise < LITTLE_NOISE_RATIO * truth.signal
+        little = self.noise < LITTLE_NOISE_RATIO * truth.signal
         limit = Limit.NOISE if little else Limit.CONDITIONING
-        more = f" A noise of {10 * truth.noise:.1g} or more would help any solver, if the data mind it not."
+        more = f" A noise of {10 * self.noise:.1g} or more would help any solver, if the data mind it not."
         for here in (given, given.double()) if given.targets.dtype != torch.float64 else (given,):
             first, change = ("", {}) if here is given else ("Use float64, and train", {"dtype": "float64"})
             for tol in (USUAL_TOL, *TIGHTER_TOLS):
@@ -343,23 +344,27 @@ class _Measured:
     def _condition(self, truth: Exact) -> str:
         """κ and σ², where rounding in float32 is beside it, and the copies."""
         kappa, how = truth.kappa()
-        share = truth.noise / truth.signal if truth.signal else math.inf
-        said = f"{how} {kappa:.2g}; σ² = {truth.noise:.2g} is {share:.1g} of k(x, x)"
+        share = self.noise / truth.signal if truth.signal else math.inf
+        said = f"{how} {kappa:.2g}; σ² = {self.noise:.2g} is {share:.1g} of k(x, x)"
         if self.given.targets.dtype == torch.float32:
-            rounding = torch.finfo(torch.float32).eps * kappa * truth.noise
+            rounding = torch.finfo(torch.float32).eps * kappa * self.noise
             said += f", and ε·λmax, by which float32 may move eigenvalues, is {rounding:.1g}"
         if self.copies is not None:
             count, without = self.copies
             said += f". {count:,} of the {self.given.rows:,} rows are copies of others: without them κ = {without:.2g}"
         return said + "."
 
+    @property
+    def noise(self) -> float:
+        """σ² of the model, also where a share of it was measured with."""
+        return self.truth.noise / self.given.share
+
     def _of_rows(self) -> str:
         if self.given.rows == self.n:
             return ""
-        more = self.n / self.given.rows
         return (
-            f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random; with all of them λmax, and so "
-            f"κ, is about {more:.2g} times as large."
+            f" Measured on {self.given.rows:,} of the {self.n:,} rows, drawn at random, each with the noise of "
+            f"{self.n / self.given.rows:.3g} together, so that κ is about that of all."
         )
 
     def _reported(self, found: Diagnosis, after: Solved | None) -> ModelDiagnosis:

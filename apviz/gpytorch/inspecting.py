@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.analysis.diagnosis import Diagnosis, Limit
+from apviz.gpytorch.copying import MEASURED_ROWS
 from apviz.gpytorch.measuring import Exact
 from apviz.system import COARSE_LENGTHSCALES
 
@@ -179,6 +180,10 @@ def remarks(model: Any, likelihood: Any) -> Iterator[str]:
             constant = (x == x[:1]).all(0).nonzero().flatten().tolist()
             if constant and len(x) > 1:
                 yield f"Column {', '.join(map(str, constant[:SHOWN]))} of the inputs is constant: it tells nothing."
+        if len(model.train_inputs) == 1 and x.ndim == 2 and len(x) > MEASURED_ROWS:
+            copies = len(x) - len(torch.unique(x, dim=0))
+            if copies:
+                yield f"{copies:,} of all rows are copies of others; of those that are drawn, fewer."
     targets = model.train_targets
     if targets.numel() > 1 and (targets == targets.reshape(-1)[0]).all():
         yield "All targets are equal."

@@ -17,9 +17,11 @@ from gpytorch import settings
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import PolynomialFeatures
 from test_gpytorch_examples import ExactGP, exactly, kernels, means
+from test_gpytorch_no_false_alarm import Multitask
 
 import apviz
 from apviz.analysis import Limit
+from apviz.gpytorch import copying
 
 diagnose = apviz.gpytorch.diagnose
 pytestmark = pytest.mark.filterwarnings("ignore:the value of the marginal")
@@ -438,11 +440,37 @@ def test_inside_the_context_it_is_gpytorch_that_is_measured():
         assert diagnose(model).limit is Limit.LOOSE
 
 
-def test_with_more_rows_than_are_measured_it_says_so():
-    x = uniform(2600, 2)
-    found = diagnose(model_of(x, np.sin(5 * x[:, 0]), 0.1, rbf(0.5)))
-    assert (found.rows, found.all_rows) == (2000, 2600)
-    assert "Measured on 2,000 of the 2,600 rows" in found.evidence and found.before.trace is not None
+def test_with_more_rows_than_are_measured_it_says_so_and_kappa_is_that_of_all(monkeypatch):
+    monkeypatch.setattr(copying, "MEASURED_ROWS", 1200)
+    x = uniform(1500, 2)
+    found = diagnose(model_of(x, np.sin(5 * x[:, 0]), 1e-3, rbf(0.2)))
+    assert (found.rows, found.all_rows) == (1200, 1500) and found.limit is Limit.LOOSE
+    assert "Measured on 1,200 of the 1,500 rows" in found.evidence and "σ² = 0.001" in found.evidence
+    kappa = np.linalg.eigvalsh(np.exp(-(cdist(x, x) ** 2) / (2 * 0.2**2)) + 1e-3 * np.eye(1500))[-1] / 1e-3
+    assert float(re.search(r"κ ≈ λmax/σ² = ([\d.e+]+)", found.evidence)[1]) == pytest.approx(kappa, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "several outputs", "batch"])
+def test_of_every_kind_of_noise_and_targets_some_rows_can_be_measured(kind, monkeypatch):
+    monkeypatch.setattr(copying, "MEASURED_ROWS", 200)
+    x, y = torch.tensor(uniform(250, 1)), torch.tensor(uniform(250, 2))
+    if kind == "fixed":
+        noise = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(torch.full((250,), 0.1, dtype=torch.float64))
+        model = ExactGP(x, y[:, 0], noise, kernel=rbf(0.5)).double()
+    elif kind == "batch":
+        base = kernels.RBFKernel(batch_shape=torch.Size([2]))
+        likelihood = gpytorch.likelihoods.GaussianLikelihood(batch_shape=torch.Size([2]))
+        model = ExactGP(x, y.T.contiguous(), likelihood, means.ConstantMean(batch_shape=torch.Size([2])), base).double()
+    else:
+        model = Multitask(x, y, gpytorch.likelihoods.MultitaskGaussianLikelihood(num_tasks=2)).double()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = diagnose(model)
+    assert (
+        found.rows == (100 if kind == "several outputs" else 200)
+        and "Not measured" not in str(found)
+        and np.isfinite(found.before.mean)
+    )
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_a_model_that_apviz_does_not_take_is_measured_by_gpytorch_alone():
