@@ -76,8 +76,8 @@ def diagnose(
     predicts once under them, in a copy, and that is compared with Cholesky in float64. A proposed change has been
     tried the same way. The model, its caches and torch's random numbers stay as they are; inside
     `alternating_projection()` it is GPyTorch itself that is measured. Of a model with more than 2,000 rows as many are
-    measured, drawn at random, with a noise that keeps κ, and the evidence says so. It takes
-    seconds, and some 0.5 GB at 2,000 rows.
+    measured, drawn at random, with a noise that keeps κ, and the evidence says so. It takes seconds to a minute, the
+    longer the more changes are tried, and some 0.5 GB at 2,000 rows.
 
     Args:
         likelihood: None: the model's.
