@@ -15,9 +15,9 @@ from .gp.posterior import Posterior as Posterior
 from .gp.probes import rademacher as rademacher
 from .gp.training import Training as Training
 from .gp.training import TrainingError as TrainingError
-from .gp.training import TrainingHook as TrainingHook
-from .gp.training import TrainingProgress as TrainingProgress
-from .gp.training import TrainingSettings as TrainingSettings
+from .gp.training_settings import TrainingHook as TrainingHook
+from .gp.training_settings import TrainingProgress as TrainingProgress
+from .gp.training_settings import TrainingSettings as TrainingSettings
 from .hyperparameters import Hyperparameters as Hyperparameters
 from .kernels import RBF as RBF
 from .kernels import Constant as Constant

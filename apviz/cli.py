@@ -21,7 +21,7 @@ from apviz import comparison, datasets
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
-from apviz.gp.training import TrainingProgress
+from apviz.gp.training_settings import TrainingProgress
 from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
 from apviz.report import find_traces, terminal_table, write_report

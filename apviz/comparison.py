@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from apviz.datasets import Dataset
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.solvers import (

@@ -57,7 +57,8 @@ from apviz.experiments.sources import (
     block_size,
 )
 from apviz.gp.metrics import rmse
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.system import KernelSystem

@@ -10,7 +10,8 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import NoiseSweep
 from apviz.dashboard.settings.systems import DEFAULT_N, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training
+from apviz.gp.training_settings import TrainingSettings
 from apviz.solvers import AlternatingProjection
 
 #: data of the first runs: it comes with apviz

@@ -28,7 +28,8 @@ from apviz.experiments.sources import (
 )
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.posterior import Posterior
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS
 from apviz.solvers import Solver, attempt

@@ -10,15 +10,8 @@ from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.pathwise import PosteriorSamples
 from apviz.gp.posterior import Posterior, Prediction
 from apviz.gp.probes import Probes, rademacher
-from apviz.gp.training import (
-    PAPER_SOLVER,
-    Step,
-    Training,
-    TrainingError,
-    TrainingHook,
-    TrainingProgress,
-    TrainingSettings,
-)
+from apviz.gp.training import Training, TrainingError
+from apviz.gp.training_settings import PAPER_SOLVER, Step, TrainingHook, TrainingProgress, TrainingSettings
 from apviz.gp.variances import VarianceSolve
 
 __all__ = [

@@ -19,7 +19,8 @@ from torch import Tensor
 from apviz.gp import metrics, saved
 from apviz.gp.posterior import METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.scaling import Scaling
-from apviz.gp.training import Training, TrainingSettings
+from apviz.gp.training import Training
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import OPERATORS
 from apviz.rounding import lost, merged_rows

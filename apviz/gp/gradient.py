@@ -1,4 +1,4 @@
-"""The gradient of a training step: the system that is solved, the gradient from its weights, and its chain rule.
+"""The stochastic gradient of a training step: the system that is solved, and the gradient from its weights.
 
 One batched solve serves both terms of the gradient (paper, section 2).
 """
@@ -6,11 +6,10 @@ One batched solve serves both terms of the gradient (paper, section 2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from apviz.gp.probes import Probes, draw
 from apviz.hyperparameters import Hyperparameters
@@ -67,13 +66,16 @@ def step_system(
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """Derivatives ∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ; lengthscale: (1,) or (d,)
-    float64."""
+    """Derivatives ∂ℓ/∂θ of ℓ = ½((y − m)ᵀK⁻¹(y − m) + log det K), in nats per unit of θ.
+
+    Args:
+        mean, noise: of m and σ².
+        kernel: of every hyperparameter of the kernel, by name, (numbers,) float64.
+    """
 
     mean: float
     noise: float
-    outputscale: float
-    lengthscale: Tensor
+    kernel: Mapping[str, Tensor]
 
 
 def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, dual: Tensor) -> Gradient:
@@ -109,60 +111,4 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
     right = torch.cat([weights[:, :1] * -0.5, dual * (0.5 / (columns - 1))], dim=1)
     found = operator.bilinear_derivatives(weights, right)
     mean = -float(weights[:, 0].sum(dtype=torch.float64))
-    kernel = found.kernel
-    return Gradient(mean, float(found.noise), float(kernel["outputscale"]), kernel["lengthscale"].cpu())
-
-
-@dataclass(frozen=True)
-class Parametrisation:
-    """Maps between the unconstrained parameters that Adam moves and the hyperparameters, as GPyTorch does.
-
-    Lengthscales and outputscale are softplus(raw), the noise is softplus(raw) + floor, the mean is raw itself. A raw
-    vector is (3 + lengthscales,) float64, in the order mean, noise, outputscale, lengthscales.
-
-    Args:
-        kernel: the kernel's name.
-        lengthscales: 1, or d of them (ARD).
-        noise_floor: σ² stays above this.
-        kernel_parameters: of the kernel's shape; they stay as they are.
-    """
-
-    kernel: str
-    lengthscales: int
-    noise_floor: float
-    kernel_parameters: Mapping[str, float] = field(default_factory=dict, hash=False)
-
-    def zeros(self) -> Tensor:
-        """Returns the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
-        return torch.zeros(3 + self.lengthscales, dtype=torch.float64)
-
-    def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
-        """Returns the hyperparameters that a raw vector stands for."""
-        mean, noise, outputscale, *lengthscale = [float(raw[0]), *softplus(raw[1:]).tolist()]
-        return Hyperparameters(
-            self.kernel, tuple(lengthscale), outputscale, noise + self.noise_floor, mean, provenance,
-            self.kernel_parameters,
-        )  # fmt: skip
-
-    def raw(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Returns the raw vector of some hyperparameters; one lengthscale stands for d equal ones.
-
-        Raises:
-            ValueError: another number of lengthscales, or a noise that is not above the floor.
-        """
-        h = hyperparameters
-        given = len(h.lengthscale)
-        if given not in (1, self.lengthscales):
-            raise ValueError(f"{given} lengthscales were given to start from, {self.lengthscales} are trained")
-        if h.noise <= self.noise_floor:
-            raise ValueError(f"the noise to start from is {h.noise:g}, not above noise_floor = {self.noise_floor:g}")
-        lengthscale = h.lengthscale * (self.lengthscales if given == 1 else 1)
-        positive = torch.tensor([h.noise - self.noise_floor, h.outputscale, *lengthscale], dtype=torch.float64)
-        inverse = positive + torch.log(-torch.expm1(-positive))
-        return torch.cat([torch.tensor([h.mean], dtype=torch.float64), inverse])
-
-    def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
-        """Computes the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (3 + lengthscales,) float64."""
-        outer = torch.tensor([gradient.mean, gradient.noise, gradient.outputscale], dtype=torch.float64)
-        slopes = torch.cat([torch.ones(1, dtype=torch.float64), torch.sigmoid(raw[1:])])
-        return torch.cat([outer, gradient.lengthscale.double()]) * slopes
+    return Gradient(mean, float(found.noise), {name: each.cpu() for name, each in found.kernel.items()})

@@ -50,6 +50,10 @@ class _Composite(Kernel):
             for name, value in kernel.hyperparameters.items()
         }
 
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        return frozenset(f"{k}.{name}" for k, kernel in enumerate(self.kernels) for name in kernel.of_any_sign)
+
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
         _check_names(self, values)
         return type(self)(*(k.with_hyperparameters(_below(values, i)) for i, k in enumerate(self.kernels)))
@@ -112,6 +116,10 @@ class Scaled(Kernel):
         inner = {f"0.{name}": value for name, value in self.kernel.hyperparameters.items()}
         return {"outputscale": self.outputscale, **inner}
 
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        return frozenset(f"0.{name}" for name in self.kernel.of_any_sign)
+
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
         _check_names(self, values)
         outputscale = values.get("outputscale", self.outputscale)
@@ -164,6 +172,10 @@ class On(Kernel):
     @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:
         return self.kernel.hyperparameters
+
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        return self.kernel.of_any_sign
 
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Self:
         return type(self)(self.kernel.with_hyperparameters(values), self.columns)

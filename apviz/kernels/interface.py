@@ -210,6 +210,29 @@ class Kernel(ABC):
     def with_hyperparameters(self, values: Mapping[str, Hyperparameter]) -> Kernel:
         """Returns this kernel with other numbers, by name; those that are not given stay."""
 
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        """The names of hyperparameters that may have any sign; the others are positive, or 0 where that is allowed."""
+        return frozenset()
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All hyperparameters number by number: `0.lengthscale[1]` is the second of a first part's lengthscales."""
+        return {
+            name if isinstance(value, float) else f"{name}[{place}]": number
+            for name, value in self.hyperparameters.items()
+            for place, number in enumerate((value,) if isinstance(value, float) else value)
+        }
+
+    def with_numbers(self, numbers: Sequence[float]) -> Kernel:
+        """Returns this kernel with other numbers, all of them in the order of `numbers`."""
+        left = iter(numbers)
+        values: dict[str, Hyperparameter] = {
+            name: next(left) if isinstance(value, float) else tuple(next(left) for _ in value)
+            for name, value in self.hyperparameters.items()
+        }
+        return self.with_hyperparameters(values)
+
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         """Lists the distances over which its parts change, (columns,) float64 in the inputs' units, and the columns.
 

@@ -176,6 +176,10 @@ class Groups(Leaf, InnerProduct):
         object.__setattr__(self, "variances", tuple(v.tolist()))
         object.__setattr__(self, "outputscale", positive("outputscale", outputscale))
 
+    @property
+    def of_any_sign(self) -> frozenset[str]:
+        return frozenset({"factor"})
+
     def function(self, d: int) -> Leaf:
         if d != 1:
             raise ValueError(f"Groups takes one column, got {d}; choose it, as Groups(...).on(0)")

@@ -18,6 +18,8 @@ GROWING: Final = ("update", "epoch", "pass", "step")
 #: status of a trace for which no stop reason was reached: the process was killed, interrupted, or still runs
 INTERRUPTED: Final = "interrupted"
 FINISHED: Final = "finished"
+#: stop reason of a training that ended before its last step, for nothing more was to be had
+SETTLED: Final = "settled"
 #: stop reason of a training that could not take a step; its status is `interrupted`
 FAILED: Final = "failed"
 
@@ -32,7 +34,7 @@ class Variable:
     """A variable of a trace: dimensions, dtype, and the two attributes every variable carries.
 
     Args:
-        is_later: traces of former versions lack it, which makes them no less complete.
+        is_later: traces of former versions, or of kernels without it, lack it, which makes them no less complete.
     """
 
     dims: tuple[str, ...]
@@ -145,18 +147,43 @@ LANCZOS: Final[dict[str, Variable]] = {
     "nll_by_solves": Variable((), "float64", "test NLL with variances by solves", "nats a row"),
 }
 
-#: of a training, whose trace has this group alone: one row an Adam step, at the hyperparameters its solve was done with
+#: of a training, whose trace has this group alone: one row a step, at the hyperparameters its solve was done with; of
+#: L-BFGS a step is an iteration, and its solve the one it starts from
 STEP: Final[dict[str, Variable]] = {
-    "step": Variable(("step",), "int64", "Adam step", "step"),
+    "step": Variable(("step",), "int64", "step of the optimiser", "step"),
     "noise": Variable(("step",), "float64", "noise variance σ² of the step's solve", "target unit²"),
-    "outputscale": Variable(("step",), "float64", "outputscale of the step's solve", "target unit²"),
+    "outputscale": Variable(("step",), "float64", "outputscale of the step's solve", "target unit²", is_later=True),
     "mean": Variable(("step",), "float64", "prior mean of the step's solve", "target unit"),
-    "lengthscale": Variable(("step", "input"), "float64", "lengthscales of the step's solve", "input unit"),
+    "lengthscale": Variable(
+        ("step", "input"), "float64", "lengthscales of the step's solve", "input unit", is_later=True
+    ),
+    "kernel_number": Variable(
+        ("step", "number"),
+        "float64",
+        "hyperparameters of the kernel of the step's solve, by `names`",
+        "1",
+        is_later=True,
+    ),
     "gradient_norm": Variable(
         ("step",), "float64", "norm of the gradient of ℓ/n in the unconstrained parameters", "nats a row"
     ),
-    "epochs": Variable(("step",), "int64", "epochs, or iterations of a Krylov method, of the step's solve", "epoch"),
-    "work": Variable(("step",), "float64", "work of the step: probes, solve and gradient", "n² kernel entries"),
+    "gain": Variable(
+        ("step",),
+        "float64",
+        "decrease of ℓ/n by the step, of an estimated gradient to first order",
+        "nats a row",
+        is_later=True,
+    ),
+    "negative_log_likelihood": Variable(
+        ("step",), "float64", "−log p(y) ÷ n of the step's solve (NaN: not evaluated)", "nats a row", is_later=True
+    ),
+    "epochs": Variable(
+        ("step",),
+        "int64",
+        "epochs, or iterations of a Krylov method, of the step's solve; of L-BFGS its solves",
+        "epoch",
+    ),
+    "work": Variable(("step",), "float64", "work of the step: probes, solves and gradients", "n² kernel entries"),
     "seconds": Variable(("step",), "float64", "time of the step", "s"),
     "residual": Variable(("step",), "float64", "relative residual at the end of the step's solve, mean", "1"),
     "converged": Variable(("step",), "int64", "1 where the step's solve converged, else 0", "1"),

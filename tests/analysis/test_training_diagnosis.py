@@ -13,7 +13,8 @@ import torch
 from apviz import AlternatingProjection, Cholesky, ConjugateGradient, Hook, TwoLevelSchwarz, open_trace
 from apviz.analysis.diagnosis import Limit
 from apviz.analysis.training_diagnosis import diagnose_training
-from apviz.gp.training import Training, TrainingError, TrainingSettings
+from apviz.gp.training import Training, TrainingError
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 
 

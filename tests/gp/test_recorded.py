@@ -11,7 +11,7 @@ import torch
 import apviz
 from apviz.gp.checkpoint import can_go_on, check_data
 from apviz.gp.gradient import step_system
-from apviz.gp.training import settings_of
+from apviz.gp.training_settings import settings_of
 from apviz.rules import GaussSouthwell
 from apviz.solvers.serialization import from_plain, to_plain
 

@@ -295,7 +295,7 @@ def test_a_training_that_goes_on_long_enough_says_that_the_noise_has_settled(cap
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"kernel": "periodic"}, "kernel must be one of matern12, .*, got 'periodic'"),
+        ({"kernel": "periodic"}, "kernel must be one of matern12, .*, or a kernel such as .*, got 'periodic'"),
         ({"solver": "cg"}, r"solver must be a solver, such as apviz.Automatic\(\), got 'cg'"),
         ({"steps": 0}, "steps must be a whole number, at least 1, got 0"),
         ({"step_size": 0.0}, "step_size must be a positive number, such as 0.1, got 0.0"),

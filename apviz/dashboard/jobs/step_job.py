@@ -13,7 +13,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.gp.checkpoint import check_data
 from apviz.gp.gradient import step_system
-from apviz.gp.training import TrainingSettings
+from apviz.gp.training_settings import TrainingSettings
 from apviz.solvers import Automatic, Solver, attempt
 from apviz.tracing import Recorder, Trace, TrainingTrace
 

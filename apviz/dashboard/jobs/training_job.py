@@ -17,7 +17,8 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import DTYPES, SystemSpec
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.checkpoint import can_go_on, check_data, find_checkpoint
-from apviz.gp.training import Step, Training, TrainingError, TrainingHook, TrainingSettings
+from apviz.gp.training import Training, TrainingError
+from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings
 from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace, TrainingTrace
 from apviz.tracing.store import Record

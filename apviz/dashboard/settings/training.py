@@ -16,7 +16,7 @@ from apviz.dashboard.settings.system_choice import SystemChoice, data_panel
 from apviz.dashboard.settings.systems import SystemSpec, data_of
 from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
-from apviz.gp.training import TrainingSettings, settings_of
+from apviz.gp.training_settings import TrainingSettings, settings_of
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, Automatic, ConjugateGradient, Solver
 from apviz.tracing import TrainingTrace
@@ -115,6 +115,8 @@ def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) 
     """
     a, settings = trace.attrs, settings_of(trace)
     name = str(a["dataset"])
+    if not isinstance(settings.kernel, str):
+        raise ValueError(f"a training of the kernel {a['kernel']} can go on from Python only")
     upload = data_of("training", name, find_upload)
     spec = SystemSpec(
         dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload

@@ -12,7 +12,7 @@ import apviz
 from apviz.dashboard import address
 from apviz.dashboard.settings.training import TrainingPlan, recorded
 from apviz.dashboard.store.trainings import Trainings
-from apviz.gp.training import PAPER_SOLVER
+from apviz.gp.training_settings import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
 
 

@@ -13,7 +13,7 @@ from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.settings.training import TrainingPlan, changed, recorded
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.checkpoint import can_go_on
-from apviz.gp.training import TrainingSettings
+from apviz.gp.training_settings import TrainingSettings
 from apviz.tracing import TrainingTrace
 
 

@@ -1,0 +1,137 @@
+"""The log marginal likelihood and its gradient: exactly by a Cholesky factor, or estimated by Lanczos."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.factors import NotPositiveDefinite
+from apviz.gp.gradient import Gradient
+from apviz.gp.log_determinant import lanczos_log_determinant
+from apviz.gp.posterior import to_tolerance
+from apviz.gp.probes import rademacher
+from apviz.hyperparameters import Hyperparameters
+from apviz.operators import CountingOperator
+from apviz.operators.interface import KernelDerivatives
+from apviz.solvers import Cholesky, Hook, Solution, Solver, attempt
+from apviz.solvers.cholesky import Factored
+from apviz.system import KernelSystem
+
+# relative residual of the solve for an estimated value, whose error is of second order in it
+VALUE_TOL = 1e-4
+# of the solve with the factor of K
+EXACT_TOL = 1e-4
+# a factor with a diagonal so much larger than K's is of K with jitter
+JITTERED = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalLikelihood:
+    """The log marginal likelihood of targets: log p(y) = −½(y − m)ᵀK⁻¹(y − m) − ½ log det K − ½n log 2π.
+
+    Args:
+        value: in nats.
+        standard_error: of the value; 0 where it is exact.
+        gradient: of ℓ, the negative of the value but for a constant; None where it was not asked for.
+        solution: of the solve for K⁻¹(y − m).
+        work: of all, in kernel entries ÷ n².
+    """
+
+    value: float
+    standard_error: float
+    gradient: Gradient | None
+    solution: Solution
+    work: float
+
+
+def exact_marginal_likelihood(
+    x: Tensor,
+    y: Tensor,
+    hyperparameters: Hyperparameters,
+    *,
+    with_gradient: bool = True,
+    hooks: Iterable[Hook] = (),
+    dataset: str = "",
+) -> MarginalLikelihood:
+    """Computes the log marginal likelihood by a Cholesky factor of K in float64: O(n³) time, five n × n arrays.
+
+    ∂ℓ/∂θ = ½ tr((K⁻¹ − wwᵀ) ∂K/∂θ) with w = K⁻¹(y − m) (Rasmussen & Williams, equation 5.9).
+
+    Args:
+        x, y: (n, d) inputs and (n,) targets.
+        hooks: told about the solve.
+
+    Raises:
+        NotPositiveDefinite: K in float64 has no factor without jitter.
+        MemoryError: K does not fit the free memory.
+    """
+    h, n = hyperparameters, len(x)
+    system = KernelSystem(
+        x, y.double() - h.mean, h.build_kernel(), noise=h.noise, operator="dense", dtype=torch.float64,
+        device=x.device, dataset=dataset,
+    )  # fmt: skip
+    solver = Cholesky(tol=EXACT_TOL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the matrix needed a jitter")  # which is refused below
+        prepared = solver.prepare(system.operator)
+    assert isinstance(prepared, Factored)
+    factor, first = prepared.factor, system.operator.diagonal()[0]
+    if factor[0, 0].square() > (1 + JITTERED) * first:
+        raise NotPositiveDefinite(
+            f"K at noise {h.noise:.3g} has no Cholesky factor in float64 without jitter, so that its likelihood is not "
+            "known; use a larger noise_floor"
+        )
+    solution = attempt(system, solver, hooks, prepared=prepared)
+    w = solution.weights[:, None] if solution.weights.ndim == 1 else solution.weights
+    value = _value(torch.sum(system.b * w), 2.0 * factor.diagonal().log().sum(), n)
+    gradient, operator = None, CountingOperator(system.operator)
+    if with_gradient:
+        m = torch.cholesky_inverse(factor).addr_(w[:, 0], w[:, 0], alpha=-1.0).mul_(0.5)
+        gradient = _gradient(w, operator.weighted_derivatives(m))
+    return MarginalLikelihood(value, 0.0, gradient, solution, solution.work + operator.work)
+
+
+def estimated_marginal_likelihood(
+    system: KernelSystem, solver: Solver, probes: int, seed: int, *, with_gradient: bool = True
+) -> MarginalLikelihood:
+    """Estimates the log marginal likelihood of a system, without a factor of K.
+
+    The quadratic form comes from a solve, with an error of second order in its residual; log det K by stochastic
+    Lanczos quadrature (`lanczos_log_determinant`), with the standard error of its probes. Value and gradient are of one
+    function.
+
+    Args:
+        system: with the targets minus the mean, (n,).
+        solver: whose residual is brought to 1e-4 at least.
+        probes: l.
+        seed: of the probes.
+
+    Raises:
+        MemoryError: the Lanczos basis, n·l numbers a step, does not fit the free memory.
+    """
+    solution = attempt(system, to_tolerance(solver, VALUE_TOL), ())
+    w, y = solution.weights.to(system.x).reshape(-1, 1), system.b
+    operator = CountingOperator(system.operator)
+    inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)
+    z = rademacher(system.n, probes, seed, system.x).z
+    found = lanczos_log_determinant(operator, z, with_gradient)
+    gradient = None
+    if with_gradient:
+        left, right = torch.cat([w, found.left], 1), torch.cat([-0.5 * w, 0.5 * found.right], 1)
+        gradient = _gradient(w, operator.bilinear_derivatives(left, right))
+    value, error = _value(inv_quad, found.value, system.n), 0.5 * float(found.standard_error)
+    return MarginalLikelihood(value, error, gradient, solution, solution.work + operator.work)
+
+
+def _value(inv_quad: Tensor, log_determinant: Tensor, n: int) -> float:
+    return -0.5 * (float(inv_quad) + float(log_determinant) + n * math.log(2 * math.pi))
+
+
+def _gradient(w: Tensor, found: KernelDerivatives) -> Gradient:
+    mean = -float(w.sum(dtype=torch.float64))
+    return Gradient(mean, float(found.noise), {name: each.cpu() for name, each in found.kernel.items()})

@@ -1,0 +1,141 @@
+"""What a training minimises: ℓ/n and its gradient at raw parameters, by probes and a solve, or exactly by a factor."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from apviz.gp.gradient import marginal_likelihood_gradient, step_system
+from apviz.gp.likelihood import exact_marginal_likelihood
+from apviz.gp.parametrisation import Parametrisation, Transform
+from apviz.gp.training_settings import TrainingSettings
+from apviz.operators import CountingOperator
+from apviz.solvers import Hook, Solution, StopReason, attempt
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is known of ℓ/n at a raw vector.
+
+    Args:
+        gradient: (2 + p,) float64, in the raw parameters.
+        value: in nats a row; NaN where the gradient alone is known.
+        solution: of the solve, or of the last of several.
+        evaluations: how many of these there were.
+        work: of all, in kernel entries ÷ n².
+    """
+
+    gradient: Tensor
+    value: float
+    solution: Solution
+    work: float
+    evaluations: int = 1
+
+
+class SolveStopped(Exception):
+    """Raised where a hook has stopped a solve, which ends the training before this step.
+
+    Args:
+        solution: what there is of it.
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        super().__init__(solution.stop_message)
+        self.solution = solution
+
+
+class Objective(ABC):
+    """ℓ/n as a function of the raw parameters, for given data.
+
+    Args:
+        x, y: (n, d) inputs as they were given, and (n,) targets in float64.
+        parametrisation: of the raw vector.
+    """
+
+    #: of the positive numbers, which the optimiser works best with
+    transform: Transform
+    #: (n, l+1) to start the next solve from, where a training keeps them; a checkpoint has them
+    weights: Tensor | None = None
+
+    def __init__(self, x: Tensor, y: Tensor, parametrisation: Parametrisation) -> None:
+        self.x, self.y, self.parametrisation = x, y, parametrisation
+
+    @abstractmethod
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        """Evaluates at a raw vector, in a step of this number; hooks are told of the solve.
+
+        Raises:
+            SolveStopped: a hook has stopped the solve.
+            RuntimeError: the solve diverged, or the gradient is not finite.
+        """
+
+    def _checked(self, raw: Tensor, found: Evaluation) -> Evaluation:
+        if not torch.isfinite(found.gradient).all():
+            raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64 where it is not")
+        return found
+
+
+class StochasticGradient(Objective):
+    """The gradient by one batched solve for the targets and l probes (paper, section 2); the value is not known.
+
+    Args:
+        settings: solver, probes, seed, and whether solves start from the last one's weights.
+        dtype, operator, dataset: of the systems.
+    """
+
+    transform = "softplus"
+
+    def __init__(
+        self, x: Tensor, y: Tensor, parametrisation: Parametrisation, settings: TrainingSettings, *,
+        dtype: torch.dtype, operator: str, dataset: str,
+    ) -> None:  # fmt: skip
+        super().__init__(x, y, parametrisation)
+        self.settings, self.dtype, self.operator, self.dataset = settings, dtype, operator, dataset
+
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        s, h = self.settings, self.parametrisation.hyperparameters(raw)
+        built = step_system(
+            self.x, self.y, h, s.solver, s.probes, s.seed_of(step), operator=self.operator, dataset=self.dataset,
+            dtype=self.dtype,
+        )  # fmt: skip
+        operator = CountingOperator(built.system.operator)
+        solution = attempt(built.system, s.solver, hooks, self.weights, prepared=built.prepared)
+        _require_solved(solution)
+        gradient = marginal_likelihood_gradient(operator, solution.weights.to(operator.x), built.probes.dual)
+        self.weights = solution.weights if s.warm_start else None
+        direction = self.parametrisation.chain(raw, gradient) / len(self.x)
+        return self._checked(raw, Evaluation(direction, math.nan, solution, solution.work + operator.work))
+
+
+class ExactLikelihood(Objective):
+    """Value and gradient by a Cholesky factor of K in float64.
+
+    Args:
+        dataset: of the systems.
+    """
+
+    transform = "log"
+
+    def __init__(self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "") -> None:
+        super().__init__(x, y, parametrisation)
+        self.dataset = dataset
+
+    def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
+        h, n = self.parametrisation.hyperparameters(raw), len(self.x)
+        found = exact_marginal_likelihood(self.x, self.y, h, hooks=hooks, dataset=self.dataset)
+        _require_solved(found.solution)
+        assert found.gradient is not None  # it was asked for
+        direction = self.parametrisation.chain(raw, found.gradient) / n
+        return self._checked(raw, Evaluation(direction, -found.value / n, found.solution, found.work))
+
+
+def _require_solved(solution: Solution) -> None:
+    if solution.stop_reason is StopReason.STOPPED:
+        raise SolveStopped(solution)
+    if solution.stop_reason is StopReason.DIVERGED:
+        raise RuntimeError(f"the solve {solution.stop_message}")

@@ -1,0 +1,143 @@
+"""The unconstrained parameters that an optimiser moves: mean, noise, and every number of any kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from apviz.gp.gradient import Gradient
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel
+
+#: of positive numbers; `softplus` is GPyTorch's, `log` scikit-learn's
+Transform = Literal["softplus", "log"]
+
+# by which a positive number may change under L-BFGS, and how near it may bring the noise to its floor, or to 0
+RANGE, ABOVE_FLOOR, LEAST_NOISE = 1e5, 1e-3, 1e-12
+
+
+@dataclass(frozen=True)
+class Parametrisation:
+    """Maps between a raw vector and the hyperparameters.
+
+    The raw vector is (2 + p,) float64, in the order mean, noise, numbers of the kernel. A positive number is
+    softplus(raw), as in GPyTorch, or exp(raw), the noise so much above its floor; what may have any sign, and the mean,
+    are raw themselves.
+
+    Args:
+        kernel: with the numbers that stay.
+        noise_floor: σ² stays above this.
+        fixed: names of hyperparameters that stay. Numbers that are 0 where others are positive stay too.
+        transform: of positive numbers.
+    """
+
+    kernel: Kernel
+    noise_floor: float
+    fixed: frozenset[str] = frozenset()
+    transform: Transform = "softplus"
+
+    #: of the raw vector, before the kernel's
+    MEAN: ClassVar[int] = 0
+    NOISE: ClassVar[int] = 1
+
+    @cached_property
+    def _trained(self) -> list[bool]:
+        """Of each number of the kernel."""
+        kernel = self.kernel
+        return [
+            name.partition("[")[0] not in self.fixed and (number != 0 or name.partition("[")[0] in kernel.of_any_sign)
+            for name, number in kernel.numbers.items()
+        ]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the raw vector's entries."""
+        return (
+            "mean",
+            "noise",
+            *(name for name, trained in zip(self.kernel.numbers, self._trained, strict=True) if trained),
+        )
+
+    @cached_property
+    def positive(self) -> Tensor:
+        """Which entries of the raw vector stand for positive numbers: (2 + p,) bool."""
+        free = self.kernel.of_any_sign
+        return torch.tensor([False, True, *(name.partition("[")[0] not in free for name in self.names[2:])])
+
+    def zeros(self) -> Tensor:
+        """Returns the raw vector GPyTorch starts from: mean 0, all others softplus(0) = 0.693, plus the noise floor."""
+        return torch.zeros(len(self.names), dtype=torch.float64)
+
+    def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
+        """Returns the hyperparameters that a raw vector stands for."""
+        mean, noise, *trained = torch.where(self.positive, self._constrained(raw), raw).tolist()
+        left = iter(trained)
+        numbers = [
+            next(left) if is_trained else number
+            for number, is_trained in zip(self.kernel.numbers.values(), self._trained, strict=True)
+        ]
+        kernel = self.kernel.with_numbers(numbers)
+        return Hyperparameters.of(kernel, noise + self.noise_floor, mean, provenance)
+
+    def raw(self, hyperparameters: Hyperparameters) -> Tensor:
+        """Returns the raw vector of some hyperparameters; one lengthscale stands for several equal ones.
+
+        Raises:
+            ValueError: a kernel with other hyperparameters or another number of them, or a noise that is not above the
+                floor.
+        """
+        h, values = hyperparameters, dict[str, float]()
+        given = h.build_kernel().hyperparameters
+        for name, own in self.kernel.hyperparameters.items():
+            if name in self.fixed:
+                continue
+            if name not in given:
+                raise ValueError(
+                    f"the kernel to start from has the hyperparameters {', '.join(given)}; {name} is trained too"
+                )
+            start = given[name] if isinstance(given[name], tuple) else (given[name],)
+            count = len(own) if isinstance(own, tuple) else 1
+            assert isinstance(start, tuple)
+            if len(start) not in (1, count):
+                raise ValueError(f"{len(start)} {name}s were given to start from, {count} are trained")
+            several = start * (count if len(start) == 1 else 1)
+            values |= {f"{name}[{k}]" if isinstance(own, tuple) else name: v for k, v in enumerate(several)}  # type: ignore[misc]
+        if h.noise <= self.noise_floor:
+            raise ValueError(f"the noise to start from is {h.noise:g}, not above noise_floor = {self.noise_floor:g}")
+        numbers = [h.mean, h.noise - self.noise_floor, *(values[name] for name in self.names[2:])]
+        constrained = torch.tensor(numbers, dtype=torch.float64)
+        return torch.where(self.positive, self._unconstrained(constrained), constrained)
+
+    def bounds(self, start: Tensor) -> list[tuple[float | None, float | None]]:
+        """Returns bounds of the raw vector, with logarithms: as wide as scikit-learn's, 1e-5 and 1e5, about 1 or start.
+
+        The noise may come as near to its floor as a thousandth of it.
+        """
+        found: list[tuple[float | None, float | None]] = []
+        for value, positive in zip(start.tolist(), self.positive.tolist(), strict=True):
+            wide = (min(0.0, value) - math.log(RANGE), max(0.0, value) + math.log(RANGE))
+            found.append(wide if positive else (None, None))
+        found[self.NOISE] = math.log(max(ABOVE_FLOOR * self.noise_floor, LEAST_NOISE)), found[self.NOISE][1]
+        return found
+
+    def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
+        """Computes the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (2 + p,) float64."""
+        by_number = torch.cat([gradient.kernel[name].double().cpu() for name in self.kernel.hyperparameters])
+        outer = torch.tensor([gradient.mean, gradient.noise], dtype=torch.float64)
+        slopes = torch.sigmoid(raw) if self.transform == "softplus" else raw.exp()
+        slopes = torch.where(self.positive, slopes, 1.0)
+        return torch.cat([outer, by_number[torch.tensor(self._trained)]]) * slopes
+
+    def _constrained(self, raw: Tensor) -> Tensor:
+        return softplus(raw) if self.transform == "softplus" else raw.exp()
+
+    def _unconstrained(self, positive: Tensor) -> Tensor:
+        if self.transform == "log":
+            return positive.log()
+        return positive + torch.log(-torch.expm1(-positive))

@@ -1,0 +1,97 @@
+"""Where a training starts: at GPyTorch's zeros, at the scales of the data, or at the optimum of few of its rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from apviz.factors import NotPositiveDefinite
+from apviz.gp.objectives import ExactLikelihood
+from apviz.gp.optimisers import LBFGS
+from apviz.gp.parametrisation import Parametrisation
+from apviz.hyperparameters import Hyperparameters
+
+# rows of which distances are taken
+DISTANCE_ROWS = 500
+# of the target's variance, to start from
+NOISE_SHARE = 0.1
+# standard deviation of the logarithms of further starts about the first: most within a factor of 20
+SPREAD = 1.5
+# iterations on few rows: more bring the start no nearer to the optimum of all
+MOST_ITERATIONS = 30
+
+
+def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:
+    """Takes the scales of the data for a stationary kernel: median distances, the target's mean and variance.
+
+    The lengthscale of an input is √d times the median distance along it, one for all the median distance; that is where
+    the correlation of most pairs is neither 0 nor 1.
+
+    Args:
+        x, y: (n, d) and (n,).
+        seed: of the rows whose distances are taken.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    some = x[torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)].double()
+    d = x.shape[1]
+    along = torch.stack([_median(some[:, [k]]) for k in range(d)])
+    ard = isinstance(parametrisation.kernel.hyperparameters["lengthscale"], tuple)
+    lengthscale = along * math.sqrt(d) if ard else _median(some)
+    variance = float(y.double().var()) or 1.0
+    kernel = parametrisation.kernel.with_hyperparameters(
+        {"lengthscale": tuple(lengthscale.tolist()) if ard else float(lengthscale), "outputscale": variance}
+    )
+    noise = max(NOISE_SHARE * variance, 2 * parametrisation.noise_floor)
+    return Hyperparameters.of(kernel, noise, float(y.double().mean()))
+
+
+def _median(x: Tensor) -> Tensor:
+    """The median distance of different rows, 1 where all are equal; of x: (m, w)."""
+    distances = torch.pdist(x)
+    different = distances[distances > 0]
+    return different.median() if len(different) else torch.ones((), dtype=x.dtype, device=x.device)
+
+
+def optimum_of_few(
+    x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, rows: int, restarts: int, seed: int
+) -> Hyperparameters:
+    """Moves starts to the optimum of the exact likelihood of rows drawn at random, and returns the best.
+
+    Args:
+        x, y: (n, d) and (n,).
+        start: the first; the others are drawn about it.
+        rows: how many are drawn.
+        restarts: further starts.
+        seed: of rows and starts.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randperm(len(x), generator=generator)[:rows].to(x.device)
+    logarithmic = replace(parametrisation, transform="log")
+    objective = ExactLikelihood(x[drawn], y[drawn], logarithmic)
+    first = logarithmic.raw(start)
+    best, least = start, math.inf
+    for number in range(1 + restarts):
+        away = SPREAD * torch.randn(len(first), generator=generator, dtype=torch.float64) if number else 0.0
+        optimiser = LBFGS(first + away, logarithmic.bounds(first))
+        found = _least(objective, optimiser)
+        if found < least:
+            best, least = logarithmic.hyperparameters(optimiser.raw), found
+    return best
+
+
+def _least(objective: ExactLikelihood, optimiser: LBFGS) -> float:
+    """ℓ/n where the optimiser ends; infinite where K has no factor."""
+    values: list[float] = []
+
+    def count(move: object) -> bool:
+        values.append(0.0)
+        return len(values) < MOST_ITERATIONS
+
+    try:
+        optimiser.run(lambda raw: objective.evaluate(raw, 0), count)
+        return objective.evaluate(optimiser.raw, 0).value
+    except (NotPositiveDefinite, RuntimeError):
+        return math.inf

@@ -1,0 +1,225 @@
+"""How to train, and who looks on: settings of a training, a finished step, and hooks that are told of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rich.console import Console
+
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS, Kernel, from_plain, to_plain
+from apviz.settings import require, require_number, require_whole
+from apviz.solvers import AlternatingProjection, Automatic, Hook, Solution, Solver
+from apviz.solvers.serialization import from_plain as solver_from_plain
+from apviz.tracing.training_trace import TrainingTrace
+
+#: the paper's solver of a training step (section 5.1), but for the batch size, which follows the memory of its GPU
+PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
+OptimiserName = Literal["adam", "l-bfgs"]
+OPTIMISERS = ("adam", "l-bfgs")
+# settings that came later: a checkpoint without them is of a training at these
+_LATER = {"optimiser": "adam", "restarts": 0, "search_rows": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings of a training.
+
+    Args:
+        kernel: the name of one of `apviz.kernels.KERNELS`, or a kernel, such as
+            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`. Of a kernel all numbers are trained, from
+            those it has. Of a name lengthscales and outputscale are; what it has beside them, such as the α of a
+            rational quadratic, stays at its default, or at that of `initial`.
+        solver: any solver of apviz; the paper's, tolerance 1 after at least 11 epochs, is `apviz.gp.PAPER_SOLVER`.
+        steps: of the optimiser; with `until_settled` the most there are.
+        optimiser: `adam`, with gradients from probes and one solve a step, for any number of rows; or `l-bfgs`
+            (scipy's L-BFGS-B) on the marginal likelihood and its gradient by a Cholesky factor in float64, whatever the
+            dtype: a step is an iteration, one factorisation or a few. It makes no use of solver and probes.
+        until_settled: end before `steps` where the training has settled: L-BFGS by its own criteria, Adam as
+            `apviz.tracing.training_trace.settled_at` has it.
+        step_size: of Adam.
+        probes: l, the probe vectors of the trace estimate.
+        noise_floor: σ² stays above this.
+        ard: of a kernel by name: one lengthscale per input, else one for all.
+        warm_start: start every solve from the last step's weights, and keep the probes the same for it.
+        search_rows: of more rows than these so many are drawn at random, and the start is first moved to the optimum of
+            their exact likelihood, by L-BFGS; 0: not.
+        restarts: further starts, drawn at random, each moved so; the one with the largest likelihood is taken.
+        spectrum: record κ and κ′ of every step, estimates for large n; under a million kernel entries a step.
+        seed: of the probes, and of what is drawn for the start.
+
+    Raises:
+        ValueError: a setting out of range, with what would be accepted.
+
+    Examples:
+        >>> import apviz
+        >>> settings = apviz.TrainingSettings(solver=apviz.Automatic(), steps=20, probes=4)
+        >>> settings.kernel, settings.steps
+        ('matern52', 20)
+        >>> apviz.TrainingSettings(steps=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: steps must be a whole number, at least 1, got 0
+    """
+
+    kernel: str | Kernel = "matern52"
+    solver: Solver = field(default_factory=Automatic)
+    steps: int = 50
+    step_size: float = 0.1
+    probes: int = 15
+    noise_floor: float = 1e-4
+    ard: bool = True
+    warm_start: bool = False
+    spectrum: bool = False
+    seed: int = 0
+    optimiser: OptimiserName = "adam"
+    until_settled: bool = False
+    search_rows: int = 0
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        known = isinstance(self.kernel, Kernel) or (isinstance(self.kernel, str) and self.kernel in KERNELS)
+        require(known, "kernel", self.kernel, f"one of {', '.join(KERNELS)}, or a kernel such as apviz.Matern52()")
+        require(isinstance(self.solver, Solver), "solver", self.solver, "a solver, such as apviz.Automatic()")
+        require_whole("steps", self.steps, 1)
+        require_number("step_size", self.step_size, 0.0, "a positive number, such as 0.1", strictly=True)
+        require_whole("probes", self.probes, 1)
+        require_number("noise_floor", self.noise_floor, 0.0, "a number, at least 0")
+        require_whole("seed", self.seed, 0)
+        accepted = f"one of {', '.join(OPTIMISERS)}"
+        require(self.optimiser in OPTIMISERS, "optimiser", self.optimiser, accepted)
+        require_whole("search_rows", self.search_rows, 0)
+        require_whole("restarts", self.restarts, 0)
+        require(
+            not self.restarts or self.search_rows > 0, "search_rows", self.search_rows,
+            "a number of rows, such as 500, for restarts to be compared on",
+        )  # fmt: skip
+        for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
+            object.__setattr__(self, name, int(getattr(self, name)))
+
+    def seed_of(self, step: int) -> int:
+        """Returns the seed of a step's probes; a warm start needs the right-hand sides it started from."""
+        return self.seed if self.warm_start else (self.seed << 20) + step
+
+    def as_plain(self) -> dict[str, Any]:
+        """Returns all settings but the solver by name, as JSON knows them."""
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name != "solver"}
+        if isinstance(self.kernel, Kernel):
+            values["kernel"] = kernel_as_plain(self.kernel)
+        return values
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what must be the same for a training to go on: all but the number of steps."""
+        values = self.as_plain() | {"solver": repr(self.solver)}
+        left = {"steps", "until_settled", *(name for name, former in _LATER.items() if values[name] == former)}
+        return {name: value for name, value in values.items() if name not in left}
+
+
+def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:
+    """Returns a kernel as JSON knows it; of a class that is not apviz's its repr, to be read by people."""
+    try:
+        return to_plain(kernel)
+    except ValueError:
+        return repr(kernel)
+
+
+def settings_of(trace: TrainingTrace) -> TrainingSettings:
+    """Reads the settings that a training was run with.
+
+    Raises:
+        ValueError: a solver or kernel that is not apviz's own, or a setting that this version does not know.
+    """
+    plain = json.loads(trace.attrs["training_settings"])
+    solver = solver_from_plain(json.loads(trace.attrs["solver_settings"]))
+    if solver is None:
+        raise ValueError("the trace of this training names no solver")
+    if isinstance(plain.get("kernel"), dict):
+        plain["kernel"] = from_plain(plain["kernel"])
+    try:
+        return TrainingSettings(solver=solver, **plain)
+    except TypeError as error:
+        raise ValueError(f"the settings of this training are not those of this version of apviz: {error}") from error
+
+
+@dataclass(frozen=True)
+class Step:
+    """A finished step: the hyperparameters its solve was done with, and what it took.
+
+    Args:
+        gradient_norm: of ℓ/n in the unconstrained parameters.
+        solution: of the solve that the step starts from.
+        work: of probes, solves and gradients, in kernel entries ÷ n².
+        hyperparameters_after: what the step led to.
+    """
+
+    number: int
+    hyperparameters: Hyperparameters
+    hyperparameters_after: Hyperparameters
+    gradient_norm: float
+    solution: Solution
+    work: float
+    seconds: float
+
+
+class TrainingHook(Hook):
+    """Observes a training: a hook that is also told about its steps.
+
+    Examples:
+        >>> import torch, apviz
+        >>> class Steps(apviz.TrainingHook):
+        ...     def on_step(self, step, settings):
+        ...         print(f"step {step.number} of {settings.steps}")
+        >>> x = torch.linspace(0, 1, 50)
+        >>> training = apviz.Training(x, torch.sin(6 * x), apviz.TrainingSettings(steps=2), device="cpu")
+        >>> h = training.run([Steps()])
+        step 1 of 2
+        step 2 of 2
+    """
+
+    def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        """Called after every step, when it is on disk."""
+
+
+class TrainingProgress(TrainingHook):
+    """Prints σ², what the solve took, and the time that is left, every few steps and after the last.
+
+    Args:
+        console: where to; None: standard error.
+        every: steps between lines.
+
+    Raises:
+        ValueError: `every` below 1.
+
+    Examples:
+        >>> import io, rich.console, torch, apviz
+        >>> shown, x = io.StringIO(), torch.linspace(0, 1, 50)
+        >>> progress = apviz.TrainingProgress(rich.console.Console(file=shown, width=200), every=1)
+        >>> training = apviz.Training(x, torch.sin(6 * x), apviz.TrainingSettings(steps=2), device="cpu")
+        >>> h = training.run([progress])
+        >>> [": step " in line for line in shown.getvalue().splitlines()]
+        [True, True]
+    """
+
+    def __init__(self, console: Console | None = None, every: int = 10) -> None:
+        require_whole("every", every, 1)
+        self.console, self.every = console or Console(stderr=True), every
+        self._seconds, self._steps = 0.0, 0
+
+    def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        self._seconds, self._steps = self._seconds + step.seconds, self._steps + 1
+        if step.number % self.every and step.number != settings.steps:
+            return
+        left = (settings.steps - step.number) * self._seconds / self._steps
+        solution = step.solution
+        solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
+        unconverged = "" if solution.converged else ", not converged"
+        self.console.print(
+            f"{settings.solver.label}: step {step.number} of {settings.steps}, σ² = "
+            f"{step.hyperparameters_after.noise:.3g}, {solved}{unconverged}, {left:.0f} s left",
+            highlight=False,
+        )
+        if step.number == settings.steps:
+            self._seconds, self._steps = 0.0, 0  # the next training begins afresh
