@@ -9,8 +9,8 @@ Rules, in the order they are asked; the first that holds is the answer:
 5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance;
    W = 0 has residual 1.
 6. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
-7. *too few steps*: σ² has not settled (`TrainingTrace.settled_at`).
-8. *nothing*: σ² has settled, the sign of the end (paper, appendix, "Additional Discussions").
+7. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or steps still gain.
+8. *nothing*: it has settled, the sign of the end (paper, appendix, "Additional Discussions").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from apviz.analysis.diagnosis import LOOSE_TOL, Diagnosis, Limit
 from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
-from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
+from apviz.tracing.training_trace import SETTLED_STEPS
 
 # σ² so near to its floor lies on it
 ON_FLOOR_FACTOR = 1.1
@@ -50,11 +50,7 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
         found = rule(trace)
         if found is not None:
             return found
-    evidence = (
-        f"σ² = {trace.hyperparameters.noise:.3g}: since step {trace.settled_at} of {_done(trace)} every "
-        f"{SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}."
-    )
-    return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
+    return Diagnosis(Limit.SETTLED, trace.settled_words, "Leave it as it is.")
 
 
 def _failed(trace: TrainingTrace) -> Diagnosis | None:
@@ -138,12 +134,8 @@ def _on_floor(trace: TrainingTrace) -> Diagnosis | None:
 def _unsettled(trace: TrainingTrace) -> Diagnosis | None:
     if trace.settled_at is not None:
         return None
-    noise = trace.noise_path[-SETTLED_STEPS - 1 :]
-    evidence = (
-        f"The last {len(noise) - 1} of {_done(trace)} steps moved σ² between {noise.min():.3g} and {noise.max():.3g}."
-    )
     more = 2 * _done(trace)
-    return Diagnosis(Limit.STEPS, evidence, f"Let it go on to step {more}.", {"steps": more})
+    return Diagnosis(Limit.STEPS, trace.settled_words, f"Let it go on to step {more}.", {"steps": more})
 
 
 def _higher_floor(trace: TrainingTrace) -> float:

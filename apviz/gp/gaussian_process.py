@@ -9,30 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
+from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, train
+from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.scaling import Scaling
-from apviz.gp.training import Training
-from apviz.gp.training_settings import TrainingSettings
+from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
-from apviz.operators import OPERATORS
-from apviz.rounding import lost, merged_rows
-from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Hook, Solver, StopReason
-from apviz.tracing.training_trace import TrainingTrace
+from apviz.kernels import Kernel
+from apviz.settings import renamed, require, require_whole
+from apviz.solvers import Hook, Solver, StopReason
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# draws of a sample are from a covariance whose eigenvalues rounding may leave so far below 0, of the largest
+ROUNDED = 1e-4
 # of this machine and this run, not of the model: a file never brings them
 LOCAL = ("path", "device")
 
 
+@renamed(steps="max_steps")
 class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by a Gaussian process on many rows: training, prediction and saving by apviz's solvers.
 
@@ -42,17 +45,27 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ignored. Arrays, pandas frames and tensors are taken; NumPy arrays (float64) are returned.
 
     Args:
-        kernel: the name of one of `apviz.kernels.KERNELS`; given hyperparameters have their own.
-        ard: one lengthscale per input, else one for all.
+        kernel: the name of one of `apviz.kernels.KERNELS`; or a kernel, such as
+            `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`, of which all numbers are trained, from those
+            it has, in scaled units; or one of `sklearn.gaussian_process.kernels`, which is converted by
+            `apviz.kernels.from_sklearn`: a `WhiteKernel` in it is the noise to start from, its bounds are not taken.
+            Given hyperparameters have their own.
+        ard: of a kernel by name: one lengthscale per input, else one for all.
         solver: of the mean and of the variances; None: `apviz.Automatic(tol=1e-2)`.
-        training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.training.PAPER_SOLVER`.
+        training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: to predict with; nothing is trained then. None: they are trained.
-        steps, step_size, probes, noise_floor: of the training, as in `apviz.TrainingSettings`; σ² in scaled units.
+        optimiser: of the training: `l-bfgs`, on the exact likelihood in float64; `adam`, by stochastic gradients, one
+            solve a step. `auto`: L-BFGS for up to 2,000 rows, where `training_solver` is a Cholesky factor anyway.
+        max_steps: the most steps of Adam, or iterations of L-BFGS. A training ends before, once it has settled; one
+            that has not by then warns.
+        n_restarts: further starts, drawn at random. Every start is moved by L-BFGS on up to 500 rows, drawn at random,
+            for 30 iterations, and the training goes on from the best.
+        step_size, probes, noise_floor: of the training, as in `apviz.TrainingSettings`; σ² in scaled units.
         scale: scale inputs and target; if not, everything is taken in its own units.
         variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
             for many rows, and too large by an unknown amount that falls with the rank.
         rank: of Lanczos.
-        dtype: `float32`, as in the paper, or `float64`.
+        dtype: `float32`, as in the paper, or `float64`; `auto`: float64 for up to 2,000 rows.
         device, operator: as in `apviz.KernelSystem`; the operator by its name.
         random_state: the seed of the training's probes; an int, a `numpy.random.RandomState`, or None for another
             one in every fit. A solver has its own seed.
@@ -61,6 +74,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         hyperparameters_: those used, in scaled units.
+        theta_, theta_names_: (p,) logarithms of noise and kernel, as `log_marginal_likelihood` takes them, and their
+            names; of numbers that may be negative, such as a factor of `apviz.Groups`, the numbers themselves.
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
@@ -71,7 +86,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Examples:
         >>> import numpy as np, apviz
         >>> x = np.linspace(0, 1, 50)[:, None]
-        >>> gp = apviz.GaussianProcess(steps=20, device="cpu").fit(x, np.sin(6 * x[:, 0]))
+        >>> gp = apviz.GaussianProcess(device="cpu").fit(x, np.sin(6 * x[:, 0]))
         >>> mean, std = gp.predict([[0.505]], return_std=True, include_noise=True)
         >>> bool(abs(mean[0] - np.sin(6 * 0.505)) < std[0] < 0.5)
         True
@@ -79,20 +94,22 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: str = "matern52",
+        kernel: str | Kernel | SklearnKernel = "matern52",
         *,
         ard: bool = True,
         solver: Solver | None = None,
         training_solver: Solver | None = None,
         hyperparameters: Hyperparameters | None = None,
-        steps: int = 50,
+        optimiser: str = "auto",
+        max_steps: int = 200,
+        n_restarts: int = 0,
         step_size: float = 0.1,
         probes: int = 15,
         noise_floor: float = 1e-4,
         scale: bool = True,
         variance: Method = "solves",
         rank: int = PAPER_LANCZOS_RANK,
-        dtype: str = "float32",
+        dtype: str = "auto",
         device: str = "auto",
         operator: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -103,7 +120,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.solver = solver
         self.training_solver = training_solver
         self.hyperparameters = hyperparameters
-        self.steps = steps
+        self.optimiser = optimiser
+        self.max_steps = max_steps
+        self.n_restarts = n_restarts
         self.step_size = step_size
         self.probes = probes
         self.noise_floor = noise_floor
@@ -130,14 +149,17 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             TrainingError: a training step failed; what was done before it is kept at `path`.
             RuntimeError: the solve for the mean diverged.
         """
-        settings, hooks = self._checked_settings(), list(hooks)
-        x, y = validate_data(self, _array(x), _array(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        check_settings(self)
+        hooks = list(hooks)
+        x, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
         scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
         inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
-        self._warn_of_rounding(x, y, inputs, targets)
-        hyperparameters, trace = self._train(inputs, targets, settings, hooks)
-        posterior = self._posterior(inputs, targets, hyperparameters, DTYPES[self.dtype], hooks=hooks)
+        names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
+        for note in rounding_notes(names, x, y, inputs, targets, dtype_of(self, len(x))):
+            warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
+        hyperparameters, trace = train(self, inputs, targets, hooks)
+        posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # no weights were given
         if solution.stop_reason is StopReason.DIVERGED:
@@ -147,33 +169,133 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(
-        self, x: Any, return_std: bool = False, *, include_noise: bool | None = None, hooks: Iterable[Hook] = ()
+        self,
+        x: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool | None = None,
+        hooks: Iterable[Hook] = (),
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Predicts the mean at x: (m, d), to (m,), and with `return_std` the deviation, (m,), in the target's units.
+        """Predicts the mean at x: (m, d), to (m,), in the target's units.
 
         Args:
-            include_noise: the deviation of an observation y(x), with σ² in it; if not, that of the function f(x), as
-                everywhere else in apviz. None: with σ² in this release, which warns; without in the next.
-            hooks: told about the solves for the deviations; the mean needs none.
+            return_std: also return the deviation, (m,).
+            return_cov: also return the covariance, (m, m), in squared units; it holds (n, m) arrays.
+            include_noise: of an observation y(x), with σ² in it; if not, of the function f(x), as everywhere else in
+                apviz. None: with σ² in this release, which warns; without in the next.
+            hooks: told about the solves for the deviations or the covariance; the mean needs none.
+
+        Raises:
+            RuntimeError: both were asked for.
 
         A solve for the deviations that does not converge warns; they are then too large, never too small.
         """
         check_is_fitted(self, "posterior_")
-        points = self.scaling_.inputs(validate_data(self, _array(x), dtype=np.float64, reset=False))
+        if return_std and return_cov:
+            raise RuntimeError("at most one of return_std and return_cov can be asked for")
+        points = self._points(x)
         mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
-        if not return_std:
+        if not (return_std or return_cov):
             return mean
         if include_noise is None:
             warnings.warn(
-                "the standard deviation has the noise σ in it, and will be that of the function in the next release; "
-                "say which with include_noise=True or False",
+                "the standard deviation or covariance has the noise σ in it, and will be that of the function in the "
+                "next release; say which with include_noise=True or False",
                 FutureWarning,
                 stacklevel=2,
             )
             include_noise = True
+        if return_cov:
+            covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
+            return mean, self.scaling_.std**2 * _float64(covariance)
         require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
         variance = self.posterior_.variance(points, self.variance, self.rank, include_noise=include_noise, hooks=hooks)
         return mean, self.scaling_.std * np.sqrt(_float64(variance))
+
+    def sample_y(
+        self,
+        x: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        include_noise: bool = False,
+        hooks: Iterable[Hook] = (),
+    ) -> NDArray[np.float64]:
+        """Draws samples of the posterior at x: (m, d), to (m, n_samples), in the target's units.
+
+        From the covariance, exactly: holds (n, m) and (m, m) arrays, and takes O(m³) time.
+
+        Args:
+            random_state: an int, a `numpy.random.RandomState`, or None for others in every call.
+            include_noise: samples of observations y(x); if not, of the function f(x).
+            hooks: told about the solves.
+        """
+        require_whole("n_samples", n_samples, 1)
+        mean, covariance = self.predict(x, return_cov=True, include_noise=include_noise, hooks=hooks)
+        eigenvalues, vectors = scipy.linalg.eigh(covariance)
+        if eigenvalues[0] < -ROUNDED * max(eigenvalues[-1], 0.0):
+            warnings.warn(
+                f"the covariance has an eigenvalue of {eigenvalues[0]:.1e}, its largest is {eigenvalues[-1]:.1e}: the "
+                "solves are too rough for samples; fit with dtype='float64', or a solver with a smaller tol",
+                stacklevel=2,
+            )
+        drawn = check_random_state(random_state).standard_normal((len(mean), n_samples))
+        samples: NDArray[np.float64] = mean[:, None] + vectors @ (np.sqrt(eigenvalues.clip(0))[:, None] * drawn)
+        return samples
+
+    def log_marginal_likelihood(
+        self, theta: Any = None, eval_gradient: bool = False
+    ) -> float | tuple[float, NDArray[np.float64]]:
+        """Computes log p(y) of the training targets, in nats, in their own units.
+
+        Exactly by a Cholesky factor in float64 for up to 2,000 rows, or where `solver` is `apviz.Cholesky`. Else it is
+        estimated: log det K by stochastic Lanczos quadrature with as many vectors as there are `probes`. Then
+        `log_marginal_likelihood_error_` is its standard error, and a warning says it.
+
+        Args:
+            theta: (p,) as `theta_`, whose entries `theta_names_` names; None: those fitted. The prior mean stays.
+            eval_gradient: also return the gradient in theta, (p,).
+
+        Raises:
+            ValueError: theta of another shape, or not finite.
+        """
+        check_is_fitted(self, "posterior_")
+        given = self._parametrisation.raw(self.hyperparameters_)
+        raw = given.clone()
+        if theta is not None:
+            values = torch.as_tensor(np.asarray(theta, dtype=np.float64))
+            if values.shape != raw[1:].shape or not torch.isfinite(values).all():
+                raise ValueError(
+                    f"theta must be {len(raw) - 1} finite numbers ({', '.join(self.theta_names_)}), got "
+                    f"{np.asarray(theta).tolist()!r:.200}"
+                )
+            raw[1:] = values
+        h = self.hyperparameters_ if theta is None else self._parametrisation.hyperparameters(raw)
+        found = likelihood_of(self, h, eval_gradient)
+        self.log_marginal_likelihood_error_ = found.standard_error
+        if found.standard_error:
+            warnings.warn(
+                f"the log marginal likelihood is an estimate with a standard error of {found.standard_error:.2g} nats, "
+                f"by {self.probes} probes; solver=apviz.Cholesky() makes it exact",
+                stacklevel=2,
+            )
+        value = found.value - self.posterior_.system.n * float(np.log(self.scaling_.std))
+        if found.gradient is None:
+            return value
+        return value, -self._parametrisation.chain(raw, found.gradient)[1:].numpy()
+
+    @property
+    def theta_(self) -> NDArray[np.float64]:
+        """The logarithms of noise and kernel, in scaled units: (p,)."""
+        check_is_fitted(self, "posterior_")
+        return self._parametrisation.raw(self.hyperparameters_)[1:].numpy()
+
+    @property
+    def theta_names_(self) -> list[str]:
+        """The names of `theta_`."""
+        check_is_fitted(self, "posterior_")
+        return list(self._parametrisation.names[1:])
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
         """Averages −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
@@ -181,7 +303,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The paper's is of standardised targets: less by log of the training targets' standard deviation.
         """
         check_is_fitted(self, "posterior_")
-        _, y = validate_data(self, _array(x), _array(y), dtype=np.float64, y_numeric=True, reset=False)
+        _, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, reset=False)
         mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
         # in units in which no square overflows
         unit = self.scaling_.std
@@ -226,11 +348,12 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = saved.read(path)
         known = set(cls().get_params(deep=False)) - {*LOCAL, "hyperparameters"}
-        if set(found.settings) != known:
+        settings = saved.of_this_version(found.settings)
+        if set(settings) != known:
             raise ValueError(f"{path}: the settings must be {', '.join(sorted(known))}")
-        gp = cls(**found.settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
+        gp = cls(**settings, hyperparameters=found.hyperparameters if found.given else None, device=device)
         try:
-            gp._checked_settings()
+            check_settings(gp)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         gp.n_features_in_ = found.x.shape[1]
@@ -244,67 +367,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _checked_settings(self) -> TrainingSettings:
-        """The settings of the training; all others are looked at too."""
-        for name in ("ard", "scale"):
-            value = getattr(self, name)
-            require(isinstance(value, bool | np.bool_), name, value, "True or False")
-        for name in ("solver", "training_solver"):
-            value = getattr(self, name)
-            require(
-                value is None or isinstance(value, Solver), name, value, "a solver, such as apviz.Automatic(), or None"
-            )
-        require(
-            isinstance(self.dtype, str) and self.dtype in DTYPES, "dtype", self.dtype, f"one of {', '.join(DTYPES)}"
-        )
-        require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-        names = ("auto", *OPERATORS)
-        require(self.operator in names, "operator", self.operator, f"one of {', '.join(names)}")
-        require_whole("rank", self.rank, 1)
-        given = self.hyperparameters
-        require(
-            given is None or isinstance(given, Hyperparameters), "hyperparameters", given,
-            "apviz.Hyperparameters, or None",
-        )  # fmt: skip
-        return TrainingSettings(
-            kernel=self.kernel, solver=self.training_solver or self.solver or Automatic(),
-            steps=_plain(self.steps), step_size=_plain(self.step_size), probes=_plain(self.probes),
-            noise_floor=_plain(self.noise_floor), ard=bool(self.ard), seed=self._seed(),
-        )  # fmt: skip
+    @property
+    def _parametrisation(self) -> Parametrisation:
+        """Of theta, behind the mean."""
+        return Parametrisation(self.hyperparameters_.build_kernel(), 0.0, transform="log")
 
-    def _warn_of_rounding(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor
-    ) -> None:
-        """Where values or rows as they are solved with have become alike: x, inputs (n, d), y, targets (n,)."""
-        dtype = DTYPES[self.dtype]
-        rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
-        named = getattr(self, "feature_names_in_", (f"x[:, {column}]" for column in range(x.shape[1])))
-        fewer = *lost(tuple(named), x, rounded_x), *lost(("y",), y[:, None], rounded_y)
-        for note in (*fewer, *merged_rows(x, inputs.numpy(), rounded_x)):
-            warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=3)
-
-    def _seed(self) -> int:
-        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
-            return int(check_random_state(self.random_state).randint(2**31))
-        require_whole("random_state", self.random_state, 0)
-        return int(self.random_state)
-
-    def _train(
-        self, x: Tensor, y: Tensor, settings: TrainingSettings, hooks: list[Hook]
-    ) -> tuple[Hyperparameters, TrainingTrace | None]:
-        if self.hyperparameters is not None:
-            return self.hyperparameters, None
-        training = Training(
-            x, y, settings, path=self.path, operator=self.operator, dtype=DTYPES[self.dtype], device=self.device
-        )
-        hyperparameters = training.run(hooks)
-        if training.steps_done < settings.steps:
-            warnings.warn(
-                f"the training was stopped by a hook after {training.steps_done} of {settings.steps} steps; the model "
-                "is that of the hyperparameters they led to",
-                stacklevel=3,
-            )
-        return hyperparameters, training.trace
+    def _points(self, x: Any) -> NDArray[np.float64]:
+        return self.scaling_.inputs(validate_data(self, inputs_of(x), dtype=np.float64, reset=False))
 
     def _posterior(
         self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
@@ -344,16 +413,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if training is not None:
             self.posterior_ = self._restored(*training)
-
-
-def _array(values: Any) -> Any:
-    """A tensor as an array, wherever it is; all else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-
-
-def _plain(number: Any) -> Any:
-    """One of NumPy's numbers, as a search over a grid has them, as Python's; all else as it is."""
-    return number.item() if isinstance(number, np.generic) else number
 
 
 def _float64(values: Tensor) -> NDArray[np.float64]:

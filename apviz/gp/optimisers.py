@@ -133,7 +133,7 @@ class LBFGS(Optimiser):
         if not run.iterations:
             run.stay()
         converged = run.converged or found.status == 0
-        self.message = "the likelihood gains no more" if converged else str(found.message)
+        self.message = "the likelihood gains no more by L-BFGS" if converged else str(found.message)
         return converged
 
 

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from apviz.files import file_made_whole
 from apviz.gp.scaling import Scaling
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel
 from apviz.kernels import from_plain as kernel_from_plain
+from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers import Solution, StopReason
 from apviz.solvers.serialization import from_plain, to_plain
 
@@ -26,6 +28,9 @@ FORMAT, VERSION = "apviz.GaussianProcess", 1
 # the entry that is JSON; all others are arrays of numbers
 DESCRIPTION = "description"
 ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
+# former name of a setting → name; what trainings did before there were more settings
+FORMER_NAMES = {"steps": "max_steps"}
+FORMERLY = {"optimiser": "adam", "n_restarts": 0}
 # settings that are solvers, written by `solver_settings`
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -72,7 +77,7 @@ def write(path: str | Path, saved: Saved) -> None:
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "settings": {n: to_plain(v) if n in SOLVERS else v for n, v in saved.settings.items()},
+        "settings": {name: _plain(name, value) for name, value in saved.settings.items()},
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
         "solution": summary | words,
@@ -107,6 +112,18 @@ def read(path: str | Path) -> Saved:
         # whatever a made-up file can provoke
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+
+
+def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a file of any version by the names of this one, with what former versions did."""
+    named = {FORMER_NAMES.get(name, name): value for name, value in settings.items()}
+    return (FORMERLY if "steps" in settings else {}) | named
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in SOLVERS:
+        return to_plain(value)
+    return kernel_to_plain(value) if isinstance(value, Kernel) else value
 
 
 def _is_saved(path: Path) -> bool:
@@ -207,9 +224,13 @@ def _number(found: dict[str, Any], name: str) -> float:
 
 def _settings(found: dict[str, Any]) -> dict[str, Any]:
     for name, value in found.items():
-        if name not in SOLVERS and not (value is None or isinstance(value, str | int | float)):
+        known = name in SOLVERS or (name == "kernel" and isinstance(value, dict))
+        if not (known or value is None or isinstance(value, str | int | float)):
             raise ValueError(f"the setting {name!r:.80} must be a plain value, it is {value!r:.80}")
-    return {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
+    settings = {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
+    if isinstance(found.get("kernel"), dict):
+        settings["kernel"] = kernel_from_plain(found["kernel"])
+    return settings
 
 
 def _hyperparameters(found: dict[str, Any], d: int) -> Hyperparameters:

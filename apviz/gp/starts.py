@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.objectives import ExactLikelihood
+from apviz.gp.objectives import ExactLikelihood, Objective
 from apviz.gp.optimisers import LBFGS
-from apviz.gp.parametrisation import Parametrisation
+from apviz.gp.parametrisation import Parametrisation, Transform
+from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import KERNELS, Kernel, kernel_named
 
 # rows of which distances are taken
 DISTANCE_ROWS = 500
@@ -22,6 +24,35 @@ NOISE_SHARE = 0.1
 SPREAD = 1.5
 # iterations on few rows: more bring the start no nearer to the optimum of all
 MOST_ITERATIONS = 30
+
+
+def parametrisation_of(
+    settings: TrainingSettings, d: int, initial: Hyperparameters | None, transform: Transform
+) -> Parametrisation:
+    """Makes the parametrisation of what is trained: all of a kernel, lengthscales and outputscale of a kernel by name.
+
+    Args:
+        d: the number of inputs.
+        initial: whose shape a kernel of the same name keeps.
+    """
+    kernel = settings.kernel
+    if isinstance(kernel, Kernel):
+        return Parametrisation(kernel, settings.noise_floor, frozenset(), transform)
+    shape = KERNELS[kernel]().parameters
+    if initial is not None and initial.kernel == kernel:
+        shape |= initial.kernel_parameters
+    named = kernel_named(kernel, (1.0,) * d if settings.ard else 1.0, 1.0, **shape)
+    return Parametrisation(named, settings.noise_floor, frozenset(shape), transform)
+
+
+def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameters | None:
+    """Returns where a training starts that is given nothing to start from; None: at raw parameters of zero."""
+    s = settings
+    if isinstance(s.kernel, Kernel):
+        return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
+    if s.optimiser == "l-bfgs" or s.search_rows:
+        return scales_of(objective.x, objective.y, objective.parametrisation, s.seed)
+    return None
 
 
 def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:

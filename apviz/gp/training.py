@@ -21,11 +21,10 @@ from apviz.factors import NotPositiveDefinite
 from apviz.gp.checkpoint import TrainingFiles, fingerprint
 from apviz.gp.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
 from apviz.gp.optimisers import LBFGS, Adam, Move, Optimiser
-from apviz.gp.parametrisation import Parametrisation
-from apviz.gp.starts import optimum_of_few, scales_of
+from apviz.gp.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, kernel_as_plain
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import KERNELS, Kernel, kernel_named
+from apviz.kernels import KERNELS, Kernel
 from apviz.operators import OPERATORS
 from apviz.settings import require
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason
@@ -123,11 +122,13 @@ class Training:
         # as they were given: they may be far from zero
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._objective = self._objective_of(inputs, targets, initial)
-        start = self._raw_start(initial)
-        self._bounds = self._objective.parametrisation.bounds(start)
-        self._optimiser = self._optimiser_at(start)
-        computed = initial is None and isinstance(s.kernel, str) and (s.optimiser == "l-bfgs" or s.search_rows > 0)
-        self._initial = "by the data" if computed else self._optimiser.raw.tolist()
+        start = initial or start_of(s, self._objective)
+        raw = self._objective.parametrisation.raw(start) if start else self._objective.parametrisation.zeros()
+        self._bounds = self._objective.parametrisation.bounds(raw)
+        self._optimiser = self._optimiser_at(raw)
+        # what the data suggest may be rounded otherwise elsewhere
+        is_computed = initial is None and start is not None and isinstance(s.kernel, str)
+        self._initial = "by the data" if is_computed else raw.tolist()
         self._solver = Cholesky() if s.optimiser == "l-bfgs" else s.solver
         self._record = Record(self._attributes())
         self._unconverged = False
@@ -138,30 +139,12 @@ class Training:
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
         s = self.settings
-        kind: type[Objective] = ExactLikelihood if s.optimiser == "l-bfgs" else StochasticGradient
-        if isinstance(s.kernel, Kernel):
-            parametrisation = Parametrisation(s.kernel, s.noise_floor, frozenset(), kind.transform)
-        else:
-            shape = KERNELS[s.kernel]().parameters
-            if initial is not None and initial.kernel == s.kernel:
-                shape |= initial.kernel_parameters
-            named = kernel_named(s.kernel, (1.0,) * self._d if s.ard else 1.0, 1.0, **shape)
-            parametrisation = Parametrisation(named, s.noise_floor, frozenset(shape), kind.transform)
-        if kind is ExactLikelihood:
-            return ExactLikelihood(x, y, parametrisation, dataset=self._dataset)
+        if s.optimiser == "l-bfgs":
+            return ExactLikelihood(x, y, parametrisation_of(s, self._d, initial, "log"), dataset=self._dataset)
         return StochasticGradient(
-            x, y, parametrisation, s, dtype=self._x.dtype, operator=self._operator, dataset=self._dataset
-        )
-
-    def _raw_start(self, initial: Hyperparameters | None) -> Tensor:
-        s, o = self.settings, self._objective
-        if initial is not None:
-            return o.parametrisation.raw(initial)
-        if isinstance(s.kernel, Kernel):
-            return o.parametrisation.raw(Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor))
-        if s.optimiser == "l-bfgs" or s.search_rows:
-            return o.parametrisation.raw(scales_of(o.x, o.y, o.parametrisation, s.seed))
-        return o.parametrisation.zeros()
+            x, y, parametrisation_of(s, self._d, initial, "softplus"), s, dtype=self._x.dtype, operator=self._operator,
+            dataset=self._dataset,
+        )  # fmt: skip
 
     def _optimiser_at(self, raw: Tensor) -> Optimiser:
         if self.settings.optimiser == "l-bfgs":
@@ -177,6 +160,11 @@ class Training:
     def steps_done(self) -> int:
         """The number of steps done."""
         return self._record.length(("step", "step"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its end: all steps are done, or it has settled."""
+        return bool(self._record.attrs.get("status") == FINISHED)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -244,12 +232,9 @@ class Training:
             return self.hyperparameters
         except NotPositiveDefinite as error:
             raise self._failure(error) from error
-        if settled or (s.until_settled and self.settled_at is not None):
-            self._end(status=FINISHED, stop_reason=SETTLED)
-        elif self._optimiser.message:
-            self._end(status=FINISHED, stop_reason="finished", stop_message=self._optimiser.message)
-        else:
-            self._end(status=FINISHED, stop_reason="finished")
+        has_settled = settled or (s.until_settled and self.settled_at is not None)
+        how = {"stop_message": self._optimiser.message} if self._optimiser.message else {}
+        self._end(status=FINISHED, stop_reason=SETTLED if has_settled else "finished", **how)
         return self.hyperparameters
 
     def _search(self) -> None:

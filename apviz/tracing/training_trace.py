@@ -10,10 +10,10 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.tracing.schema import SETTLED
 from apviz.tracing.trace import Trace
 
-#: σ² has settled while so many steps keep it within this of itself; the paper says no more than "a small update"
+#: a training has settled while so many steps keep σ² within this of itself, as the paper's "a small update" has it
 SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
-#: and these steps gain less than so many nats a row together
-SETTLED_GAIN = 0.01
+#: or, where the gains of its steps are known, gain less than so many nats a row together, and keep σ² within this
+SETTLED_GAIN, GAINING_CHANGE = 1e-3, 0.05
 
 
 class TrainingTrace(Trace):
@@ -70,6 +70,22 @@ class TrainingTrace(Trace):
         return settled_at(self.noise_path, steps["gain"].values if "gain" in steps else None)
 
     @property
+    def settled_words(self) -> str:
+        """What says that the training has settled, or that it has not, in a sentence."""
+        done, noise, since = self["step"].sizes["step"], self.noise_path, self.settled_at
+        gain = self["step"]["gain"].values[-SETTLED_STEPS:] if "gain" in self["step"] else np.array([np.nan])
+        gained = float(np.abs(gain).sum())
+        if self.attrs.get("stop_reason") == SETTLED and self.attrs.get("stop_message"):
+            return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
+        if since is not None:
+            kept = f"kept it within {SETTLED_CHANGE if np.isnan(gained) else GAINING_CHANGE:.0%}"
+            more = "" if np.isnan(gained) else f", and gained less than {SETTLED_GAIN:g} nats a row"
+            return f"σ² = {noise[-1]:.3g}: since step {since} of {done} every {SETTLED_STEPS} steps have {kept}{more}."
+        last = noise[-SETTLED_STEPS - 1 :]
+        more = "" if np.isnan(gained) else f", and gained {gained:.2g} nats a row"
+        return f"The last {len(last) - 1} of {done} steps moved σ² between {last.min():.3g} and {last.max():.3g}{more}."
+
+    @property
     def converged(self) -> bool:
         """Whether the training ran to its end and the solve of every step converged."""
         return self.finished and bool((self["step"]["converged"] == 1).all())
@@ -82,26 +98,30 @@ class TrainingTrace(Trace):
 
 
 def settled_at(noise: np.ndarray, gain: np.ndarray | None = None) -> int | None:
-    """Finds the step since which every five steps have kept σ² within 1%, the sign of the end of a training.
+    """Finds the step since which every five steps have gained little and moved σ² little, the sign of the end.
 
     A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
-    how long, is our choice. Where σ² turns, as Adam makes it by going too far, it moves little for a step or two. On
-    its floor it moves little too, while the likelihood still gains by lengthscales: so the five steps must gain little.
+    how long, is our choice: 1% in five steps. Where σ² turns, as Adam makes it by going too far, it moves little for a
+    step or two; on its floor it moves little while lengthscales still gain; and with few probes it never rests. So
+    where it is known what steps gain, five must gain less than 0.001 nats a row, and keep σ² within 5%.
 
     Args:
         noise: (t + 1,), before the first step and after each of t.
         gain: (t,) by how much ℓ/n fell in each step, in nats a row; NaN, or None for all, where it is not known.
 
     Returns:
-        None where the last five steps have moved it by more, or there are fewer.
+        None where the last five steps have moved more, or there are fewer.
     """
     if len(noise) <= SETTLED_STEPS:
         return None
-    windows = np.lib.stride_tricks.sliding_window_view(np.log(noise), SETTLED_STEPS + 1)
-    moving = np.ptp(windows, axis=1) >= np.log1p(SETTLED_CHANGE)
-    if gain is not None:
-        together = np.lib.stride_tricks.sliding_window_view(np.abs(gain), SETTLED_STEPS).sum(axis=1)
-        moving |= together >= SETTLED_GAIN  # of NaN this is false
+    windows = np.lib.stride_tricks.sliding_window_view
+    change = np.ptp(windows(np.log(noise), SETTLED_STEPS + 1), axis=1)
+    gained = np.full(len(change), np.nan) if gain is None else windows(np.abs(gain), SETTLED_STEPS).sum(axis=1)
+    moving = np.where(
+        np.isnan(gained),
+        change >= np.log1p(SETTLED_CHANGE),
+        (gained >= SETTLED_GAIN) | (change >= np.log1p(GAINING_CHANGE)),
+    )
     last = np.flatnonzero(moving)
     first = int(last[-1]) + 1 if last.size else 0
-    return first + SETTLED_STEPS if first < len(windows) else None
+    return first + SETTLED_STEPS if first < len(change) else None

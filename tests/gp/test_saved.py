@@ -40,7 +40,7 @@ def predictions(gp):
     [
         {},
         {"dtype": "float64", "solver": apviz.Cholesky(tol=1e-5), "variance": "lanczos", "rank": 12, "scale": False},
-        {"hyperparameters": None, "steps": np.int64(2), "ard": False, "kernel": "rbf", "random_state": 5},
+        {"hyperparameters": None, "max_steps": np.int64(2), "ard": False, "kernel": "rbf", "random_state": 5},
         {
             "solver": apviz.AlternatingProjection(
                 block_size=10, rule=rules.Random(seed=3), partition=partitions.ShuffledRows(seed=4), tol=1e-4
@@ -288,7 +288,7 @@ def put(*keys, value):
         (("solution", "residual"), 10**400, "int too large"),
         (("solution", "epochs"), 1.5, "epochs must be a int, it is 1.5"),
         (("settings",), [], "settings must be a dict"),
-        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be ard, dtype, kernel, noise_floor"),
+        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be ard, dtype, kernel, max_steps, n_restarts"),
         (("settings", "rank"), 0, "gp.npz: rank must be a whole number, at least 1, got 0"),
         (("settings", "rank"), [1], r"the setting 'rank' must be a plain value, it is \[1\]"),
         (("settings", "operator"), "magic", "gp.npz: operator must be one of auto, dense, tiled, keops, got 'magic'"),

@@ -15,7 +15,6 @@ from apviz.dashboard.jobs.training_job import TrainingJob
 from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.store.trainings import Trainings
 from apviz.tracing import TrainingTrace
-from apviz.tracing.training_trace import SETTLED_CHANGE, SETTLED_STEPS
 
 
 class TrainingView(param.Parameterized):
@@ -183,20 +182,16 @@ Stop keeps the steps that are done, and the training can go on from there."""
 
 
 def describe_training(trace: TrainingTrace, running: bool) -> str:
-    """Sentences on how far a training is, where the hyperparameters are, and whether σ² has settled."""
+    """Sentences on how far a training is, where the hyperparameters are, and whether it has settled."""
     a, steps = trace.attrs, trace["step"]
     done, failed = steps.sizes["step"], int((steps["converged"].values == 0).sum())
     h, settled = trace.hyperparameters, trace.settled_at
     state = "finished" if trace.finished else "running" if running else "not finished: interrupted, or still running"
     words = [
-        f"**{trace.label} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} Adam steps, "
+        f"**{trace.label} on {a['dataset'] or 'unnamed data'}**, n = {a['n']:,}, d = {a['d']}: {done} steps, "
         f"{state}. Now σ² = {h.noise:.4g}, outputscale = {h.outputscale:.4g}, mean = {h.mean:.3g}."
     ]
-    if settled is not None:
-        kept = f"every {SETTLED_STEPS} steps have kept it within {SETTLED_CHANGE:.0%}"
-        words.append(f"σ² has settled: since step {settled} {kept}.")
-    else:
-        words.append(f"σ² has not settled: {SETTLED_STEPS} steps still move it by {SETTLED_CHANGE:.0%} or more.")
+    words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
     if failed:
         words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
     return " ".join(words)

@@ -1,0 +1,156 @@
+"""What fitting the estimator does before it solves: its settings checked, a kernel of any kind, and the training."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from apviz.analysis.training_diagnosis import diagnose_training
+from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
+from apviz.gp.posterior import METHODS
+from apviz.gp.training import Training
+from apviz.gp.training_settings import OPTIMISERS, TrainingSettings
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel, from_sklearn
+from apviz.operators import OPERATORS
+from apviz.settings import require, require_whole
+from apviz.solvers import Automatic, Cholesky, Hook, Solver
+from apviz.solvers.automatic import CHOLESKY_ROWS
+from apviz.system import KernelSystem
+from apviz.tracing.training_trace import TrainingTrace
+
+if TYPE_CHECKING:
+    from apviz.gp.gaussian_process import GaussianProcess
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# rows on which the start of L-BFGS is searched for
+SEARCH_ROWS = 500
+# of the target's variance: the noise that a kernel without one starts from
+START_NOISE = 0.1
+
+
+def check_settings(gp: GaussianProcess) -> None:
+    """Looks at all of them, before any data."""
+    for name in ("ard", "scale"):
+        value = getattr(gp, name)
+        require(isinstance(value, bool | np.bool_), name, value, "True or False")
+    for name in ("solver", "training_solver"):
+        value = getattr(gp, name)
+        require(value is None or isinstance(value, Solver), name, value, "a solver, such as apviz.Automatic(), or None")
+    for name, names in (
+        ("dtype", ("auto", *DTYPES)), ("variance", METHODS), ("operator", ("auto", *OPERATORS)),
+        ("optimiser", ("auto", *OPTIMISERS)),
+    ):  # fmt: skip
+        value = getattr(gp, name)
+        require(isinstance(value, str) and value in names, name, value, f"one of {', '.join(names)}")
+    for name, low in (("rank", 1), ("max_steps", 1), ("n_restarts", 0)):
+        require_whole(name, getattr(gp, name), low)
+    given = gp.hyperparameters
+    require(
+        given is None or isinstance(given, Hyperparameters), "hyperparameters", given,
+        "apviz.Hyperparameters, or None",
+    )  # fmt: skip
+    if not isinstance(gp.random_state, np.random.RandomState | None):
+        require_whole("random_state", gp.random_state, 0)
+    if not isinstance(gp.kernel, SklearnKernel):
+        _training_settings(gp, 2, gp.kernel, seed=0)
+
+
+def dtype_of(gp: GaussianProcess, n: int) -> torch.dtype:
+    """Returns the dtype in which n rows are solved."""
+    return DTYPES["float64" if n <= CHOLESKY_ROWS else "float32"] if gp.dtype == "auto" else DTYPES[gp.dtype]
+
+
+def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int) -> TrainingSettings:
+    solver = gp.training_solver or gp.solver or Automatic()
+    is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
+    exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+    require(
+        exact or not gp.n_restarts, "n_restarts", gp.n_restarts,
+        f"0 with Adam, which knows no values to compare; optimiser='l-bfgs' takes a Cholesky factor of {n:,} rows",
+    )  # fmt: skip
+    return TrainingSettings(
+        kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
+        probes=_plain(gp.probes), noise_floor=_plain(gp.noise_floor), ard=bool(gp.ard), seed=seed,
+        optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS if exact else 0,
+        restarts=_plain(gp.n_restarts),
+    )  # fmt: skip
+
+
+def _kernel(gp: GaussianProcess, d: int, variance: float) -> tuple[str | Kernel, Hyperparameters | None]:
+    """The kernel to train, and where it starts, if it has numbers to start from."""
+    kernel, noise = gp.kernel, 0.0
+    if isinstance(kernel, SklearnKernel):
+        fixed = [each.name for each in kernel.hyperparameters if each.fixed]
+        if fixed:
+            warnings.warn(f"{', '.join(fixed)} of the kernel: fixed numbers are trained too", stacklevel=4)
+        kernel, noise = from_sklearn(kernel, d)
+    if isinstance(kernel, str):
+        return kernel, None
+    noise = max(noise or START_NOISE * variance, 2 * gp.noise_floor)
+    return kernel, Hyperparameters.of(kernel, noise)
+
+
+def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple[Hyperparameters, TrainingTrace | None]:
+    """Trains the hyperparameters, where none are given; warns where the training was stopped, or has not settled.
+
+    Args:
+        x, y: (n, d) and (n,), scaled.
+    """
+    if gp.hyperparameters is not None:
+        return gp.hyperparameters, None
+    kernel, initial = _kernel(gp, x.shape[1], float(y.var()) or 1.0)
+    training = Training(
+        x, y, _training_settings(gp, len(x), kernel, seed_of(gp)), path=gp.path, initial=initial, operator=gp.operator,
+        dtype=dtype_of(gp, len(x)), device=gp.device,
+    )  # fmt: skip
+    hyperparameters = training.run(hooks)
+    done, trace = training.steps_done, training.trace
+    if not training.finished:
+        warnings.warn(
+            f"the training was stopped by a hook after {done} of at most {gp.max_steps} steps; the model is that of "
+            "the hyperparameters they led to",
+            stacklevel=3,
+        )
+    elif training.settled_at is None:
+        found = diagnose_training(trace)
+        message = trace.attrs.get("stop_message")
+        why = f" {message}." if message else "" if found is None else f" {found.evidence}"
+        warnings.warn(
+            f"the training has not settled in {done} of at most {gp.max_steps} steps.{why} Raise max_steps; with a "
+            "path it goes on from where it is. Where it never settles, take a smaller step_size, or more probes.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return hyperparameters, trace
+
+
+def likelihood_of(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:
+    """Returns the log marginal likelihood of the fitted, scaled targets: exact where K is factored."""
+    system, solver = gp.posterior_.system, gp.solver or Automatic()
+    x, y = (each.to(system.device) for each in gp._training_data())
+    if system.n <= CHOLESKY_ROWS or isinstance(solver, Cholesky):
+        return exact_marginal_likelihood(x, y, h, with_gradient=with_gradient)
+    other = KernelSystem(
+        x, y - h.mean, h.build_kernel(), noise=h.noise, operator=gp.operator, dtype=system.dtype, device=system.device
+    )
+    return estimated_marginal_likelihood(other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient)
+
+
+def seed_of(gp: GaussianProcess) -> int:
+    """Returns the seed of what is drawn."""
+    if gp.random_state is None or isinstance(gp.random_state, np.random.RandomState):
+        return int(check_random_state(gp.random_state).randint(2**31))
+    return int(gp.random_state)
+
+
+def _plain(number: Any) -> Any:
+    """One of NumPy's numbers, as a search over a grid has them, as Python's; all else as it is."""
+    return number.item() if isinstance(number, np.generic) else number

@@ -1,0 +1,83 @@
+"""What the estimator is given: arrays, frames and tensors as arrays, texts refused, and what rounding takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from apviz.rounding import lost, merged_rows
+
+# of a text that is shown
+MOST_CHARACTERS = 30
+
+
+def array_of(values: Any) -> Any:
+    """Returns a tensor as an array, wherever it is; all else as it is."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def inputs_of(x: Any) -> Any:
+    """Returns inputs as scikit-learn takes them, (n, d).
+
+    Raises:
+        ValueError: a column of texts; which, and what to encode it with.
+    """
+    x = array_of(x)
+    for name, values in _columns_of_objects(x):
+        text = next((value for value in values if isinstance(value, str) and not _is_number(value)), None)
+        if text is not None:
+            shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+            raise ValueError(
+                f"{name} of X holds texts, such as {shown!r}, and a Gaussian process takes numbers: encode it first, "
+                "for instance by sklearn.preprocessing.OneHotEncoder in a sklearn.compose.ColumnTransformer, "
+                "make_column_transformer((OneHotEncoder(sparse_output=False), ["
+                f"{name.removeprefix('column ')}]), remainder='passthrough')"
+            )
+    return x
+
+
+def _columns_of_objects(x: Any) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Columns that are not of numbers, with what to call them."""
+    if hasattr(x, "columns") and hasattr(x, "iloc"):
+        for place, name in enumerate(x.columns):
+            if getattr(x.dtypes.iloc[place], "kind", "O") not in "biufcmM":
+                yield f"column {name!r}", x.iloc[:, place].to_numpy(dtype=object)
+    elif isinstance(x, list | tuple | np.ndarray):
+        try:
+            array = np.asarray(x)
+        except ValueError:  # rows of several lengths, of which scikit-learn speaks
+            return
+        if array.ndim == 2 and array.dtype.kind in "OUS":
+            for place in range(array.shape[1]):
+                yield f"column {place}", array[:, place].tolist()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def rounding_notes(
+    names: Sequence[str], x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor,
+    dtype: torch.dtype,
+) -> Iterator[str]:  # fmt: skip
+    """Says where values or rows as they are solved with have become alike.
+
+    Args:
+        names: of the columns.
+        x, y: (n, d) and (n,) as they were given.
+        inputs, targets: scaled.
+        dtype: in which they are solved with.
+    """
+    rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype)[:, None].numpy()
+    yield from lost(tuple(names), x, rounded_x)
+    yield from lost(("y",), y[:, None], rounded_y)
+    yield from merged_rows(x, inputs.numpy(), rounded_x)
