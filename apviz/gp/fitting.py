@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apviz.gp.gaussian_process import GaussianProcess
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-# rows on which the start of L-BFGS is searched for
+# rows on which the start of a training is searched for
 SEARCH_ROWS = 500
 # of the target's variance: the noise that a kernel without one starts from
 START_NOISE = 0.1
@@ -72,14 +72,10 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
     solver = gp.training_solver or gp.solver or Automatic()
     is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
     exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
-    require(
-        exact or not gp.n_restarts, "n_restarts", gp.n_restarts,
-        f"0 with Adam, which knows no values to compare; optimiser='l-bfgs' takes a Cholesky factor of {n:,} rows",
-    )  # fmt: skip
     return TrainingSettings(
         kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
         probes=_plain(gp.probes), noise_floor=_plain(gp.noise_floor), ard=bool(gp.ard), seed=seed,
-        optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS if exact else 0,
+        optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
         restarts=_plain(gp.n_restarts),
     )  # fmt: skip
 

@@ -24,6 +24,8 @@ NOISE_SHARE = 0.1
 SPREAD = 1.5
 # iterations on few rows: more bring the start no nearer to the optimum of all
 MOST_ITERATIONS = 30
+# by how much the search changes a number for Adam: what suits few rows in float64 may be beyond float32 with all
+REACH = 10.0
 
 
 def parametrisation_of(
@@ -87,26 +89,29 @@ def _median(x: Tensor) -> Tensor:
 
 
 def optimum_of_few(
-    x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, rows: int, restarts: int, seed: int
+    x: Tensor, y: Tensor, parametrisation: Parametrisation, start: Hyperparameters, settings: TrainingSettings
 ) -> Hyperparameters:
     """Moves starts to the optimum of the exact likelihood of rows drawn at random, and returns the best.
 
     Args:
         x, y: (n, d) and (n,).
         start: the first; the others are drawn about it.
-        rows: how many are drawn.
-        restarts: further starts.
-        seed: of rows and starts.
+        settings: how many rows and starts are drawn, with which seed, and for which optimiser.
     """
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randperm(len(x), generator=generator)[:rows].to(x.device)
+    generator = torch.Generator().manual_seed(settings.seed)
+    drawn = torch.randperm(len(x), generator=generator)[: settings.search_rows].to(x.device)
     logarithmic = replace(parametrisation, transform="log")
     objective = ExactLikelihood(x[drawn], y[drawn], logarithmic)
     first = logarithmic.raw(start)
+    bounds = logarithmic.bounds(first)
+    if settings.optimiser == "adam":
+        reach = math.log(REACH)
+        near = zip(first.tolist(), logarithmic.positive.tolist(), strict=True)
+        bounds = [(value - reach, value + reach) if positive else (None, None) for value, positive in near]
     best, least = start, math.inf
-    for number in range(1 + restarts):
+    for number in range(1 + settings.restarts):
         away = SPREAD * torch.randn(len(first), generator=generator, dtype=torch.float64) if number else 0.0
-        optimiser = LBFGS(first + away, logarithmic.bounds(first))
+        optimiser = LBFGS(first + away, bounds)
         found = _least(objective, optimiser)
         if found < least:
             best, least = logarithmic.hyperparameters(optimiser.raw), found

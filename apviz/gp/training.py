@@ -192,7 +192,7 @@ class Training:
         """The step since which it has been settled, see `TrainingTrace.settled_at`; or None."""
         if self._record.attrs.get("stop_reason") == SETTLED:
             return self.steps_done
-        return settled_at(self._noise_path, self._record.values().get(("step", "gain")))
+        return settled_at(self._noise_path, self._record.values().get(("step", "gain")), self._n)
 
     @property
     def _noise_path(self) -> np.ndarray:
@@ -243,7 +243,7 @@ class Training:
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        found = optimum_of_few(o.x, o.y, o.parametrisation, start, s.search_rows, s.restarts, s.seed)
+        found = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
         self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
 
     def _end(self, **how: str) -> None:

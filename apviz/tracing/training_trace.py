@@ -12,8 +12,9 @@ from apviz.tracing.trace import Trace
 
 #: a training has settled while so many steps keep σ² within this of itself, as the paper's "a small update" has it
 SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
-#: or, where the gains of its steps are known, gain less than so many nats a row together, and keep σ² within this
-SETTLED_GAIN, GAINING_CHANGE = 1e-3, 0.05
+#: or, where the gains of its steps are known, keep σ² within this, and gain less together than so many nats a row, or
+#: so many in all: fewer are no difference between models
+GAINING_CHANGE, SETTLED_GAIN, SETTLED_NATS = 0.05, 1e-3, 1.0
 
 
 class TrainingTrace(Trace):
@@ -67,7 +68,7 @@ class TrainingTrace(Trace):
         steps = self["step"]
         if self.attrs.get("stop_reason") == SETTLED:
             return int(steps.sizes["step"])
-        return settled_at(self.noise_path, steps["gain"].values if "gain" in steps else None)
+        return settled_at(self.noise_path, steps["gain"].values if "gain" in steps else None, self.attrs["n"])
 
     @property
     def settled_words(self) -> str:
@@ -79,7 +80,7 @@ class TrainingTrace(Trace):
             return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
         if since is not None:
             kept = f"kept it within {SETTLED_CHANGE if np.isnan(gained) else GAINING_CHANGE:.0%}"
-            more = "" if np.isnan(gained) else f", and gained less than {SETTLED_GAIN:g} nats a row"
+            more = "" if np.isnan(gained) else f", and gained less than {settled_gain(self.attrs['n']):.2g} nats a row"
             return f"σ² = {noise[-1]:.3g}: since step {since} of {done} every {SETTLED_STEPS} steps have {kept}{more}."
         last = noise[-SETTLED_STEPS - 1 :]
         more = "" if np.isnan(gained) else f", and gained {gained:.2g} nats a row"
@@ -97,17 +98,23 @@ class TrainingTrace(Trace):
         return f"TrainingTrace({self.label} on {name}, n={a['n']}, d={a['d']}: {steps} steps, σ²={noise:.3g})"
 
 
-def settled_at(noise: np.ndarray, gain: np.ndarray | None = None) -> int | None:
+def settled_gain(n: int) -> float:
+    """Returns the nats a row which five steps of a training on n rows must gain less than."""
+    return max(SETTLED_GAIN, SETTLED_NATS / n)
+
+
+def settled_at(noise: np.ndarray, gain: np.ndarray | None = None, n: int = 1) -> int | None:
     """Finds the step since which every five steps have gained little and moved σ² little, the sign of the end.
 
     A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
     how long, is our choice: 1% in five steps. Where σ² turns, as Adam makes it by going too far, it moves little for a
     step or two; on its floor it moves little while lengthscales still gain; and with few probes it never rests. So
-    where it is known what steps gain, five must gain less than 0.001 nats a row, and keep σ² within 5%.
+    where it is known what steps gain, five must gain less than 0.001 nats a row, or 1 in all, and keep σ² within 5%.
 
     Args:
         noise: (t + 1,), before the first step and after each of t.
         gain: (t,) by how much ℓ/n fell in each step, in nats a row; NaN, or None for all, where it is not known.
+        n: rows.
 
     Returns:
         None where the last five steps have moved more, or there are fewer.
@@ -120,7 +127,7 @@ def settled_at(noise: np.ndarray, gain: np.ndarray | None = None) -> int | None:
     moving = np.where(
         np.isnan(gained),
         change >= np.log1p(SETTLED_CHANGE),
-        (gained >= SETTLED_GAIN) | (change >= np.log1p(GAINING_CHANGE)),
+        (gained >= settled_gain(n)) | (change >= np.log1p(GAINING_CHANGE)),
     )
     last = np.flatnonzero(moving)
     first = int(last[-1]) + 1 if last.size else 0

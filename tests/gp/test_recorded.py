@@ -89,5 +89,5 @@ def test_other_data_than_a_training_was_begun_with_are_refused(tmp_path):
 def test_a_trace_says_when_the_noise_has_settled():
     trace = trained(apviz.Cholesky(tol=1e-3), steps=120, probes=50).trace
     noise = np.append(trace["step"]["noise"].values, trace.hyperparameters.noise)
-    assert trace.settled_at is not None and noise[-6:].max() < 1.01 * noise[-6:].min()
+    assert trace.settled_at is not None and noise[-6:].max() < 1.05 * noise[-6:].min()
     assert trained().trace.settled_at is None
