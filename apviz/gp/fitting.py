@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
@@ -14,12 +15,15 @@ from torch import Tensor
 
 from apviz.analysis.training_diagnosis import diagnose_training
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
+from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
 from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, from_sklearn
 from apviz.operators import OPERATORS
+from apviz.preconditioners import Whitening
+from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.settings import require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
@@ -34,6 +38,8 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SEARCH_ROWS = 500
 # of the target's variance: the noise that a kernel without one starts from
 START_NOISE = 0.1
+# of the matrix that log det K is whitened by
+WHITENING_RANK = 500
 
 
 def check_settings(gp: GaussianProcess) -> None:
@@ -128,8 +134,45 @@ def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple
     return hyperparameters, trace
 
 
-def likelihood_of(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:
-    """Returns the log marginal likelihood of the fitted, scaled targets: exact where K is factored."""
+def theta_of(h: Hyperparameters) -> Parametrisation:
+    """Returns the parametrisation by logarithms of which θ is all but the mean."""
+    return Parametrisation(h.build_kernel(), 0.0, transform="log")
+
+
+def likelihood_of(
+    gp: GaussianProcess, theta: Any, with_gradient: bool
+) -> tuple[float, NDArray[np.float64] | None, float]:
+    """Returns the log marginal likelihood in the target's units, its gradient in θ, and the value's standard error.
+
+    Args:
+        theta: (p,), or None for what was fitted.
+
+    Raises:
+        ValueError: theta of another shape, or not finite.
+    """
+    h, logarithmic = gp.hyperparameters_, theta_of(gp.hyperparameters_)
+    raw = logarithmic.raw(h)
+    if theta is not None:
+        values = torch.as_tensor(np.asarray(theta, dtype=np.float64))
+        if values.shape != raw[1:].shape or not torch.isfinite(values).all():
+            names = ", ".join(logarithmic.names[1:])
+            raise ValueError(f"theta must be {len(raw) - 1} finite numbers ({names}), got {values.tolist()!r:.200}")
+        raw[1:] = values
+        h = logarithmic.hyperparameters(raw)
+    found = _likelihood_at(gp, h, with_gradient)
+    if found.standard_error:
+        warnings.warn(
+            f"the log marginal likelihood is an estimate with a standard error of {found.standard_error:.2g} nats, by "
+            f"{gp.probes} probes; solver=apviz.Cholesky() makes it exact",
+            stacklevel=3,
+        )
+    value = found.value - gp.posterior_.system.n * float(np.log(gp.scaling_.std))
+    gradient = None if found.gradient is None else -logarithmic.chain(raw, found.gradient)[1:].numpy()
+    return value, gradient, found.standard_error
+
+
+def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:
+    """Of the scaled targets: exact where K is factored anyway."""
     system, solver = gp.posterior_.system, gp.solver or Automatic()
     x, y = (each.to(system.device) for each in gp._training_data())
     if system.n <= CHOLESKY_ROWS or isinstance(solver, Cholesky):
@@ -137,7 +180,12 @@ def likelihood_of(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) 
     other = KernelSystem(
         x, y - h.mean, h.build_kernel(), noise=h.noise, operator=gp.operator, dtype=system.dtype, device=system.device
     )
-    return estimated_marginal_likelihood(other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient)
+    # by what was fitted, so that values at all θ are of one function
+    factor = randomly_pivoted_cholesky(system.operator, min(WHITENING_RANK, system.n // 4), seed=0)
+    return estimated_marginal_likelihood(
+        other, solver, gp.probes, seed_of(gp), with_gradient=with_gradient,
+        whitening=Whitening(factor, system.operator.noise_of()),
+    )  # fmt: skip
 
 
 def seed_of(gp: GaussianProcess) -> int:

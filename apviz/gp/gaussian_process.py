@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -19,18 +18,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
-from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, train
-from apviz.gp.parametrisation import Parametrisation
+from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, theta_of, train
 from apviz.gp.posterior import METHODS, PAPER_LANCZOS_RANK, Method, Posterior
+from apviz.gp.sampling import sampled
 from apviz.gp.scaling import Scaling
 from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel
+from apviz.kernels import Kernel, from_sklearn
 from apviz.settings import renamed, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason
 
-# draws of a sample are from a covariance whose eigenvalues rounding may leave so far below 0, of the largest
-ROUNDED = 1e-4
 # of this machine and this run, not of the model: a file never brings them
 LOCAL = ("path", "device")
 
@@ -224,25 +221,24 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> NDArray[np.float64]:
         """Draws samples of the posterior at x: (m, d), to (m, n_samples), in the target's units.
 
-        From the covariance, exactly: holds (n, m) and (m, m) arrays, and takes O(m³) time.
+        At up to 2,000 points exactly, from their covariance; at more by pathwise conditioning (`Posterior.samples`).
 
         Args:
             random_state: an int, a `numpy.random.RandomState`, or None for others in every call.
             include_noise: samples of observations y(x); if not, of the function f(x).
             hooks: told about the solves.
+
+        Raises:
+            ValueError: more points, and a kernel of which no functions are drawn.
         """
+        check_is_fitted(self, "posterior_")
         require_whole("n_samples", n_samples, 1)
-        mean, covariance = self.predict(x, return_cov=True, include_noise=include_noise, hooks=hooks)
-        eigenvalues, vectors = scipy.linalg.eigh(covariance)
-        if eigenvalues[0] < -ROUNDED * max(eigenvalues[-1], 0.0):
-            warnings.warn(
-                f"the covariance has an eigenvalue of {eigenvalues[0]:.1e}, its largest is {eigenvalues[-1]:.1e}: the "
-                "solves are too rough for samples; fit with dtype='float64', or a solver with a smaller tol",
-                stacklevel=2,
-            )
-        drawn = check_random_state(random_state).standard_normal((len(mean), n_samples))
-        samples: NDArray[np.float64] = mean[:, None] + vectors @ (np.sqrt(eigenvalues.clip(0))[:, None] * drawn)
-        return samples
+        random = check_random_state(random_state)
+        samples = sampled(self.posterior_, self._points(x), n_samples, random, hooks)
+        if include_noise:
+            samples = samples + np.sqrt(self.hyperparameters_.noise) * random.standard_normal(samples.shape)
+        found: NDArray[np.float64] = self.scaling_.mean + self.scaling_.std * samples
+        return found
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False
@@ -261,41 +257,20 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: theta of another shape, or not finite.
         """
         check_is_fitted(self, "posterior_")
-        given = self._parametrisation.raw(self.hyperparameters_)
-        raw = given.clone()
-        if theta is not None:
-            values = torch.as_tensor(np.asarray(theta, dtype=np.float64))
-            if values.shape != raw[1:].shape or not torch.isfinite(values).all():
-                raise ValueError(
-                    f"theta must be {len(raw) - 1} finite numbers ({', '.join(self.theta_names_)}), got "
-                    f"{np.asarray(theta).tolist()!r:.200}"
-                )
-            raw[1:] = values
-        h = self.hyperparameters_ if theta is None else self._parametrisation.hyperparameters(raw)
-        found = likelihood_of(self, h, eval_gradient)
-        self.log_marginal_likelihood_error_ = found.standard_error
-        if found.standard_error:
-            warnings.warn(
-                f"the log marginal likelihood is an estimate with a standard error of {found.standard_error:.2g} nats, "
-                f"by {self.probes} probes; solver=apviz.Cholesky() makes it exact",
-                stacklevel=2,
-            )
-        value = found.value - self.posterior_.system.n * float(np.log(self.scaling_.std))
-        if found.gradient is None:
-            return value
-        return value, -self._parametrisation.chain(raw, found.gradient)[1:].numpy()
+        value, gradient, self.log_marginal_likelihood_error_ = likelihood_of(self, theta, eval_gradient)
+        return value if gradient is None else (value, gradient)
 
     @property
     def theta_(self) -> NDArray[np.float64]:
         """The logarithms of noise and kernel, in scaled units: (p,)."""
         check_is_fitted(self, "posterior_")
-        return self._parametrisation.raw(self.hyperparameters_)[1:].numpy()
+        return theta_of(self.hyperparameters_).raw(self.hyperparameters_)[1:].numpy()
 
     @property
     def theta_names_(self) -> list[str]:
         """The names of `theta_`."""
         check_is_fitted(self, "posterior_")
-        return list(self._parametrisation.names[1:])
+        return list(theta_of(self.hyperparameters_).names[1:])
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
         """Averages −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
@@ -314,7 +289,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Writes the fitted model to one file, whole or not at all; by convention `*.npz`. A model there is replaced.
 
         It holds the scaled training data, which prediction needs, the weights and all settings but `path`, `device`
-        and a `random_state` that is no number. The trace is not in it: it is at `path`.
+        and a `random_state` that is no number; a scikit-learn kernel as apviz's. The trace is at `path`, not in it.
 
         Raises:
             FileExistsError: there is a file that is no saved model.
@@ -323,6 +298,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in LOCAL}
         del settings["hyperparameters"]
+        if isinstance(self.kernel, SklearnKernel):
+            settings["kernel"] = from_sklearn(self.kernel, self.n_features_in_)[0]
         if isinstance(self.random_state, np.random.RandomState):
             settings["random_state"] = None
         names = getattr(self, "feature_names_in_", None)
@@ -366,11 +343,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return gp
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    @property
-    def _parametrisation(self) -> Parametrisation:
-        """Of theta, behind the mean."""
-        return Parametrisation(self.hyperparameters_.build_kernel(), 0.0, transform="log")
 
     def _points(self, x: Any) -> NDArray[np.float64]:
         return self.scaling_.inputs(validate_data(self, inputs_of(x), dtype=np.float64, reset=False))

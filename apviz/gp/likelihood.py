@@ -13,12 +13,13 @@ from torch import Tensor
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.gradient import Gradient
 from apviz.gp.log_determinant import lanczos_log_determinant
-from apviz.gp.posterior import to_tolerance
 from apviz.gp.probes import rademacher
+from apviz.gp.variances import to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator
 from apviz.operators.interface import KernelDerivatives
-from apviz.solvers import Cholesky, Hook, Solution, Solver, attempt
+from apviz.preconditioners import Whitening
+from apviz.solvers import Cholesky, Hook, NotConverged, Solution, Solver, attempt
 from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
@@ -97,29 +98,34 @@ def exact_marginal_likelihood(
 
 
 def estimated_marginal_likelihood(
-    system: KernelSystem, solver: Solver, probes: int, seed: int, *, with_gradient: bool = True
-) -> MarginalLikelihood:
+    system: KernelSystem, solver: Solver, probes: int, seed: int, *, with_gradient: bool = True,
+    whitening: Whitening | None = None,
+) -> MarginalLikelihood:  # fmt: skip
     """Estimates the log marginal likelihood of a system, without a factor of K.
 
     The quadratic form comes from a solve, with an error of second order in its residual; log det K by stochastic
     Lanczos quadrature (`lanczos_log_determinant`), with the standard error of its probes. Value and gradient are of one
-    function.
+    function, as long as the whitening is the same.
 
     Args:
         system: with the targets minus the mean, (n,).
         solver: whose residual is brought to 1e-4 at least.
         probes: l.
         seed: of the probes.
+        whitening: by a matrix near K.
 
     Raises:
         MemoryError: the Lanczos basis, n·l numbers a step, does not fit the free memory.
     """
     solution = attempt(system, to_tolerance(solver, VALUE_TOL), ())
+    if not solution.converged:
+        end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
+        warnings.warn(NotConverged(f"the solve for a likelihood is not converged, {end}", solution), stacklevel=2)
     w, y = solution.weights.to(system.x).reshape(-1, 1), system.b
     operator = CountingOperator(system.operator)
     inv_quad = torch.sum((2 * y - operator.matmul(w)) * w, dtype=torch.float64)
     z = rademacher(system.n, probes, seed, system.x).z
-    found = lanczos_log_determinant(operator, z, with_gradient)
+    found = lanczos_log_determinant(operator, z, with_gradient, whitening)
     gradient = None
     if with_gradient:
         left, right = torch.cat([w, found.left], 1), torch.cat([-0.5 * w, 0.5 * found.right], 1)

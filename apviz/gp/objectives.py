@@ -16,6 +16,7 @@ from apviz.gp.parametrisation import Parametrisation, Transform
 from apviz.gp.training_settings import TrainingSettings
 from apviz.operators import CountingOperator
 from apviz.solvers import Hook, Solution, StopReason, attempt
+from apviz.solvers.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +39,23 @@ class Evaluation:
 
 
 class SolveStopped(Exception):
-    """Raised where a hook has stopped a solve, which ends the training before this step.
+    """Raised where a hook has asked a solve to stop, which ends the training before this step."""
 
-    Args:
-        solution: what there is of it.
-    """
 
-    def __init__(self, solution: Solution) -> None:
-        super().__init__(solution.stop_message)
-        self.solution = solution
+class _Asked(Hook):
+    """Whether a hook has asked the solve to stop, which a direct solve that is done by then does not say."""
+
+    def on_start(self, run: Run) -> None:
+        self._run = run
+
+    def check(self, solution: Solution) -> None:
+        """Raises where the solve was stopped, or diverged."""
+        if solution.stop_reason is StopReason.STOPPED:
+            raise SolveStopped(solution.stop_message)
+        if self._run.must_stop:
+            raise SolveStopped("stopped: a hook asked for it")
+        if solution.stop_reason is StopReason.DIVERGED:
+            raise RuntimeError(f"the solve {solution.stop_message}")
 
 
 class Objective(ABC):
@@ -104,8 +113,9 @@ class StochasticGradient(Objective):
             dtype=self.dtype,
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
-        solution = attempt(built.system, s.solver, hooks, self.weights, prepared=built.prepared)
-        _require_solved(solution)
+        asked = _Asked()
+        solution = attempt(built.system, s.solver, [*hooks, asked], self.weights, prepared=built.prepared)
+        asked.check(solution)
         gradient = marginal_likelihood_gradient(operator, solution.weights.to(operator.x), built.probes.dual)
         self.weights = solution.weights if s.warm_start else None
         direction = self.parametrisation.chain(raw, gradient) / len(self.x)
@@ -126,16 +136,9 @@ class ExactLikelihood(Objective):
         self.dataset = dataset
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        h, n = self.parametrisation.hyperparameters(raw), len(self.x)
-        found = exact_marginal_likelihood(self.x, self.y, h, hooks=hooks, dataset=self.dataset)
-        _require_solved(found.solution)
+        h, n, asked = self.parametrisation.hyperparameters(raw), len(self.x), _Asked()
+        found = exact_marginal_likelihood(self.x, self.y, h, hooks=[*hooks, asked], dataset=self.dataset)
+        asked.check(found.solution)
         assert found.gradient is not None  # it was asked for
         direction = self.parametrisation.chain(raw, found.gradient) / n
         return self._checked(raw, Evaluation(direction, -found.value / n, found.solution, found.work))
-
-
-def _require_solved(solution: Solution) -> None:
-    if solution.stop_reason is StopReason.STOPPED:
-        raise SolveStopped(solution)
-    if solution.stop_reason is StopReason.DIVERGED:
-        raise RuntimeError(f"the solve {solution.stop_message}")

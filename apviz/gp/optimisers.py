@@ -133,7 +133,8 @@ class LBFGS(Optimiser):
         if not run.iterations:
             run.stay()
         converged = run.converged or found.status == 0
-        self.message = "the likelihood gains no more by L-BFGS" if converged else str(found.message)
+        ended = "the likelihood gains no more by L-BFGS" if converged else str(found.message)
+        self.message = "" if run.was_told and not converged else ended
         return converged
 
 
@@ -146,7 +147,7 @@ class _LBFGSRun:
         self.found: dict[bytes, Evaluation] = {}
         self.at: Evaluation | None = None
         self.work, self.evaluations, self.iterations = 0.0, 0, 0
-        self.converged = False
+        self.converged = self.was_told = False
 
     def value_and_gradient(self, raw: np.ndarray) -> tuple[float, np.ndarray]:
         try:
@@ -182,5 +183,6 @@ class _LBFGSRun:
         before, self.optimiser.raw = self.optimiser.raw, after
         at = replace(self.at, work=self.work, evaluations=self.evaluations)
         self.work, self.evaluations, self.iterations = 0.0, 0, self.iterations + 1
-        if not self.taken(Move(before, after, at, gain)):
+        self.was_told = not self.taken(Move(before, after, at, gain))
+        if self.was_told:
             raise StopIteration

@@ -22,7 +22,7 @@ class RationalQuadratic(Stationary):
 
     Args:
         lengthscale, outputscale: as of `Stationary`.
-        alpha: the positive α, without unit. Trainings leave it as it is.
+        alpha: the positive α, without unit. Trainings of the kernel by name leave it as it is.
 
     Raises:
         ValueError: a lengthscale, outputscale or α that is not finite and positive.

@@ -1,4 +1,4 @@
-"""Lengthscales of trainings: every input, by Adam step."""
+"""Lengthscales of trainings: every input, by step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from apviz.plots._axes import as_traces, finish, log_ticks, positive
 from apviz.plots._labels import escaped, run_names
 from apviz.plots._style import TEXT_SIZE, ThemeName, sequential_colors, theme_named
-from apviz.plots.training import entry_of, notes_of
+from apviz.plots.training import entry_of, notes_of, step_title
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -25,14 +25,14 @@ _ALL: Final = "all inputs"
 
 
 def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Lengthscales by Adam step, one line an input, one panel a training.
+    """Lengthscales by step, one line an input, one panel a training; of a sum or product those of every part.
 
     Every step is drawn with the lengthscales that its solve was done with. A short lengthscale means that the target
     changes quickly along that input; one that grows without end, that the input does not matter. The eight inputs
     that are shortest at the end have colours, in that order; the others are grey.
 
     Raises:
-        ValueError: no trace; a trace that is not of a training; an unknown theme.
+        ValueError: no trace; a trace that is not of a training, or of a kernel without lengthscales; an unknown theme.
 
     Examples:
         >>> import apviz, torch
@@ -51,6 +51,8 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             f"lengthscales draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
             "Leave it out"
         )
+    if bare := [trace.attrs["kernel"] for trace in several if not _curves(trace)]:
+        raise ValueError(f"the kernel {bare[0]} has no lengthscales; trace['step']['kernel_number'] has its numbers")
     entries = [entry_of(name, trace) for name, trace in zip(run_names(several), several, strict=True)]
     figure = make_subplots(
         rows=len(several), cols=1, shared_xaxes=True, subplot_titles=entries if len(several) > 1 else None,
@@ -82,7 +84,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             )
             in_legend.add(name)
         _axis(figure, trace, row)
-    figure.update_xaxes(title_text="Adam step", row=len(several), col=1)
+    figure.update_xaxes(title_text=step_title(several), row=len(several), col=1)
     if len(several) > 2:
         figure.update_layout(height=_PANEL * len(several) + 200)
     # one training is not in the legend, which names the inputs
@@ -92,7 +94,11 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
 
 
 def _curves(trace: Trace) -> dict[str, np.ndarray]:
-    """Values by step under the name of their input, which counts from 1."""
+    """Values by step under the name of their input, which counts from 1; of parts under their own."""
+    if "lengthscale" not in trace["step"]:
+        numbers = trace["step"]["kernel_number"]
+        names = zip(numbers.attrs["names"], numbers.values.T, strict=True)
+        return {name: values for name, values in names if name.partition("[")[0].endswith("lengthscale")}
     values = trace["step"]["lengthscale"].values
     if values.shape[1] == 1:
         return {_ALL: values[:, 0]}
@@ -111,8 +117,7 @@ def _grey(traces: Sequence[Trace], palette: dict[str, str]) -> list[str]:
 
 
 def _axis(figure: go.Figure, trace: Trace, row: int) -> None:
-    lengthscale = trace["step"]["lengthscale"]
-    units = lengthscale.attrs.get("units", "input unit")
-    figure.update_yaxes(
-        type="log", title_text=f"lengthscale ({units})", row=row, col=1, **log_ticks(lengthscale.values)
-    )
+    variable = trace["step"].get("lengthscale")
+    units = "input unit" if variable is None else variable.attrs.get("units", "input unit")
+    drawn = np.concatenate(list(_curves(trace).values()))
+    figure.update_yaxes(type="log", title_text=f"lengthscale ({units})", row=row, col=1, **log_ticks(drawn))

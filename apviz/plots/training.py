@@ -1,4 +1,4 @@
-"""Trainings: the noise, and what each step's solve took, by Adam step."""
+"""Trainings: the noise, and what each step's solve took, by step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPTIONAL: Final = ("work", "seconds", "kappa", "kappa_prime")
 
 
 def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
-    """Noise σ² by Adam step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
+    """Noise σ² by step above, the epochs or iterations of the step's solve below (paper, Figure 4 and appendix).
 
     Every step is drawn with the σ² that its solve was done with. A cross marks a step whose solve did not converge.
     Where condition numbers were recorded they have a third panel, κ of K; hovering also gives κ′ of the blocks.
@@ -77,7 +77,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
                  mode="markers", marker=cross, showlegend=False, **belonging)  # fmt: skip
     for row, panel in enumerate(panels, start=1):
         _axis(figure, several, panel, row)
-    figure.update_xaxes(title_text="Adam step", row=len(panels), col=1)
+    figure.update_xaxes(title_text=step_title(several), row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
     return finish(figure, several, colors, "The noise σ², and each solve's epochs", "training", notes_of(several))
@@ -123,6 +123,15 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
     figure.update_yaxes(type="log", row=row, col=1, **log_ticks(drawn))
 
 
+def step_title(traces: Sequence[Trace]) -> str:
+    """Title of the axis of steps: an iteration of L-BFGS is none of Adam's steps."""
+    return "step" if any(_optimiser(trace) != "adam" for trace in traces) else "Adam step"
+
+
+def _optimiser(trace: Trace) -> str:
+    return str(json.loads(trace.attrs["training_settings"]).get("optimiser", "adam"))
+
+
 def entry_of(name: str, trace: Trace) -> str:
     """Name of a training and how far it came, so that solves that did not converge never look as if they had."""
     done, failed = trace["step"].sizes["step"], int((trace["step"]["converged"].values == 0).sum())
@@ -155,6 +164,8 @@ def notes_of(traces: Sequence[Trace]) -> list[str]:
     """Step size, probes and lowest noise, where all trainings share them."""
     settings = [json.loads(trace.attrs["training_settings"]) for trace in traces]
     shown = {"step_size": "Adam steps of {:g}", "probes": "{} probes", "noise_floor": "σ² ≥ {:g}"}
+    if step_title(traces) == "step":
+        shown = {"noise_floor": shown["noise_floor"]}
     shared = [
         form.format(settings[0][key]) for key, form in shown.items() if len({each.get(key) for each in settings}) == 1
     ]

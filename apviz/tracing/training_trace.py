@@ -14,7 +14,7 @@ from apviz.tracing.trace import Trace
 SETTLED_STEPS, SETTLED_CHANGE = 5, 0.01
 #: or, where the gains of its steps are known, keep σ² within this, and gain less together than so many nats a row, or
 #: so many in all: fewer are no difference between models
-GAINING_CHANGE, SETTLED_GAIN, SETTLED_NATS = 0.05, 1e-3, 1.0
+GAINING_CHANGE, SETTLED_GAIN, SETTLED_NATS = 0.05, 1e-3, 0.5
 
 
 class TrainingTrace(Trace):
@@ -75,7 +75,7 @@ class TrainingTrace(Trace):
         """What says that the training has settled, or that it has not, in a sentence."""
         done, noise, since = self["step"].sizes["step"], self.noise_path, self.settled_at
         gain = self["step"]["gain"].values[-SETTLED_STEPS:] if "gain" in self["step"] else np.array([np.nan])
-        gained = float(np.abs(gain).sum())
+        gained = float(gain.sum())
         if self.attrs.get("stop_reason") == SETTLED and self.attrs.get("stop_message"):
             return f"σ² = {noise[-1]:.3g} after {done} steps: {self.attrs['stop_message']}."
         if since is not None:
@@ -109,7 +109,7 @@ def settled_at(noise: np.ndarray, gain: np.ndarray | None = None, n: int = 1) ->
     A small update of σ² is what the paper advises to look for (appendix, "Additional Discussions"); how small, and for
     how long, is our choice: 1% in five steps. Where σ² turns, as Adam makes it by going too far, it moves little for a
     step or two; on its floor it moves little while lengthscales still gain; and with few probes it never rests. So
-    where it is known what steps gain, five must gain less than 0.001 nats a row, or 1 in all, and keep σ² within 5%.
+    where it is known what steps gain, five must gain less than 0.001 nats a row, or ½ in all, and keep σ² within 5%.
 
     Args:
         noise: (t + 1,), before the first step and after each of t.
@@ -123,11 +123,11 @@ def settled_at(noise: np.ndarray, gain: np.ndarray | None = None, n: int = 1) ->
         return None
     windows = np.lib.stride_tricks.sliding_window_view
     change = np.ptp(windows(np.log(noise), SETTLED_STEPS + 1), axis=1)
-    gained = np.full(len(change), np.nan) if gain is None else windows(np.abs(gain), SETTLED_STEPS).sum(axis=1)
+    gained = np.full(len(change), np.nan) if gain is None else windows(gain, SETTLED_STEPS).sum(axis=1)
     moving = np.where(
         np.isnan(gained),
         change >= np.log1p(SETTLED_CHANGE),
-        (gained >= settled_gain(n)) | (change >= np.log1p(GAINING_CHANGE)),
+        (np.abs(gained) >= settled_gain(n)) | (change >= np.log1p(GAINING_CHANGE)),
     )
     last = np.flatnonzero(moving)
     first = int(last[-1]) + 1 if last.size else 0

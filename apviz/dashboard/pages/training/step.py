@@ -170,9 +170,9 @@ def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
         "work of the step": f"{float(row['work']):.4g} n² kernel entries",
         "time of the step": f"{float(row['seconds']):.3g} s",
         "σ²": f"{h.noise:.5g}",
-        "outputscale": f"{h.outputscale:.5g}",
         "mean": f"{h.mean:.4g}",
-        "lengthscales": lengths,
+        **({"outputscale": f"{h.outputscale:.5g}", "lengthscales": lengths} if isinstance(h.kernel, str) else {}),
+        **({} if isinstance(h.kernel, str) else {"kernel": repr(h.kernel)}),
         "gradient norm": f"{float(row['gradient_norm']):.3g}",
     }
     for name in ("kappa", "kappa_prime"):

@@ -1,0 +1,311 @@
+"""The regressor as users of scikit-learn know theirs: kernels, fits that settle, samples, covariances, likelihoods."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as theirs
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import apviz
+
+GIVEN = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05, 0.2)
+SUM = 0.5 * apviz.Matern52(lengthscale=0.8).on(0) + apviz.Linear(lengthscale=1.5).on(1)
+
+
+def data(n=90):
+    """Degrees Celsius and metres to euros."""
+    rng = np.random.default_rng(2)
+    x = np.column_stack([rng.uniform(-10, 30, n), rng.uniform(0, 4000, n)])
+    y = 250_000 + 40_000 * np.sin(x[:, 0] / 8) + 10 * x[:, 1] + 4_000 * rng.standard_normal(n)
+    return x, y
+
+
+def scaled(x, y):
+    low, high = x.min(0), x.max(0)
+    return 2 * (x - low) / (high - low) - 1, (y - y.mean()) / y.std(ddof=1)
+
+
+def regressor(**settings):
+    return apviz.GaussianProcess(device="cpu", **settings)
+
+
+POINTS = data(140)[0][90:] * 0.98
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        theirs.ConstantKernel() * theirs.Matern([1.0, 1.0], nu=2.5) + theirs.WhiteKernel(0.1),
+        theirs.ConstantKernel(0.5) * theirs.RBF(0.7) + theirs.DotProduct(1.0) + theirs.WhiteKernel(0.1),
+        theirs.RationalQuadratic(0.8, 0.5) + theirs.WhiteKernel(0.1),
+    ],
+    ids=str,
+)
+def test_a_scikit_learn_kernel_is_fitted_as_well_as_by_scikit_learn_and_predicts_the_same(kernel):
+    x, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of theirs, at their bounds
+        model = GaussianProcessRegressor(kernel, alpha=0, n_restarts_optimizer=2, random_state=0).fit(*scaled(x, y))
+    gp = regressor(kernel=kernel).fit(x, y)
+    nats = gp.log_marginal_likelihood() + len(y) * np.log(y.std(ddof=1))
+    assert nats > model.log_marginal_likelihood_value_ - 0.1
+    low, high = x.min(0), x.max(0)
+    theirs_mean = y.mean() + y.std(ddof=1) * model.predict(2 * (POINTS - low) / (high - low) - 1)
+    assert np.abs(gp.predict(POINTS) - theirs_mean).max() < 0.1 * y.std()
+
+
+def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
+    x, y = data()
+    gp = regressor(kernel=SUM).fit(x, y)
+    found = gp.hyperparameters_.kernel
+    assert all(a != b for a, b in zip(found.numbers.values(), SUM.numbers.values(), strict=True))
+    assert gp.score(x, y) > 0.9 and gp.trace_.attrs["kernel"] == repr(SUM)
+    again = clone(gp).fit(x, y)
+    np.testing.assert_allclose(again.predict(POINTS), gp.predict(POINTS), rtol=1e-12)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(gp)).predict(POINTS), gp.predict(POINTS))
+    gp.save(tmp_path / "gp.npz")
+    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")
+    assert loaded.kernel == SUM and loaded.hyperparameters_ == gp.hyperparameters_
+    np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
+
+
+def test_a_scikit_learn_kernel_comes_back_from_a_file_as_one_of_apviz(tmp_path):
+    x, y = data()
+    kernel = theirs.RBF([0.5, 0.5]) + theirs.WhiteKernel(0.1)
+    gp = regressor(kernel=kernel, max_steps=3).set_params(kernel__k2__noise_level=0.2)
+    with pytest.warns(ConvergenceWarning):
+        gp.fit(x, y)
+    gp.save(tmp_path / "gp.npz")
+    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")
+    assert loaded.kernel == apviz.RBF(lengthscale=(0.5, 0.5))
+    np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
+
+
+def test_a_search_over_a_grid_takes_kernels_of_every_kind():
+    x, y = data()
+    grid = {"kernel": ["rbf", SUM, theirs.RBF(1.0) + theirs.WhiteKernel(0.1)]}
+    search = GridSearchCV(regressor(), grid, cv=2).fit(x, y)
+    assert search.best_score_ > 0.8
+
+
+def test_numbers_that_scikit_learn_keeps_fixed_are_said_to_be_trained():
+    kernel = theirs.RBF(0.5, length_scale_bounds="fixed") + theirs.WhiteKernel(0.1)
+    with pytest.warns(UserWarning, match="k1__length_scale of the kernel: fixed numbers are trained too"):
+        regressor(kernel=kernel).fit(*data())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (3.0, r"kernel must be one of matern12, .*, or a kernel such as apviz.Matern52\(\), got 3.0"),
+        (apviz.RBF().on(2), "the kernel takes column 2, the inputs have columns 0 to 1"),
+        (theirs.ExpSineSquared(), "ExpSineSquared of 2 inputs"),
+    ],
+)
+def test_a_kernel_that_cannot_be_taken_is_refused(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(kernel=kernel).fit(*data())
+
+
+# --- when a fit ends --------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_ends_where_it_has_settled_and_says_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gp = regressor().fit(*data())
+    assert gp.trace_.outcome == "settled" and gp.trace_["step"].sizes["step"] < 60
+    assert gp.posterior_.system.dtype is torch.float64
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "l-bfgs"])
+def test_a_fit_that_ends_too_early_says_so_and_what_to_do(optimiser):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"has not settled in 4 of at most 4 steps. The last 4 of 4 steps moved σ² .* Raise max_steps",
+    ):
+        regressor(optimiser=optimiser, max_steps=4).fit(*data())
+
+
+def test_adam_ends_where_it_has_settled_near_the_optimum():
+    x, y = data()
+    slow, exact = regressor(optimiser="adam", probes=50, max_steps=500).fit(x, y), regressor().fit(x, y)
+    assert slow.trace_.outcome == "settled" and slow.trace_["step"].sizes["step"] < 400
+    assert slow.log_marginal_likelihood() > exact.log_marginal_likelihood() - 3.0
+    assert exact.log_marginal_likelihood() > slow.log_marginal_likelihood() - 0.05
+
+
+def test_adam_is_taken_where_another_solver_or_more_rows_are():
+    x, y = data()
+    with pytest.warns(ConvergenceWarning):
+        gp = regressor(training_solver=apviz.ConjugateGradient(), max_steps=2).fit(x, y)
+    assert gp.trace_.attrs["label"] == "CG"
+
+
+def test_restarts_never_find_less():
+    x, y = data()
+    once, more = (regressor(n_restarts=restarts).fit(x, y).log_marginal_likelihood() for restarts in (0, 4))
+    assert more > once - 0.05
+
+
+def test_the_former_name_of_the_most_steps_works_and_warns():
+    with pytest.warns(FutureWarning, match="steps is called max_steps"):
+        gp = apviz.GaussianProcess(steps=7)
+    assert gp.get_params()["max_steps"] == 7 and "steps" not in gp.get_params()
+
+
+# --- what is predicted ------------------------------------------------------------------------------------------------
+
+
+def dense_posterior(x, y, points, h=GIVEN):
+    """Mean and covariance of f by dense algebra, in the target's units."""
+    low, high = x.min(0), x.max(0)
+    inputs, targets = scaled(x, y)
+    kernel, z = h.build_kernel(), 2 * (points - low) / (high - low) - 1
+    k, c, prior = (kernel(torch.tensor(a), torch.tensor(b)).numpy() for a, b in ((inputs, inputs), (inputs, z), (z, z)))
+    solved = np.linalg.solve(k + h.noise * np.eye(len(x)), np.column_stack([targets - h.mean, c]))
+    unit = y.std(ddof=1)
+    return y.mean() + unit * (h.mean + c.T @ solved[:, 0]), unit**2 * (prior - c.T @ solved[:, 1:])
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_the_covariance_is_that_of_dense_algebra_in_squared_units_of_the_target(noise):
+    x, y = data()
+    gp = regressor(hyperparameters=GIVEN).fit(x, y)
+    mean, covariance = gp.predict(POINTS, return_cov=True, include_noise=noise)
+    exact_mean, exact = dense_posterior(x, y, POINTS)
+    exact += noise * GIVEN.noise * y.var(ddof=1) * np.eye(len(POINTS))
+    np.testing.assert_allclose(mean, exact_mean, rtol=1e-9)
+    np.testing.assert_allclose(covariance, exact, rtol=1e-6, atol=1e-6 * exact.max())
+    _, std = gp.predict(POINTS, return_std=True, include_noise=noise)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-9)
+
+
+def test_deviations_and_covariances_are_not_asked_for_together_and_say_whether_noise_is_in_them():
+    gp = regressor(hyperparameters=GIVEN).fit(*data())
+    with pytest.raises(RuntimeError, match="at most one of return_std and return_cov"):
+        gp.predict(POINTS, return_std=True, return_cov=True)
+    with pytest.warns(FutureWarning, match="say which with include_noise"):
+        gp.predict(POINTS, return_cov=True)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_samples_have_the_posteriors_mean_and_covariance(noise):
+    x, y = data()
+    gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 4000
+    samples = gp.sample_y(POINTS[:6], count, random_state=1, include_noise=noise)
+    mean, covariance = dense_posterior(x, y, POINTS[:6])
+    covariance += noise * GIVEN.noise * y.var(ddof=1) * np.eye(6)
+    assert samples.shape == (6, count)
+    deviation = np.sqrt(np.diag(covariance))
+    assert (np.abs(samples.mean(1) - mean) < 4.5 * deviation / np.sqrt(count)).all()
+    off = np.abs(np.cov(samples) - covariance) / np.outer(deviation, deviation)
+    assert off.max() < 4.5 * np.sqrt(2 / count)
+
+
+def test_samples_at_many_points_are_of_functions_and_agree_with_those_at_few(monkeypatch):
+    x, y = data()
+    gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 3000
+    monkeypatch.setattr("apviz.gp.sampling.COVARIANCE_POINTS", 5)
+    samples = gp.sample_y(POINTS[:6], count, random_state=1)
+    mean, covariance = dense_posterior(x, y, POINTS[:6])
+    deviation = np.sqrt(np.diag(covariance))
+    assert (np.abs(samples.mean(1) - mean) < 5 * deviation / np.sqrt(count)).all()
+    np.testing.assert_allclose(samples.std(1), deviation, rtol=0.15)
+
+
+def test_the_same_random_state_draws_the_same_samples():
+    gp = regressor(hyperparameters=GIVEN).fit(*data())
+    first, again, other = (gp.sample_y(POINTS, 3, random_state=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert gp.sample_y(POINTS).shape == (50, 1)
+    with pytest.raises(ValueError, match="n_samples must be a whole number, at least 1, got 0"):
+        gp.sample_y(POINTS, 0)
+
+
+# --- the likelihood ---------------------------------------------------------------------------------------------------
+
+
+def test_the_log_marginal_likelihood_and_its_gradient_are_scikit_learns_in_the_targets_units():
+    x, y = data()
+    given = apviz.Hyperparameters("matern52", (0.4, 0.9), 1.3, 0.05)
+    gp = regressor(hyperparameters=given).fit(x, y)
+    assert gp.theta_names_ == ["noise", "outputscale", "lengthscale[0]", "lengthscale[1]"]
+    np.testing.assert_allclose(np.exp(gp.theta_), [0.05, 1.3, 0.4, 0.9])
+    kernel = theirs.ConstantKernel(1.3) * theirs.Matern([0.4, 0.9], nu=2.5) + theirs.WhiteKernel(0.05)
+    model = GaussianProcessRegressor(kernel, alpha=0, optimizer=None).fit(*scaled(x, y))
+    own_units = len(y) * np.log(y.std(ddof=1))
+    assert gp.log_marginal_likelihood() == pytest.approx(model.log_marginal_likelihood_value_ - own_units, rel=1e-10)
+    moved = gp.theta_ + np.array([0.3, -0.2, 0.1, 0.5])
+    value, gradient = gp.log_marginal_likelihood(moved, eval_gradient=True)
+    order = [1, 2, 3, 0]  # scikit-learn's has the noise last
+    their_value, their_gradient = model.log_marginal_likelihood(moved[order], eval_gradient=True)
+    assert value == pytest.approx(their_value - own_units, rel=1e-10) and gp.log_marginal_likelihood_error_ == 0.0
+    np.testing.assert_allclose(gradient[order], their_gradient, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"theta must be 4 finite numbers \(noise, outputscale, .*\), got \[1.0\]"):
+        gp.log_marginal_likelihood([1.0])
+
+
+def test_of_more_rows_than_are_factored_the_likelihood_is_an_estimate_with_its_error_said(monkeypatch):
+    x, y = data(400)
+    gp = regressor(hyperparameters=GIVEN, solver=apviz.ConjugateGradient(), dtype="float64", probes=30).fit(x, y)
+    exact = gp.log_marginal_likelihood()
+    monkeypatch.setattr("apviz.gp.fitting.CHOLESKY_ROWS", 100)
+    with pytest.warns(UserWarning, match=r"is an estimate with a standard error of \d.* nats, by 30 probes"):
+        value = gp.log_marginal_likelihood()
+    assert 0 < gp.log_marginal_likelihood_error_ < 0.05 * abs(exact)
+    assert abs(value - exact) < 4.5 * gp.log_marginal_likelihood_error_
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def table():
+    x, y = data()
+    frame = pd.DataFrame(x, columns=["celsius", "metres"])
+    frame["city"] = np.where(x[:, 0] > 10, "Paris", "Oslo")
+    return frame, y + 20_000 * (x[:, 0] > 10)
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "string"])
+def test_a_column_of_texts_is_named_with_what_encodes_it(kind):
+    frame, y = table()
+    frame["city"] = frame["city"].astype(kind)
+    message = r"column 'city' of X holds texts, such as '(Paris|Oslo)', .* sklearn.preprocessing.OneHotEncoder .*"
+    with pytest.raises(ValueError, match=message + r"ColumnTransformer, .*\['city'\]"):
+        regressor().fit(frame, y)
+    with pytest.raises(ValueError, match=r"column 2 of X holds texts, .*\[2\]"):
+        regressor().fit(frame.to_numpy(dtype=object), y)
+    gp = regressor().fit(frame[["celsius", "metres"]], y)
+    with pytest.raises(ValueError, match="column 'metres' of X holds texts, such as 'high'"):
+        gp.predict(frame[["celsius", "metres"]].assign(metres="high"))
+
+
+def test_with_the_encoder_that_is_named_it_fits():
+    frame, y = table()
+    encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), remainder="passthrough")
+    assert make_pipeline(encoder, regressor()).fit(frame, y).score(frame, y) > 0.9
+
+
+def test_numbers_written_as_texts_are_numbers():
+    x, y = data()
+    frame = pd.DataFrame(x).map(str)
+    np.testing.assert_array_equal(
+        regressor(hyperparameters=GIVEN).fit(frame, y).predict(x), regressor(hyperparameters=GIVEN).fit(x, y).predict(x)
+    )

@@ -1,0 +1,277 @@
+"""Trainings by L-BFGS, and of any kernel: what they find, record and go on from."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as theirs
+
+import apviz
+from apviz.gp.training_settings import settings_of
+from apviz.tracing.opening import check_complete
+from apviz.tracing.training_trace import settled_at
+from tests.gp.small_trainings import CHOLESKY, data
+
+SUM = 0.5 * apviz.Matern52(lengthscale=0.4).on(0) + apviz.Periodic(lengthscale=0.8, period=0.9).on(1)
+
+
+def training(path=None, initial=None, n=80, **settings):
+    x, y = data(n)
+    settings = {"optimiser": "l-bfgs", "steps": 200, "until_settled": True, **settings}
+    return apviz.Training(x, y, apviz.TrainingSettings(**settings), path=path, initial=initial, dataset="sine")
+
+
+def log_likelihood(h, n=80):
+    """By dense algebra."""
+    x, y = (each.numpy() for each in data(n))
+    k = h.build_kernel()(torch.tensor(x)).numpy() + h.noise * np.eye(n)
+    r = y - h.mean
+    return -0.5 * (r @ np.linalg.solve(k, r) + np.linalg.slogdet(k)[1] + n * np.log(2 * np.pi))
+
+
+def test_l_bfgs_finds_the_optimum_that_scikit_learn_finds_in_few_evaluations():
+    x, y = (each.numpy() for each in data())
+    kernel = theirs.ConstantKernel() * theirs.Matern([1.0, 1.0], nu=2.5) + theirs.WhiteKernel()
+    model = GaussianProcessRegressor(kernel, alpha=0).fit(x, y - y.mean())
+    found = training()
+    h = found.run()
+    # ours has a mean of its own besides
+    assert log_likelihood(h) > model.log_marginal_likelihood_value_ - 0.05
+    assert found.settled_at == found.steps_done < 60
+    assert found.trace["step"]["epochs"].sum() < 100
+
+
+def test_at_its_end_the_likelihood_has_no_slope():
+    h = training().run()
+    for name, value in [*h.build_kernel().numbers.items(), ("noise", h.noise)]:
+        lower, upper = (at(h, name, value * factor) for factor in (0.99, 1.01))
+        most = log_likelihood(h)
+        assert most > log_likelihood(lower) - 0.05 and most > log_likelihood(upper) - 0.05
+
+
+def at(h, name, value):
+    if name == "noise":
+        return apviz.Hyperparameters.of(h.build_kernel(), value, h.mean)
+    numbers = h.build_kernel().numbers | {name: value}
+    return apviz.Hyperparameters.of(h.build_kernel().with_numbers(list(numbers.values())), h.noise, h.mean)
+
+
+def test_the_trace_of_l_bfgs_has_its_values_which_never_rise_and_says_how_it_ended(tmp_path):
+    found = training(tmp_path / "t.zarr")
+    h = found.run()
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    check_complete(trace)
+    steps, values = trace["step"], trace["step"]["negative_log_likelihood"].values
+    first = trace.hyperparameters_at(1)
+    assert values[0] == pytest.approx(-log_likelihood(first) / 80, rel=1e-9)
+    assert values[-1] - steps["gain"].values[-1] == pytest.approx(-log_likelihood(h) / 80, rel=1e-9)
+    assert (np.diff(values) < 0).all()
+    assert trace.finished and trace.outcome == "settled" and trace.converged
+    assert trace.hyperparameters == h and "iterations of L-BFGS with Cholesky" in h.provenance
+    found = apviz.diagnose(trace)
+    assert "the likelihood gains no more" in found.evidence
+
+
+def test_a_training_that_has_settled_is_not_gone_on_with_and_one_that_was_cut_begins_from_where_it_was(tmp_path):
+    cut = training(tmp_path / "t.zarr", steps=3)
+    cut.run()
+    assert cut.steps_done == 3 and cut.trace.outcome == "finished"
+    more = training(tmp_path / "t.zarr")
+    assert more.steps_done == 3 and more.hyperparameters == cut.hyperparameters
+    h = more.run()
+    assert more.steps_done > 3 and log_likelihood(h) == pytest.approx(log_likelihood(training().run()), abs=0.01)
+    again = training(tmp_path / "t.zarr", steps=1000)
+    steps = again.steps_done
+    assert again.run() == h and again.steps_done == steps
+
+
+def test_a_start_that_is_the_optimum_is_one_step():
+    h = training(noise_floor=1e-6).run()
+    again = training(initial=h, noise_floor=1e-6)
+    moved = again.run()
+    assert again.steps_done <= 2 and moved.noise == pytest.approx(h.noise, rel=0.02)
+
+
+def test_a_hook_ends_it_before_a_step_and_is_told_of_every_solve():
+    class Stop(apviz.TrainingHook):
+        solves = steps = 0
+
+        def on_start(self, run):
+            self.solves += 1
+            if self.solves == 8:
+                run.request_stop("enough")
+
+        def on_step(self, step, settings):
+            self.steps += 1
+
+    stop, cut = Stop(), training()
+    cut.run([stop])
+    assert not cut.finished and cut.trace.attrs["stop_message"].startswith("stopped: ")
+    assert cut.steps_done == stop.steps > 0 and stop.solves == 8
+    assert int(cut.trace["step"]["epochs"].sum()) <= 7
+
+
+def test_a_point_without_a_factor_is_turned_back_from_and_a_start_without_one_is_refused():
+    x = torch.linspace(0, 1, 60, dtype=torch.float64)[:, None]
+    settings = apviz.TrainingSettings(
+        kernel="rbf", optimiser="l-bfgs", steps=100, until_settled=True, noise_floor=0.0
+    )  # fmt: skip
+    smooth = apviz.Training(x, torch.sin(3 * x[:, 0]), settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        h = smooth.run()
+    assert smooth.steps_done > 3 and 0 < h.noise < 1e-4
+    start = apviz.Hyperparameters("rbf", (10.0,), 1e4, 1e-15)
+    with pytest.raises(apviz.TrainingError, match="training step 1: K at noise 1e-12 has no Cholesky factor"):
+        apviz.Training(x, torch.sin(3 * x[:, 0]), settings, initial=start).run()
+
+
+def test_further_starts_find_what_the_first_does_not():
+    """Of a periodic target the likelihood has an optimum at each multiple of its period, and others between."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 4, 60)[:, None]
+    y = np.sin(2 * np.pi * x[:, 0] / 0.5) + 0.1 * rng.standard_normal(60)
+    kernel = apviz.Periodic(lengthscale=1.0, period=1.9)
+
+    def period(restarts):
+        settings = apviz.TrainingSettings(
+            kernel=kernel, optimiser="l-bfgs", until_settled=True, search_rows=60, restarts=restarts
+        )
+        return apviz.Training(x, torch.tensor(y), settings).run().build_kernel().period
+
+    assert abs(0.5 / period(0) % 1) > 0.01
+    found = period(12)
+    assert min(found / 0.5 % 1, 1 - found / 0.5 % 1) < 0.01
+
+
+def test_the_start_is_moved_to_the_optimum_of_few_rows_for_adam_too():
+    plain, searched = (training(optimiser="adam", solver=CHOLESKY, n=300, search_rows=rows) for rows in (0, 100))
+    first, second = plain.run(), searched.run()
+    assert searched.steps_done < plain.steps_done
+    assert log_likelihood(second, 300) > log_likelihood(first, 300) - 3.0
+
+
+# --- any kernel -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "l-bfgs"])
+def test_all_numbers_of_a_sum_are_trained_and_recorded_by_name(tmp_path, optimiser):
+    found = training(tmp_path / "t.zarr", kernel=SUM, optimiser=optimiser, solver=CHOLESKY, steps=4, probes=5)
+    h = found.run()
+    assert all(a != b for a, b in zip(h.kernel.numbers.values(), SUM.numbers.values(), strict=True))
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    check_complete(trace)
+    assert trace["step"]["kernel_number"].attrs["names"] == list(SUM.numbers)
+    np.testing.assert_allclose(trace["step"]["kernel_number"].values[0], list(SUM.numbers.values()), rtol=1e-12)
+    assert "lengthscale" not in trace["step"] and trace.attrs["kernel"] == repr(SUM)
+    assert trace.hyperparameters == h and settings_of(trace) == found.settings
+    third = trace.hyperparameters_at(3)
+    assert list(third.kernel.numbers.values()) == trace["step"]["kernel_number"].values[2].tolist()
+    assert apviz.diagnose(trace) is not None
+
+
+def test_adam_on_a_sum_goes_on_from_a_checkpoint_with_the_same_result(tmp_path):
+    settings = {"kernel": SUM, "optimiser": "adam", "solver": CHOLESKY, "until_settled": False}
+    training(tmp_path / "t.zarr", steps=3, **settings).run()
+    longer = training(tmp_path / "t.zarr", steps=6, **settings)
+    assert longer.steps_done == 3 and longer.run() == training(steps=6, **settings).run()
+    with pytest.raises(ValueError, match="is of another training: kernel was .*, is .*"):
+        training(tmp_path / "t.zarr", steps=6, **settings | {"kernel": SUM + apviz.Linear()})
+
+
+def test_the_gradient_of_adams_first_step_is_that_of_scikit_learns_likelihood():
+    x, y = data()
+    kernel = theirs.Matern(0.4, nu=2.5) + theirs.DotProduct(0.5) + theirs.WhiteKernel(0.1)
+    mine, noise = apviz.kernels.from_sklearn(kernel, 2)
+    settings = apviz.TrainingSettings(kernel=mine, solver=CHOLESKY, steps=1, probes=4000, noise_floor=0.0)
+    found = apviz.Training(x, y, settings, initial=apviz.Hyperparameters.of(mine, noise))
+    found.run()
+    model = GaussianProcessRegressor(kernel, alpha=0, optimizer=None).fit(x.numpy(), y.numpy())
+    slopes = model.log_marginal_likelihood(kernel.theta, eval_gradient=True)[1]
+    # Adam's first step has the sign of the gradient, and the size of its step
+    moved = {name: value - mine.numbers[name] for name, value in found.hyperparameters.build_kernel().numbers.items()}
+    assert np.sign(moved["0.lengthscale"]) == np.sign(slopes[0])
+    assert np.sign(moved["2.outputscale"]) == np.sign(slopes[1])  # σ₀², the constant beside the linear kernel
+    assert np.sign(found.hyperparameters.noise - noise) == np.sign(slopes[2])
+
+
+def test_alpha_of_a_kernel_that_is_given_is_trained_and_of_a_name_it_stays():
+    given = training(kernel=apviz.RationalQuadratic(lengthscale=(0.5, 0.5), alpha=0.4), steps=5).run()
+    assert given.kernel == "rational-quadratic" and given.kernel_parameters["alpha"] != 0.4
+    assert training(kernel="rational-quadratic", steps=5).run().kernel_parameters["alpha"] == 1.0
+
+
+def test_a_kernel_of_ones_own_is_trained_and_its_trace_says_what_cannot_be_made_again(tmp_path):
+    class Own(apviz.Stationary):
+        distance_scale = 1.0
+
+        def correlation_(self, u, spare):
+            return u.add_(1.0).reciprocal_()
+
+        def slope(self, u):
+            return -((1.0 + u) ** -2)
+
+    found = training(tmp_path / "t.zarr", kernel=Own(lengthscale=0.5), steps=3)
+    h = found.run()
+    assert type(h.kernel) is Own and h.kernel.lengthscale != 0.5
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    assert "Own" in trace.attrs["kernel"] and trace["step"]["kernel_number"].shape == (3, 2)
+    with pytest.raises(ValueError, match="kernel must be one of matern12"):
+        trace.hyperparameters.build_kernel()
+
+
+def test_figures_of_a_sum_draw_the_lengthscales_of_its_parts_and_say_what_they_do_not_have():
+    trace = run(kernel=SUM, steps=3)
+    figure = apviz.plots.lengthscales(trace)
+    assert sorted(line.name for line in figure.data) == ["0.lengthscale", "1.lengthscale"]
+    assert figure.layout.xaxis.title.text == "step"
+    assert apviz.plots.training(trace).data
+    with pytest.raises(ValueError, match=r"the kernel Constant\(.*\) has no lengthscales; trace\['step'\]"):
+        apviz.plots.lengthscales(run(kernel=apviz.Constant(), steps=2))
+
+
+def run(**settings):
+    found = training(**settings)
+    found.run()
+    return found.trace
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"optimiser": "sgd"}, "optimiser must be one of adam, l-bfgs, got 'sgd'"),
+        ({"restarts": 2}, "search_rows must be a number of rows, such as 500, for restarts to be compared on, got 0"),
+        ({"kernel": 3}, r"kernel must be one of matern12, .*, or a kernel such as apviz.Matern52\(\), got 3"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        apviz.TrainingSettings(**setting)
+
+
+# --- when a training has settled --------------------------------------------------------------------------------------
+
+
+def test_where_gains_are_known_it_has_settled_once_five_steps_gain_little_and_move_the_noise_little():
+    rest, n = np.full(12, 0.1), 10_000
+    gain = np.array([1e-2] * 4 + [1e-5] * 7)
+    assert settled_at(rest, gain, n) == 9
+    assert settled_at(rest, np.full(11, 1e-3), n) is None
+    assert settled_at(rest, np.full(11, -1e-3), n) is None
+    # less than half a nat in all is no difference between models, and what is estimated goes back and forth
+    assert settled_at(rest, np.full(11, 9e-4), n=100) == 5
+    assert settled_at(rest, 4e-4 * (-1.0) ** np.arange(11), n) == 5
+    assert settled_at(0.1 * 1.02 ** np.arange(12), gain, n) is None
+    assert settled_at(rest * (1 + 0.03 * (np.arange(12) % 2)), gain, n) == 9
+
+
+def test_what_a_former_trace_does_not_know_of_gains_is_left_out():
+    noise = np.full(12, 0.1)
+    gain = np.array([np.nan] * 6 + [1e-5] * 5)
+    assert settled_at(noise, gain, 1000) == settled_at(noise) == 5
+    assert json.dumps(settled_at(noise)) == "5"
