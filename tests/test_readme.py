@@ -50,11 +50,21 @@ def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_passes_tha
 
 
 def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path):
-    (snippet,) = [block for block in blocks("python") if "apviz.GaussianProcess" in block]
+    (snippet,) = [block for block in blocks("python") if "load_diabetes" in block]
     done = run([sys.executable, "-c", snippet], tmp_path)
     assert done.returncode == 0, done.stderr
     assert 0.25 < float(done.stdout.split()[0]) < 1 and "Hyperparameters(" in done.stdout
     assert (tmp_path / "runs/training.zarr/zarr.json").exists() and (tmp_path / "runs/diabetes.npz").exists()
+
+
+def test_the_snippet_with_kernels_that_are_fitted_runs(tmp_path):
+    (snippet,) = [block for block in blocks("python", GUIDE) if "kernel_number" in block]
+    prelude = (
+        "import apviz, torch\nfrom sklearn.gaussian_process.kernels import RBF, WhiteKernel\n"
+        "x = torch.rand(60, 3, dtype=torch.float64)\ny = x.sum(1) + 0.1 * torch.randn(60)\n"
+    )
+    done = run([sys.executable, "-c", prelude + snippet], tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_snippet_with_kernels_runs(tmp_path):
