@@ -65,13 +65,15 @@ def check_settings(gp: GaussianProcess) -> None:
     )  # fmt: skip
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0)
-    if not isinstance(gp.kernel, SklearnKernel):
-        _training_settings(gp, 2, gp.kernel, seed=0)
+    # a scikit-learn kernel is converted when the number of inputs is known
+    _training_settings(gp, 2, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
 def dtype_of(gp: GaussianProcess, n: int) -> torch.dtype:
     """Returns the dtype in which n rows are solved."""
-    return DTYPES["float64" if n <= CHOLESKY_ROWS else "float32"] if gp.dtype == "auto" else DTYPES[gp.dtype]
+    if gp.dtype != "auto":
+        return DTYPES[gp.dtype]
+    return torch.float64 if n <= CHOLESKY_ROWS or gp.optimiser == "l-bfgs" else torch.float32
 
 
 def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int) -> TrainingSettings:
@@ -86,7 +88,7 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
     )  # fmt: skip
 
 
-def _kernel(gp: GaussianProcess, d: int, variance: float) -> tuple[str | Kernel, Hyperparameters | None]:
+def _kernel(gp: GaussianProcess, d: int, y: Tensor) -> tuple[str | Kernel, Hyperparameters | None]:
     """The kernel to train, and where it starts, if it has numbers to start from."""
     kernel, noise = gp.kernel, 0.0
     if isinstance(kernel, SklearnKernel):
@@ -96,8 +98,8 @@ def _kernel(gp: GaussianProcess, d: int, variance: float) -> tuple[str | Kernel,
         kernel, noise = from_sklearn(kernel, d)
     if isinstance(kernel, str):
         return kernel, None
-    noise = max(noise or START_NOISE * variance, 2 * gp.noise_floor)
-    return kernel, Hyperparameters.of(kernel, noise)
+    noise = max(noise or START_NOISE * (float(y.var()) or 1.0), 2 * gp.noise_floor)
+    return kernel, Hyperparameters.of(kernel, noise, float(y.mean()))
 
 
 def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple[Hyperparameters, TrainingTrace | None]:
@@ -108,7 +110,7 @@ def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
-    kernel, initial = _kernel(gp, x.shape[1], float(y.var()) or 1.0)
+    kernel, initial = _kernel(gp, x.shape[1], y)
     training = Training(
         x, y, _training_settings(gp, len(x), kernel, seed_of(gp)), path=gp.path, initial=initial, operator=gp.operator,
         dtype=dtype_of(gp, len(x)), device=gp.device,

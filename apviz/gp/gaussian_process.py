@@ -62,7 +62,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
             for many rows, and too large by an unknown amount that falls with the rank.
         rank: of Lanczos.
-        dtype: `float32`, as in the paper, or `float64`; `auto`: float64 for up to 2,000 rows.
+        dtype: `float32`, as in the paper, or `float64`; `auto`: float64 for up to 2,000 rows, and
+            where L-BFGS is asked for.
         device, operator: as in `apviz.KernelSystem`; the operator by its name.
         random_state: the seed of the training's probes; an int, a `numpy.random.RandomState`, or None for another
             one in every fit. A solver has its own seed.

@@ -216,9 +216,11 @@ class TrainingProgress(TrainingHook):
         solution = step.solution
         solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
         unconverged = "" if solution.converged else ", not converged"
+        label = settings.solver.label if settings.optimiser == "adam" else "L-BFGS"
+        most = "at most " if settings.until_settled else ""
         self.console.print(
-            f"{settings.solver.label}: step {step.number} of {settings.steps}, σ² = "
-            f"{step.hyperparameters_after.noise:.3g}, {solved}{unconverged}, {left:.0f} s left",
+            f"{label}: step {step.number} of {most}{settings.steps}, σ² = "
+            f"{step.hyperparameters_after.noise:.3g}, {solved}{unconverged}, {most}{left:.0f} s left",
             highlight=False,
         )
         if step.number == settings.steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import warnings
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
@@ -155,6 +157,21 @@ def test_adam_is_taken_where_another_solver_or_more_rows_are():
     with pytest.warns(ConvergenceWarning):
         gp = regressor(training_solver=apviz.ConjugateGradient(), max_steps=2).fit(x, y)
     assert gp.trace_.attrs["label"] == "CG"
+
+
+def test_progress_says_that_a_fit_may_end_before_its_last_step():
+    text = io.StringIO()
+    regressor().fit(*data(), hooks=[apviz.TrainingProgress(Console(file=text, width=200), every=5)])
+    assert "L-BFGS: step 5 of at most 200, σ² = 0." in text.getvalue() and "at most" in text.getvalue()
+
+
+def test_without_scaling_a_kernel_starts_from_the_targets_mean_and_variance():
+    x, y = data()
+    gp = regressor(kernel=apviz.Matern52(lengthscale=(10.0, 2000.0), outputscale=1e9), scale=False, noise_floor=1.0)
+    gp.fit(x, y)
+    assert gp.trace_.hyperparameters_at(1).mean == pytest.approx(y.mean())
+    assert gp.trace_.hyperparameters_at(1).noise == pytest.approx(0.1 * y.var(ddof=1))
+    assert gp.score(x, y) > 0.9
 
 
 def test_restarts_never_find_less():
