@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apviz.gp.gradient import marginal_likelihood_gradient, step_system
+from apviz.gp.gradient import Gradient, marginal_likelihood_gradient, step_system
 from apviz.gp.likelihood import exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation, Transform
 from apviz.gp.training_settings import TrainingSettings
@@ -83,8 +83,10 @@ class Objective(ABC):
             RuntimeError: the solve diverged, or the gradient is not finite.
         """
 
-    def _checked(self, raw: Tensor, found: Evaluation) -> Evaluation:
-        if not torch.isfinite(found.gradient).all():
+    def _chained(self, raw: Tensor, gradient: Gradient) -> Tensor:
+        """The gradient of ℓ/n in the raw parameters."""
+        found = self.parametrisation.chain(raw, gradient) / len(self.x)
+        if not torch.isfinite(found).all():
             raise RuntimeError("the gradient is not finite; use a larger noise_floor, or float64 where it is not")
         return found
 
@@ -118,8 +120,7 @@ class StochasticGradient(Objective):
         asked.check(solution)
         gradient = marginal_likelihood_gradient(operator, solution.weights.to(operator.x), built.probes.dual)
         self.weights = solution.weights if s.warm_start else None
-        direction = self.parametrisation.chain(raw, gradient) / len(self.x)
-        return self._checked(raw, Evaluation(direction, math.nan, solution, solution.work + operator.work))
+        return Evaluation(self._chained(raw, gradient), math.nan, solution, solution.work + operator.work)
 
 
 class ExactLikelihood(Objective):
@@ -136,9 +137,8 @@ class ExactLikelihood(Objective):
         self.dataset = dataset
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        h, n, asked = self.parametrisation.hyperparameters(raw), len(self.x), _Asked()
+        h, asked = self.parametrisation.hyperparameters(raw), _Asked()
         found = exact_marginal_likelihood(self.x, self.y, h, hooks=[*hooks, asked], dataset=self.dataset)
         asked.check(found.solution)
         assert found.gradient is not None  # it was asked for
-        direction = self.parametrisation.chain(raw, found.gradient) / n
-        return self._checked(raw, Evaluation(direction, -found.value / n, found.solution, found.work))
+        return Evaluation(self._chained(raw, found.gradient), -found.value / len(self.x), found.solution, found.work)

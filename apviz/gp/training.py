@@ -131,6 +131,8 @@ class Training:
         self._initial = "by the data" if is_computed else raw.tolist()
         self._solver = Cholesky() if s.optimiser == "l-bfgs" else s.solver
         self._record = Record(self._attributes())
+        if isinstance(s.kernel, Kernel):
+            self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
         self._files = None if path is None else TrainingFiles(Path(path), self._identity())
         found = self._files.read() if self._files else None
@@ -300,9 +302,7 @@ class Training:
         if h.lengthscale:
             values |= {"outputscale": h.outputscale, "lengthscale": h.lengthscale}
         if isinstance(self.settings.kernel, Kernel):
-            numbers = h.build_kernel().numbers
-            values["kernel_number"] = list(numbers.values())
-            self._record.variable_attrs["step", "kernel_number"] = {"names": list(numbers)}
+            values["kernel_number"] = list(h.build_kernel().numbers.values())
         self._record.put(step={name: [value] for name, value in values.items()})
         after = step.hyperparameters_after
         self._record.attrs["hyperparameters"] = json.dumps(_as_plain(after))
