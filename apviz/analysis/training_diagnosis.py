@@ -5,9 +5,10 @@ Rules, in the order they are asked; the first that holds is the answer:
 1. *a step could not be taken*: its solve diverged, a factor failed, or the gradient was not finite.
 2. *interrupted*: steps that were asked for are not done.
 3. *floor of the precision*: all solves that did not converge were kept from it by rounding.
-4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for.
-5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance;
-   W = 0 has residual 1.
+4. *ill-conditioning*: the solve of a step did not converge, so that its gradient is not the one that was asked for;
+   not where a budget of epochs ends every solve.
+5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance or
+   their budget; W = 0 has residual 1.
 6. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
 7. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or steps still gain.
 8. *nothing*: it has settled, the sign of the end (paper, appendix, "Additional Discussions").
@@ -50,7 +51,11 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
         found = rule(trace)
         if found is not None:
             return found
-    return Diagnosis(Limit.SETTLED, trace.settled_words, "Leave it as it is.")
+    evidence = trace.settled_words
+    if budget := _budget(trace):
+        residual = float(trace["step"]["residual"].values.max())
+        evidence += f" Solves had a budget, max_epochs = {budget}, which left residuals of up to {residual:.2g}."
+    return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
 
 
 def _failed(trace: TrainingTrace) -> Diagnosis | None:
@@ -93,7 +98,7 @@ def _rounded(trace: TrainingTrace) -> Diagnosis | None:
 def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
     steps = trace["step"]
     failed = np.flatnonzero(steps["converged"].values == 0)
-    if not len(failed):
+    if not len(failed) or _budget(trace):
         return None
     first = steps.isel(step=int(failed[0]))
     evidence = (
@@ -112,10 +117,14 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
     little = residual > LOOSE_TOL
     if little.mean() < 0.5:
         return None
+    budget = _budget(trace)
+    within = f"at their budget, max_epochs = {budget}," if budget else "within their tolerance"
     evidence = (
-        f"The solves of {little.sum()} of {_done(trace)} steps ended within their tolerance at residuals of up to "
+        f"The solves of {little.sum()} of {_done(trace)} steps ended {within} at residuals of up to "
         f"{residual.max():.2g}, and W = 0 has residual 1: the gradients of these steps can be far off."
     )
+    if budget:
+        return Diagnosis(Limit.LOOSE, evidence, f"Give every step {2 * budget} epochs, or solve on overlapping blocks.")
     advice = "Solve every step to a tolerance of 0.01, on overlapping blocks."
     return Diagnosis(Limit.LOOSE, evidence, advice, {"solver": "overlap"})
 
@@ -144,6 +153,11 @@ def _higher_floor(trace: TrainingTrace) -> float:
 
 def _settings(trace: TrainingTrace) -> dict[str, Any]:
     return dict(json.loads(trace.attrs["training_settings"]))
+
+
+def _budget(trace: TrainingTrace) -> int | None:
+    """The epochs after which every solve ended, where the settings give so many on purpose."""
+    return _settings(trace).get("max_epochs")
 
 
 def _done(trace: TrainingTrace) -> int:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from apviz.gp.probes import Probes, draw
+from apviz.gp.probes import Probes, draw, pathwise
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
+
+#: of the trace in a gradient: from probes of the law that suits the solver, or from N(0, K)
+Estimator = Literal["standard", "pathwise"]
+ESTIMATORS = ("standard", "pathwise")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +48,7 @@ def step_system(
     operator: str = "auto",
     dataset: str = "",
     dtype: torch.dtype | None = None,
+    estimator: Estimator = "standard",
 ) -> StepSystem:
     """Builds the system of a step of training (paper, section 5.1).
 
@@ -51,12 +57,16 @@ def step_system(
         dtype: of the system; None: that of x.
         probes: l.
         seed: of the probes: `TrainingSettings.seed_of` the step.
+        estimator: of the trace: probes of the law that suits the solver, or `pathwise`.
     """
     h, dtype = hyperparameters, dtype or x.dtype
     targets = KernelSystem(
         x, y.double() - h.mean, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device=x.device
     )
-    drawn, prepared = draw(solver, targets.operator, probes, seed)
+    if estimator == "pathwise":
+        drawn, prepared = pathwise(targets.operator, probes, seed), None
+    else:
+        drawn, prepared = draw(solver, targets.operator, probes, seed)
     system = KernelSystem(
         x, torch.cat([targets.b, drawn.z], dim=1), targets.kernel, noise=targets.noise, operator=targets.operator,
         dtype=targets.dtype, device=targets.device, dataset=dataset, seed=seed,
@@ -86,7 +96,7 @@ def marginal_likelihood_gradient(operator: CountingOperator, weights: Tensor, du
 
     Args:
         weights: (n, l+1), K⁻¹ times the targets minus the mean, then times the probes.
-        dual: (n, l), P⁻¹ times the probes, as `apviz.gp.probes` returns them.
+        dual: (n, l), P⁻¹ times the probes, as `apviz.gp.probes.Probes.dual_of` returns them.
 
     Raises:
         ValueError: shapes that do not match, or no probes.

@@ -110,17 +110,23 @@ class StochasticGradient(Objective):
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
         s, h = self.settings, self.parametrisation.hyperparameters(raw)
+        solver, rows = s.solver_of_step, s.rows_of(step, len(self.x))
+        x, y = (self.x, self.y) if rows is None else (self.x[rows.to(self.x.device)], self.y[rows.to(self.x.device)])
         built = step_system(
-            self.x, self.y, h, s.solver, s.probes, s.seed_of(step), operator=self.operator, dataset=self.dataset,
-            dtype=self.dtype,
+            x, y, h, solver, s.probes, s.seed_of(step), operator=self.operator, dataset=self.dataset,
+            dtype=self.dtype, estimator=s.estimator,
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
-        asked = _Asked()
-        solution = attempt(built.system, s.solver, [*hooks, asked], self.weights, prepared=built.prepared)
+        of_these_rows = self.weights is not None and len(self.weights) == len(x)
+        asked, start = _Asked(), self.weights if of_these_rows else None
+        solution = attempt(built.system, solver, [*hooks, asked], start, prepared=built.prepared)
         asked.check(solution)
-        gradient = marginal_likelihood_gradient(operator, solution.weights.to(operator.x), built.probes.dual)
+        weights = solution.weights.to(operator.x)
+        gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
         self.weights = solution.weights if s.warm_start else None
-        return Evaluation(self._chained(raw, gradient), math.nan, solution, solution.work + operator.work)
+        share = len(x) / len(self.x)
+        work = (solution.work + operator.work) * share**2
+        return Evaluation(self._chained(raw, gradient) / share, math.nan, solution, work)
 
 
 class ExactLikelihood(Objective):

@@ -1,6 +1,8 @@
 """Probe vectors: random right-hand sides z with E[zzᵀ] = P, which turn a trace into solves.
 
-tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; Gardner et al., 2018, section 4.1).
+tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; Gardner et al., 2018, section 4.1). Where P = K, both
+sides are the solution, whose mean square is no larger than the prior's allows: such a solve starts nearer, and W are
+samples of the posterior's weights (Lin et al., NeurIPS 2024, "pathwise").
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from apviz.gp.pathwise import FEATURES, PriorSamples
 from apviz.operators import Operator
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
 from apviz.preconditioners.low_rank import LowRankPlusNoise
@@ -18,11 +21,15 @@ from apviz.solvers import Prepared, Solver
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the law they were drawn from, in words."""
+    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the law they were drawn from, in words; no dual: P = K."""
 
     z: Tensor
-    dual: Tensor
+    dual: Tensor | None
     law: str
+
+    def dual_of(self, weights: Tensor) -> Tensor:
+        """Returns P⁻¹z, (n, l), from the weights of targets and probes, (n, l+1)."""
+        return weights[:, 1:] if self.dual is None else self.dual
 
 
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
@@ -37,6 +44,32 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
     z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(seed)) - 1.0
     z = z.to(like)
     return Probes(z, z, "Rademacher")
+
+
+def pathwise(operator: Operator, count: int, seed: int) -> Probes:
+    """Draws z = f(X) + ε from N(0, K), f from the prior by 2,000 random features a term of the kernel.
+
+    With one seed they move continuously with the hyperparameters, so that a solve may start from the last one's
+    weights. Errors of features leave the gradient a bias, which falls with the root of their number.
+
+    Raises:
+        ValueError: a kernel with a part whose spectrum is not known.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 500, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.RBF(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> from apviz.gp.probes import pathwise
+        >>> z = pathwise(system.operator, 64, seed=0).z
+        >>> bool((z.square().mean() - 1.01).abs() < 0.2)  # k(x, x) + σ²
+        True
+    """
+    seeds = [3 * seed + k for k in range(3)]  # what is drawn from one seed twice is not independent
+    x = operator.given
+    f = PriorSamples(operator.kernel.random_features(x, FEATURES, seeds[0]), count, seeds[1])(x, operator.x.dtype)
+    normal = torch.randn(operator.n, count, dtype=torch.float64, generator=torch.Generator().manual_seed(seeds[2]))
+    deviation = torch.as_tensor(operator.noise_of(), dtype=torch.float64).sqrt().reshape(-1, 1)
+    return Probes(f + (deviation.cpu() * normal).to(f), None, "N(0, K) by random features")
 
 
 def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:

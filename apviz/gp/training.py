@@ -286,7 +286,8 @@ class Training:
                 hook.on_step(step, s)
         self._started = time.perf_counter()
         # L-BFGS knows itself when nothing more is to be had
-        has_settled = s.until_settled and s.optimiser == "adam" and self.settled_at is not None
+        on_all = number > s.steps_in_stages
+        has_settled = s.until_settled and s.optimiser == "adam" and on_all and self.settled_at is not None
         return number < s.steps and not has_settled
 
     def _put(self, step: Step, move: Move) -> None:
@@ -313,7 +314,8 @@ class Training:
             log.info("σ² = %.3g has settled at step %d", after.noise, settled)
 
     def _warn_unconverged(self, number: int, solution: Solution) -> None:
-        if solution.converged or self._unconverged:
+        within_budget = self.settings.max_epochs is not None and solution.stop_reason is StopReason.MAX_EPOCHS
+        if solution.converged or within_budget or self._unconverged:
             return
         self._unconverged = True
         message = (

@@ -7,8 +7,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from rich.console import Console
+from torch import Tensor
 
+from apviz.gp.gradient import ESTIMATORS, Estimator
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel, from_plain, to_plain
 from apviz.settings import require, require_number, require_whole
@@ -21,7 +24,14 @@ PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
 OptimiserName = Literal["adam", "l-bfgs"]
 OPTIMISERS = ("adam", "l-bfgs")
 # settings that came later: a checkpoint without them is of a training at these
-_LATER = {"optimiser": "adam", "restarts": 0, "search_rows": 0}
+_LATER = {
+    "optimiser": "adam",
+    "restarts": 0,
+    "search_rows": 0,
+    "estimator": "standard",
+    "max_epochs": None,
+    "stages": (),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +52,12 @@ class TrainingSettings:
             `apviz.tracing.training_trace.settled_at` has it.
         step_size: of Adam.
         probes: l, the probe vectors of the trace estimate.
+        estimator: of the trace: `standard`, from probes of the law that suits the solver, or `pathwise`, from samples
+            of the prior (Lin et al., NeurIPS 2024), whose solutions are samples of the posterior.
+        max_epochs: a budget: the solve of a step ends after so many epochs, or iterations, converged or not. The trace
+            says with which residual; nothing warns. None: the solver's own cap, and a step that reaches it warns.
+        stages: on how small a share of the rows, drawn once at random, the first steps are taken, and how many, as
+            ((0.25, 40), (0.5, 20)); the others are on all rows. A step on half of the rows is a quarter of the work.
         noise_floor: σ² stays above this.
         ard: of a kernel by name: one lengthscale per input, else one for all.
         warm_start: start every solve from the last step's weights, and keep the probes the same for it.
@@ -79,6 +95,9 @@ class TrainingSettings:
     until_settled: bool = False
     search_rows: int = 0
     restarts: int = 0
+    estimator: Estimator = "standard"
+    max_epochs: int | None = None
+    stages: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         known = isinstance(self.kernel, Kernel) or (isinstance(self.kernel, str) and self.kernel in KERNELS)
@@ -97,12 +116,53 @@ class TrainingSettings:
             not self.restarts or self.search_rows > 0, "search_rows", self.search_rows,
             "a number of rows, such as 500, for restarts to be compared on",
         )  # fmt: skip
+        require(self.estimator in ESTIMATORS, "estimator", self.estimator, f"one of {', '.join(ESTIMATORS)}")
+        if self.max_epochs is not None:
+            require_whole("max_epochs", self.max_epochs, 1)
+            object.__setattr__(self, "max_epochs", int(self.max_epochs))
+            _ = self.solver_of_step  # refuses a budget below the solver's `min_epochs`
+        self._check_stages()
         for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
+
+    def _check_stages(self) -> None:
+        pairs = [tuple(stage) for stage in self.stages]  # JSON knows lists
+        for pair in pairs:
+            share, count = pair if len(pair) == 2 else (0.0, 0)
+            accepted = "pairs of a share of the rows, below 1, and a number of steps, as ((0.25, 40), (0.5, 20))"
+            require(0.0 < share < 1.0 and int(count) == count and count >= 1, "stages", self.stages, accepted)
+        object.__setattr__(self, "stages", tuple((float(share), int(count)) for share, count in pairs))
+        require(not pairs or self.optimiser == "adam", "stages", self.stages, "(), for L-BFGS takes all rows")
+        require(
+            self.steps > self.steps_in_stages or not pairs, "steps", self.steps,
+            f"more than the {self.steps_in_stages} steps of the stages",
+        )  # fmt: skip
+
+    @property
+    def steps_in_stages(self) -> int:
+        """How many of the first steps are on a share of the rows."""
+        return sum(count for _, count in self.stages)
+
+    def rows_of(self, step: int, n: int) -> Tensor | None:
+        """Returns the rows of n that a step is on, (m,) int64; None: all. A larger share holds the smaller's."""
+        for share, count in self.stages:
+            if step <= count:
+                order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
+                return order[: max(2, round(share * n))]
+            step -= count
+        return None
 
     def seed_of(self, step: int) -> int:
         """Returns the seed of a step's probes; a warm start needs the right-hand sides it started from."""
         return self.seed if self.warm_start else (self.seed << 20) + step
+
+    @property
+    def solver_of_step(self) -> Solver:
+        """The solver with the budget of a step as its cap, where there is a budget and it has a larger cap."""
+        cap = getattr(self.solver, "max_epochs", None)
+        if self.max_epochs is None or cap is None or cap <= self.max_epochs:
+            return self.solver
+        return dataclasses.replace(self.solver, max_epochs=self.max_epochs)  # type: ignore[call-arg]
 
     def as_plain(self) -> dict[str, Any]:
         """Returns all settings but the solver by name, as JSON knows them."""

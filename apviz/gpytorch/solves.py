@@ -230,7 +230,7 @@ class Solves:
         elif wants_gradient:
             probes, prepared = draw(self.solver, system.operator, self._count, seed)
         weights = self._solve(system, self.solver, probes.z, seed, prepared)
-        w, right = weights[:, :1], probes.dual / max(1, probes.dual.shape[1])
+        w, right = weights[:, :1], probes.dual_of(weights) / max(1, probes.z.shape[1])
         return Solved(system.operator, w, weights[:, 1:], right, _inv_quad(system, w), log_determinant)
 
     def _solve(

@@ -69,14 +69,16 @@ class StepJob(Job):
         change = dict(self._change)
         if "dtype" in change:
             data = replace(self._spec, dtype=change.pop("dtype")).load()
-        solver = changed_solver(s.solver, change) if change else s.solver
+        solver = changed_solver(s.solver_of_step, change) if change else s.solver_of_step
         refused = self._limits.why_too_large(solver, data.train_x)
         if refused:
             raise ValueError(refused)
         self.message = "preparing the system"
+        rows = s.rows_of(self.number, len(data.train_x))
+        on = slice(None) if rows is None else rows
         step = step_system(
-            data.train_x, data.train_y, self._training.hyperparameters_at(self.number), s.solver, s.probes,
-            s.seed_of(self.number), dataset=data.card.name,
+            data.train_x[on], data.train_y[on], self._training.hyperparameters_at(self.number), s.solver_of_step,
+            s.probes, s.seed_of(self.number), dataset=data.card.name, estimator=s.estimator,
         )  # fmt: skip
         recorder = Recorder()
         try:
