@@ -14,7 +14,7 @@ from apviz.gp.gradient import Gradient, marginal_likelihood_gradient, step_syste
 from apviz.gp.likelihood import exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation, Transform
 from apviz.gp.training_settings import TrainingSettings
-from apviz.operators import CountingOperator
+from apviz.operators import DENSE_MAX_N, CountingOperator
 from apviz.solvers import Hook, Solution, StopReason, attempt
 from apviz.solvers.run import Run
 
@@ -112,9 +112,11 @@ class StochasticGradient(Objective):
         s, h = self.settings, self.parametrisation.hyperparameters(raw)
         solver, rows = s.solver_of_step, s.rows_of(step, len(self.x))
         x, y = (self.x, self.y) if rows is None else (self.x[rows.to(self.x.device)], self.y[rows.to(self.x.device)])
+        # the engine that all rows will have; where it compiles, that is done once
+        as_all = rows is not None and self.operator == "auto" and len(self.x) > DENSE_MAX_N
         built = step_system(
-            x, y, h, solver, s.probes, s.seed_of(step), operator=self.operator, dataset=self.dataset,
-            dtype=self.dtype, estimator=s.estimator,
+            x, y, h, solver, s.probes, s.seed_of(step), operator="tiled" if as_all else self.operator,
+            dataset=self.dataset, dtype=self.dtype, estimator=s.estimator,
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
         of_these_rows = self.weights is not None and len(self.weights) == len(x)

@@ -12,7 +12,7 @@ from apviz.operators.interface import Noise, Operator, Rows
 from apviz.operators.keops import KeOpsOperator
 from apviz.operators.tiled import TiledOperator
 
-__all__ = ["OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
+__all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
 
 OPERATORS: dict[str, type[Operator]] = {"dense": DenseOperator, "tiled": TiledOperator, "keops": KeOpsOperator}
 # a stored K of this size is 64 MB in float32; beyond it, evaluating tiles in cache beats reading memory
