@@ -1,8 +1,8 @@
 """Probe vectors: random right-hand sides z with E[zzᵀ] = P, which turn a trace into solves.
 
 tr(K⁻¹ ∂K) = E[(K⁻¹z)ᵀ ∂K (P⁻¹z)] for every P (paper, section 2; Gardner et al., 2018, section 4.1). Where P = K, both
-sides are the solution, whose mean square is no larger than the prior's allows: such a solve starts nearer, and W are
-samples of the posterior's weights (Lin et al., NeurIPS 2024, "pathwise").
+sides are the solution, which is n away from W = 0 in the square of the K-norm, whatever K is; for P = I it is tr K⁻¹
+(Lin et al., NeurIPS 2024, "pathwise").
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class RandomFeatures:
             of_term = replace(self._formula, terms=(term,), weights=(weight,))
             deviation = of_term.diagonal(torch.cat(parts, 1)).sqrt()
             told_apart_by = torch.cat([parts[p] for p in term if functions[p].of_equality], 1)
-            out += deviation[:, None] * _hashed_normal(told_apart_by, count, (seed << 20) + number)
+            out += deviation[:, None] * _hashed_normal(told_apart_by, count, ((seed << 20) + number) % (1 << 63))
         return out
 
     def _parts(self, x: Tensor) -> list[Tensor]:
