@@ -24,7 +24,7 @@ import apviz
 import apviz.gpytorch
 from benchmarks import machine
 
-LIMIT, TEST_ROWS = 600, 100
+LIMIT, TEST_ROWS = 150, 100
 WAYS = ("apviz", "GPyTorch's CG", "GPyTorch's Cholesky")
 
 
