@@ -134,7 +134,31 @@ def _once(found: list[Tensor | None], depends_on: tuple[Tensor, ...]) -> list[Te
     return [None if each is None else without_gradient(each, depends_on, NO_SECOND_DERIVATIVES) for each in found]
 
 
-class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
+class _Solved(LinearOperator):  # type: ignore[misc]
+    """A symmetric operator whose diagonal and entries are solved when they are asked for, and taken from then on."""
+
+    def _transpose_nonbatch(self) -> Any:
+        return self
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        product: Tensor = self.to_dense() @ rhs
+        return product
+
+    def evaluate_kernel(self) -> Any:
+        return to_linear_operator(self.to_dense())
+
+    # GPyTorch takes operators apart and puts them together again: from what was solved, not to be solved anew
+    def representation(self) -> Any:
+        return self.evaluate_kernel().representation()
+
+    def representation_tree(self) -> Any:
+        return self.evaluate_kernel().representation_tree()
+
+    def _unsqueeze_batch(self, dim: int) -> Any:
+        return self.evaluate_kernel()._unsqueeze_batch(dim)
+
+
+class PosteriorCovariance(_Solved):
     """The covariance of f at test inputs z: (m, d) given the data. Nothing is solved before it is asked for.
 
     The diagonal alone, which is all that variances need, takes solves in batches; the whole takes the same solves, and
@@ -163,13 +187,6 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
     def _size(self) -> torch.Size:
         return torch.Size((len(self.z), len(self.z)))
 
-    def _transpose_nonbatch(self) -> PosteriorCovariance:
-        return self
-
-    def _matmul(self, rhs: Tensor) -> Tensor:
-        product: Tensor = self.to_dense() @ rhs
-        return product
-
     def _diagonal(self) -> Tensor:
         if self._variance is None:
             if self.part_of is not None:
@@ -195,16 +212,6 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
                 self._covariance = found.to(self.z)
         return self._covariance
 
-    def evaluate_kernel(self) -> Any:
-        return to_linear_operator(self.to_dense())
-
-    # GPyTorch takes operators apart and puts them together again: from what was solved, not to be solved anew
-    def representation(self) -> Any:
-        return self.evaluate_kernel().representation()
-
-    def representation_tree(self) -> Any:
-        return self.evaluate_kernel().representation_tree()
-
     # LinearOperator's own select parts by products with ones and zeros, with batch dimensions that z does not have
     def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
         for index in (row_index, col_index):
@@ -226,9 +233,6 @@ class PosteriorCovariance(LinearOperator):  # type: ignore[misc]
             return self._diagonal()[row_index]
         return self.to_dense()[row_index, col_index]
 
-    def _unsqueeze_batch(self, dim: int) -> Any:
-        return self.evaluate_kernel()._unsqueeze_batch(dim)
-
 
 def stacked(values: Sequence[Tensor], places: int, batch: torch.Size) -> Tensor:
     """Puts what the models of a batch have together, after so many dimensions around."""
@@ -236,7 +240,7 @@ def stacked(values: Sequence[Tensor], places: int, batch: torch.Size) -> Tensor:
     return together.reshape(*together.shape[:places], *batch, *together.shape[places + 1 :])
 
 
-class Stacked(LinearOperator):  # type: ignore[misc]
+class Stacked(_Solved):
     """Covariances (*around, m, m) of the models of a batch, together (*around, *batch, m, m); solved when asked for.
 
     Args:
@@ -253,27 +257,11 @@ class Stacked(LinearOperator):  # type: ignore[misc]
         *around, m, _ = self.parts[0].shape
         return torch.Size((*around, *self.batch, m, m))
 
-    def _transpose_nonbatch(self) -> Stacked:
-        return self
-
-    def _matmul(self, rhs: Tensor) -> Tensor:
-        product: Tensor = self.to_dense() @ rhs
-        return product
-
     def _diagonal(self) -> Tensor:
         return stacked([part.diagonal(dim1=-1, dim2=-2) for part in self.parts], self.places, self.batch)
 
     def to_dense(self) -> Tensor:
         return stacked([part.to_dense() for part in self.parts], self.places, self.batch)
-
-    def evaluate_kernel(self) -> Any:
-        return to_linear_operator(self.to_dense())
-
-    def representation(self) -> Any:
-        return self.evaluate_kernel().representation()
-
-    def representation_tree(self) -> Any:
-        return self.evaluate_kernel().representation_tree()
 
     def _getitem(self, row_index: Any, col_index: Any, *batch_indices: Any) -> Any:
         return self.evaluate_kernel()._getitem(row_index, col_index, *batch_indices)
@@ -281,6 +269,3 @@ class Stacked(LinearOperator):  # type: ignore[misc]
     def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Any) -> Tensor:
         found: Tensor = self.evaluate_kernel()._get_indices(row_index, col_index, *batch_indices)
         return found
-
-    def _unsqueeze_batch(self, dim: int) -> Any:
-        return self.evaluate_kernel()._unsqueeze_batch(dim)
