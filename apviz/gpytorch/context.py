@@ -189,7 +189,7 @@ class _Models:
         """
         (member, train), (_, test) = (prior.members[k] for prior in priors)
         of_train, of_test = (member.of(prior.mean, 1) for prior in priors)
-        residual = member.of(targets, 1) - of_train
+        residual, noise = member.of(targets, 1) - of_train, train.noise_with(noise)
         with torch.no_grad():
             posterior = self._posterior(model, k, train, residual, noise)
         z, dependence = test.x, _dependence(residual, train, noise, test.x)
@@ -201,8 +201,10 @@ class _Models:
         same = next((each for each in made if each.operator is posterior.operator and torch.equal(each.z, z)), None)
         if same is not None and dependence is None:
             return mean, same.covariance
-        if around:
+        if around or test.jitter is not None:
             dense = covariances(posterior, self.solves, z, shape[-1], dependence)
+            if test.jitter is not None:
+                dense = dense + test.jitter.to(dense) * torch.eye(shape[-1]).to(dense)
             covariance = to_linear_operator(dense.reshape(*shape, shape[-1]))
         else:
             covariance = PosteriorCovariance(z, posterior, self.solves, dependence)

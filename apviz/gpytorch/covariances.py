@@ -129,7 +129,7 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         prior, found = covariance.prior, []
         check_batch("the targets' difference from the mean", inv_quad_rhs.shape[:-2], prior.batch)
         for member, expression in prior.members:
-            sigma, y = noise_in(noise, member), member.of(inv_quad_rhs, 2)
+            sigma, y = expression.noise_with(noise_in(noise, member)), member.of(inv_quad_rhs, 2)
             wants_gradient = torch.is_grad_enabled() and (expression.wants_gradient() or sigma.requires_grad)
             settings = covariance.solves, (prior.model, member.index), expression.kernel, wants_gradient
             tensors = sigma, y, expression.x, *expression.tensors

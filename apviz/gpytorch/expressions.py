@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, mul
 from typing import Any
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from apviz.gpytorch.evaluated import a, check_pairs
 from apviz.gpytorch.kernels import ONE, Member, convert, scaled
-from apviz.kernels import Kernel, Matern52, White
+from apviz.kernels import Kernel, Matern52
 from apviz.operators.tiled import TiledOperator
 
 # rows of the tile that is timed, and how often
@@ -40,15 +40,21 @@ class Expression:
         x: (n, d) inputs; where every input has several outputs, a row for each, with which it is in the last column.
         kernel: of apviz, at the current hyperparameters.
         tensors: 1-d, one for each of `kernel.hyperparameters`, in that order.
+        jitter: 0-d, what `add_jitter` adds to the diagonal; between no two rows, not even equal ones.
     """
 
     x: Tensor
     kernel: Kernel
     tensors: tuple[Tensor, ...]
+    jitter: Tensor | None = None
 
     def wants_gradient(self) -> bool:
         """Tests whether anything of it is to be differentiated."""
         return any(tensor.requires_grad for tensor in (self.x, *self.tensors))
+
+    def noise_with(self, noise: Tensor) -> Tensor:
+        """What stands on the diagonal beside the kernel, of a likelihood's noise: 0-d or (n,)."""
+        return noise if self.jitter is None else noise + self.jitter.to(noise)
 
 
 def expression_of(
@@ -74,28 +80,25 @@ def expression_of(
     if type(covariance) is SumLinearOperator:
         return _together([of(each) for each in covariance.linear_ops], add)
     if isinstance(covariance, UnevaluatedProduct):
-        return _together([of(each) for each in (covariance.left, covariance.right)], mul)
+        parts = [of(each) for each in (covariance.left, covariance.right)]
+        if any(part.jitter is not None for part in parts):
+            raise TypeError(f"{made_by} multiplies covariances with jitter; add it to the product instead")
+        return _together(parts, mul)
     if type(covariance) is ConstantMulLinearOperator:
         inner, factor = of(covariance.base_linear_op), member.of(covariance._constant, 0)
         if factor.numel() == 1:
-            return Expression(inner.x, *scaled(inner.kernel, inner.tensors, factor.reshape(1)))
+            jitter = None if inner.jitter is None else factor.reshape(()) * inner.jitter
+            return Expression(inner.x, *scaled(inner.kernel, inner.tensors, factor.reshape(1)), jitter)
     if type(covariance) is AddedDiagLinearOperator and isinstance(covariance._diag_tensor, ConstantDiagLinearOperator):
-        return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1), made_by)
+        return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1))
     raise TypeError(
         f"the covariance that {made_by} returned is {a(covariance)}; apviz takes what kernels returned for the inputs, "
         "and sums, products and multiples of it"
     )
 
 
-def _with_jitter(inner: Expression, jitter: Tensor, made_by: str) -> Expression:
-    """What `add_jitter` adds to the diagonal: white noise, where no two rows are the same."""
-    same = len(inner.x) - len(torch.unique(inner.x.detach(), dim=0))
-    if same:
-        raise ValueError(
-            f"{made_by} adds {float(jitter.detach()):g} to the diagonal, and {same} rows of the inputs repeat others, "
-            "which would share it; give the likelihood more noise instead, or average repeated rows"
-        )
-    return Expression(inner.x, inner.kernel + White(outputscale=float(jitter.detach())), (*inner.tensors, jitter))
+def _with_jitter(inner: Expression, jitter: Tensor) -> Expression:
+    return replace(inner, jitter=inner.noise_with(jitter.reshape(())))
 
 
 class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
@@ -201,13 +204,15 @@ def _together(parts: Sequence[Expression], combine: Callable[[Kernel, Kernel], K
             same = len(inputs) - 1
         starts.append(sum(x.shape[1] for x in inputs[:same]))
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
+    jitters = [part.jitter for part in parts if part.jitter is not None]
+    jitter = sum(jitters[1:], jitters[0]) if jitters else None
     if len(inputs) == 1:
-        return Expression(inputs[0], reduce(combine, (part.kernel for part in parts)), tensors)
+        return Expression(inputs[0], reduce(combine, (part.kernel for part in parts)), tensors, jitter)
     dtype = next((x.dtype for x in inputs if x.is_floating_point()), inputs[0].dtype)
     placed: list[Kernel] = [
         part.kernel.on(range(start, start + part.x.shape[1])) for part, start in zip(parts, starts, strict=True)
     ]
-    return Expression(torch.cat([x.to(dtype) for x in inputs], 1), reduce(combine, placed), tensors)
+    return Expression(torch.cat([x.to(dtype) for x in inputs], 1), reduce(combine, placed), tensors, jitter)
 
 
 def same_inputs(x: Tensor, z: Tensor) -> bool:

@@ -35,10 +35,10 @@ def leave_one_out(call_next: Any, objective: Any, prior: Any, target: Tensor, *i
     check_batch("the targets' difference from the mean", difference.shape[:-1], batch)
     found = []
     for member, expression in of_model.prior.members:
+        sigma, y = expression.noise_with(noise_in(noise, member)), member.of(difference, 1)[:, None]
         w, s = _LeaveOneOut.apply(  # type: ignore[no-untyped-call]
-            of_model.solves, expression.kernel, noise_in(noise, member), member.of(difference, 1)[:, None],
-            expression.x, *expression.tensors,
-        )  # fmt: skip
+            of_model.solves, expression.kernel, sigma, y, expression.x, *expression.tensors
+        )
         # (yᵢ − μᵢ)²/σᵢ² = wᵢ²/sᵢ
         found.append(0.5 * torch.sum(s.log() - w.square() / s))
     value = torch.stack(found).reshape(batch)

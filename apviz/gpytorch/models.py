@@ -166,7 +166,7 @@ def hyperparameters(model: Any) -> Hyperparameters:
         raise TypeError(f"apviz has no kernel of its own for {expression.kernel!r}")
     if not (prior.mean == prior.mean[0]).all():
         raise ValueError("the prior mean is not constant on the training inputs; subtract it from the targets instead")
-    sigma = noise_in(noise, member)
+    sigma = expression.noise_with(noise_in(noise, member))
     if sigma.ndim:
         raise ValueError(
             "rows have noises of their own; give them to apviz.KernelSystem(noise=…) or apviz.Posterior(noises=…)"

@@ -166,10 +166,11 @@ class Solves:
             self._whitenings[key] = whitening, when_new
             while len(self._whitenings) > MOST_WHITENINGS:
                 self._whitenings.pop(next(iter(self._whitenings)))
-        log.info(
-            "log det K is known to ± %.2g nats a row (a standard error over %d probes), by %d products with K",
-            float(found.standard_error) / system.n, z.shape[1], found.steps,
-        )  # fmt: skip
+        if not isinstance(self.probes, Tensor):  # what is given need not be drawn, and has no such error
+            log.info(
+                "log det K is known to ± %.2g nats a row (a standard error over %d probes), by %d products with K",
+                float(found.standard_error) / system.n, z.shape[1], found.steps,
+            )  # fmt: skip
         return found
 
     def inverse(self, x: Tensor, kernel: Kernel, noise: Tensor, residual: Tensor) -> tuple[Operator, Tensor]:

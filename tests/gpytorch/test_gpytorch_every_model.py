@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from benchmarks.models import MODELS, PAGE, by_solves, distances
+from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple
 
 REFUSED = {"SGPR (inducing points)": "an approximation of low rank, which GPyTorch itself solves fast"}
 # GPyTorch computes parts of these in float32, or distances with rounding that shows
@@ -40,3 +42,17 @@ def test_the_page_has_a_row_for_every_model():
             assert REFUSED[name] in row[1]
         else:
             assert max(float(each.rstrip(" |")) for each in row[1:]) < max(ROUGH.get(name, 0.0), 1e-6)
+
+
+def test_jitter_of_forward_is_shared_by_no_two_rows_not_even_equal_ones():
+    x, y, _ = data(2)
+    x = torch.cat([x, x[:5]])
+    case = simple(2, covariance=jitter, kernel=lambda: ScaleKernel(RBFKernel()))
+
+    def make():
+        model, likelihood = case.make()
+        model.set_train_data(x, torch.cat([y, y[:5] + 0.1]), strict=False)
+        return model, likelihood
+
+    at_training_inputs = Case(make, (x[:7],))
+    assert max(distances(at_training_inputs).values()) < 1e-9
