@@ -26,7 +26,7 @@ _MARKERS: Final = 12
 _TALL: Final = 920
 
 #: the panels from above: the variable of a step, and the title of its axis
-_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
+_PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs a step, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
 
 #: what hovering gives, in the order of `customdata`; and what may be NaN
 _VARIABLES: Final = ("step", "noise", "epochs", "residual")
@@ -50,7 +50,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         >>> _ = training.run()
         >>> figure = apviz.plots.training(training.trace)
         >>> figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text
-        ('σ² (target unit²)', 'epochs, of CG: iterations')
+        ('σ² (target unit²)', 'epochs a step, of CG: iterations')
     """
     several, colors = as_traces(traces), theme_named(theme)
     without = [trace.label for trace in several if "step" not in trace]
@@ -80,7 +80,7 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
     figure.update_xaxes(title_text=step_title(several), row=len(panels), col=1)
     if len(panels) > 2:
         figure.update_layout(height=_TALL)
-    return finish(figure, several, colors, "The noise σ², and each solve's epochs", "training", notes_of(several))
+    return finish(figure, several, colors, "The noise σ², and each step's epochs", "training", notes_of(several))
 
 
 def _has_kappa(traces: Sequence[Trace]) -> bool:
