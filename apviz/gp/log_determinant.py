@@ -14,11 +14,13 @@ from apviz.operators import Operator
 from apviz.preconditioners import Whitening
 
 # steps from one check of the estimate to the next, and the most there are
-CHECK_EVERY_STEPS, MAX_STEPS = 10, 1000
+CHECK_EVERY_STEPS, MAX_STEPS = 5, 1000
 # by how much value and σ² ∂/∂σ² may still move from one check to the next
-SETTLED_NATS_PER_POINT = 1e-6
+SETTLED_NATS_PER_POINT = 1e-7
 # the basis, its product with F, and both once more beside the weights of the targets
 QUADRATURE_COPIES = 4
+# of the spectrum of F, what its largest eigenpairs may leave out
+LEFT_OUT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +48,10 @@ def lanczos_log_determinant(
 
     With K Q ≈ Q T from z = ‖z‖q₁ and T = S Λ Sᵀ, zᵀ log(K) z ≈ ‖z‖² e₁ᵀ log(T) e₁, whose derivative along ∂K is
     ‖z‖² tr(F Qᵀ ∂K Q), F = S (G ∘ s sᵀ) Sᵀ for the first row s of S and the divided differences G of log (Daleckii &
-    Krein). Value and gradient are of one function of θ, unlike the value beside (K⁻¹z)ᵀ ∂K z, which agrees with it only
-    in the mean over probes: a line search needs that. One product with K a step, until nothing moves by 1e-6 nats a
-    point; of ill-conditioned K hundreds. Left is the variance of the probes. The basis is kept, n·l numbers a step, and
-    made orthogonal against all of itself.
+    Krein), of which the eigenpairs that count are kept: every one is a column. Value and gradient are of one function
+    of θ, unlike the value beside (K⁻¹z)ᵀ ∂K z, which agrees with it only in the mean over probes: a line search needs
+    that. One product with K a step, until nothing moves by 1e-7 nats a point; of ill-conditioned K hundreds. Left is
+    the variance of the probes. The basis is kept, n·l numbers a step, and made orthogonal against all of itself.
 
     A whitening L P Lᵀ = I makes that of L K Lᵀ, for log det K = log det P + tr log(L K Lᵀ) whatever P is: some dozens
     of steps and a fraction of the variance where P is close to K (Wenger et al., ICML 2022). Value and gradient stay of
@@ -118,9 +120,9 @@ def lanczos_log_determinant(
     if not with_gradient:
         return LogDeterminant(value, z[:, :0], z[:, :0], error, step)
     f = _differences(eigenvalues, s) * scale[:, None, None]
-    vectors = torch.stack(basis)
-    right = torch.einsum("anl,lab->bnl", vectors, f.to(z))
-    left, right = (each.permute(1, 0, 2).reshape(n, -1) for each in (vectors, right))
+    weights, directions = _largest(f)
+    left = torch.einsum("anl,lab->nlb", torch.stack(basis), directions.to(z))
+    left, right = (each.reshape(n, -1) for each in (left, left * weights.to(z)))
     if whitening is not None:
         left, right = whitening.transposed(left), whitening.transposed(right)
     return LogDeterminant(value, left, right, error, step)
@@ -143,6 +145,17 @@ def _differences(eigenvalues: Tensor, s: Tensor) -> Tensor:
     g = torch.where(ratio.abs() > 1e-8, torch.log1p(ratio) / torch.where(ratio == 0, 1.0, ratio), 1.0) / b
     first = s[:, 0]
     return s @ (g * first[:, :, None] * first[:, None, :]) @ s.mT
+
+
+def _largest(f: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (l, r), eigenvectors (l, m, r) of the symmetric F, as many as it takes: every one is a column."""
+    weights, directions = torch.linalg.eigh((f + f.mT) / 2)
+    order = weights.abs().argsort(1, descending=True)
+    weights = weights.gather(1, order)
+    directions = directions.gather(2, order[:, None, :].expand_as(directions))
+    beyond = weights.abs().flip(1).cumsum(1).flip(1)  # of this one and all after it
+    most = int((beyond > LEFT_OUT * beyond[:, :1]).sum(1).max())
+    return weights[:, :most], directions[:, :, :most]
 
 
 def _check_memory(numbers: int, like: Tensor) -> None:

@@ -20,6 +20,8 @@ from torch import Tensor
 from apviz.gp.posterior import Posterior
 from apviz.gpytorch.covariances import without_gradient
 from apviz.gpytorch.solves import Solves
+from apviz.operators import Operator
+from apviz.operators.interface import CrossDerivatives
 
 NO_SECOND_DERIVATIVES = (
     "apviz.gpytorch differentiates predictions once (create_graph=True and Hessians take them twice): take differences "
@@ -52,75 +54,107 @@ def means(posterior: Posterior, solves: Solves, z: Tensor, prior: Dependence | N
     """Predicts the mean without the prior's: z (m, d), to (m,); differentiable in z and in `prior`."""
     if prior is None:
         return posterior.mean(z.detach()).to(z)
-    found: Tensor = _Mean.apply(posterior, solves, z, *prior.all())  # type: ignore[no-untyped-call]
-    return found
+    found: Tensor = _Mean.apply(posterior, z)  # type: ignore[no-untyped-call]
+    in_model: Tensor = _MeanInModel.apply(posterior, solves, z.detach(), *prior.all())  # type: ignore[no-untyped-call]
+    return found + in_model
 
 
 def covariances(posterior: Posterior, solves: Solves, z: Tensor, size: int, prior: Dependence | None) -> Tensor:
     """Predicts covariances within groups of `size` test inputs: z (m, d), to (m ÷ size, size, size)."""
+    found, w = posterior.covariance_of_groups(z.detach(), size, solves.hooks)
     if prior is None:
-        return posterior.covariance_of_groups(z.detach(), size, solves.hooks)[0].to(z)
-    found: Tensor = _Covariances.apply(posterior, solves, size, z, *prior.all())  # type: ignore[no-untyped-call]
-    return found
+        return found.to(z)
+    in_inputs: Tensor = _Covariances.apply(posterior, found, w, z)  # type: ignore[no-untyped-call]
+    in_model: Tensor = _CovariancesInModel.apply(posterior, w, size, z.detach(), *prior.all())  # type: ignore[no-untyped-call]
+    return in_inputs + in_model
+
+
+# What depends on the model is a function of its own, of value 0: its gradients take a solve, or passes over K, which
+# autograd then leaves out where only those in test inputs are asked for, as acquisition functions do.
 
 
 class _Mean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, posterior: Posterior, solves: Solves, z: Tensor, *prior: Tensor) -> Tensor:
-        ctx.posterior, ctx.solves = posterior, solves
-        ctx.save_for_backward(z, *prior)
+    def forward(ctx: Any, posterior: Posterior, z: Tensor) -> Tensor:
+        ctx.posterior = posterior
+        ctx.save_for_backward(z)
         return posterior.mean(z.detach()).to(z)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        saved, posterior = ctx.saved_tensors, ctx.posterior
+        (z,), posterior = ctx.saved_tensors, ctx.posterior
         with torch.no_grad():
-            z, (residual, noise, x, *tensors) = saved[0].detach(), saved[1:]
+            w = posterior.weights[:, None]
+            found = posterior.system.operator.cross_derivatives(z.detach(), g.to(w)[:, None], w)
+        return (None, *_once([found.z.to(z)], (z, g)))
+
+
+class _MeanInModel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, solves: Solves, z: Tensor, *prior: Tensor) -> Tensor:
+        ctx.posterior, ctx.solves, ctx.z = posterior, solves, z
+        ctx.save_for_backward(*prior)
+        return z.new_zeros(len(z))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        (residual, noise, x, *tensors), posterior, z = ctx.saved_tensors, ctx.posterior, ctx.z
+        with torch.no_grad():
             operator, w = posterior.system.operator, posterior.weights[:, None]
             of_c = operator.cross_derivatives(z, g.to(w)[:, None], w)
-            found = [of_c.z.to(z)]
-            if any(ctx.needs_input_grad[3:]):
-                v = posterior.solve(operator.cross_columns(z) @ g.to(w), ctx.solves.hooks)
-                of_k = operator.bilinear_derivatives(v[:, None], -w, with_inputs=True)
-                found += [v.to(residual), of_k.noise.to(noise), (of_c.inputs + of_k.inputs).to(x)]
-                found += _added(tensors, of_c.kernel, of_k.kernel)
-            else:
-                found += [None] * (len(saved) - 1)
-        return (None, None, *_once(found, (*saved, g)))
+            v = posterior.solve(operator.cross_columns(z) @ g.to(w), ctx.solves.hooks)
+            of_k = operator.bilinear_derivatives(v[:, None], -w, with_inputs=True)
+            by_x = (of_c.inputs + of_k.inputs).to(x)
+            found = [v.to(residual), of_k.noise.to(noise), by_x, *_added(tensors, of_c.kernel, of_k.kernel)]
+        return (None, None, None, *_once(found, (*ctx.saved_tensors, g)))
 
 
 class _Covariances(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, posterior: Posterior, solves: Solves, size: int, z: Tensor, *prior: Tensor) -> Tensor:
-        found, w = posterior.covariance_of_groups(z.detach(), size, solves.hooks)
-        ctx.posterior, ctx.size = posterior, size
-        ctx.save_for_backward(z, *prior)
-        ctx.w = w  # not to be differentiated
+    def forward(ctx: Any, posterior: Posterior, found: Tensor, w: Tensor, z: Tensor) -> Tensor:
+        ctx.posterior, ctx.w = posterior, w  # not to be differentiated
+        ctx.save_for_backward(z)
         return found.to(z)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        saved, operator, size, w = ctx.saved_tensors, ctx.posterior.system.operator, ctx.size, ctx.w
+        (z,), operator = ctx.saved_tensors, ctx.posterior.system.operator
         with torch.no_grad():
-            z, (_, noise, x, *tensors) = saved[0].detach(), saved[1:]
-            half = 0.5 * (g + g.mT).to(w)
-            wg = torch.einsum("ngi,gij->ngj", w.reshape(len(w), -1, size), half).reshape(w.shape)
-            by_z, by_kernel = torch.zeros_like(z, dtype=torch.float64), []
-            for k, weight in enumerate(half):
-                rows = slice(k * size, (k + 1) * size)
-                of_prior = operator.prior_derivatives(z[rows], weight)
-                by_z[rows] = of_prior.z
-                by_kernel.append(of_prior.kernel)
-            # Σ of entries (i, x) weighted by −2 (WG)ᵀ: of test inputs each by its own column
-            of_c = operator.cross_derivatives(z, torch.eye(len(z), dtype=w.dtype, device=w.device), -2 * wg)
-            found: list[Tensor | None] = [(by_z + of_c.z).to(z)]
-            if any(ctx.needs_input_grad[4:]):
-                of_k = operator.bilinear_derivatives(wg.contiguous(), w.contiguous(), with_inputs=True)
-                found += [None, of_k.noise.to(noise), (of_c.inputs + of_k.inputs).to(x)]
-                found += _added(tensors, of_c.kernel, of_k.kernel, *by_kernel)
-            else:
-                found += [None] * (len(saved) - 1)
-        return (None, None, None, *_once(found, (*saved, g)))
+            of_prior, of_c, _ = _by_groups(operator, z.detach(), ctx.w, g)
+        by_z = (torch.cat([each.z for each in of_prior]) + of_c.z).to(z)
+        return (None, None, None, *_once([by_z], (z, g)))
+
+
+class _CovariancesInModel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, w: Tensor, size: int, z: Tensor, *prior: Tensor) -> Tensor:
+        ctx.posterior, ctx.w, ctx.z = posterior, w, z
+        ctx.save_for_backward(*prior)
+        return z.new_zeros(len(z) // size, size, size)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        (_, noise, x, *tensors), operator = ctx.saved_tensors, ctx.posterior.system.operator
+        with torch.no_grad():
+            of_prior, of_c, wg = _by_groups(operator, ctx.z, ctx.w, g)
+            of_k = operator.bilinear_derivatives(wg.contiguous(), ctx.w.contiguous(), with_inputs=True)
+            by_tensors = _added(tensors, of_c.kernel, of_k.kernel, *(each.kernel for each in of_prior))
+            found = [None, of_k.noise.to(noise), (of_c.inputs + of_k.inputs).to(x), *by_tensors]
+        return (None, None, None, None, *_once(found, (*ctx.saved_tensors, g)))
+
+
+def _by_groups(
+    operator: Operator, z: Tensor, w: Tensor, g: Tensor
+) -> tuple[list[CrossDerivatives], CrossDerivatives, Tensor]:
+    """Derivatives of tr(G k(Z, Z)) of every group, of −2 tr(G CᵀW) of all, and WG; g: (groups, size, size)."""
+    half, size = 0.5 * (g + g.mT).to(w), g.shape[-1]
+    wg = torch.einsum("ngi,gij->ngj", w.reshape(len(w), -1, size), half).reshape(w.shape)
+    of_prior = [
+        operator.prior_derivatives(rows, weight) for rows, weight in zip(torch.split(z, size), half, strict=True)
+    ]
+    # Σ of entries (i, x) weighted by −2 (WG)ᵀ: of test inputs each by its own column
+    of_c = operator.cross_derivatives(z, torch.eye(len(z), dtype=w.dtype, device=w.device), -2 * wg)
+    return of_prior, of_c, wg
 
 
 def _added(tensors: list[Tensor], *by_name: dict[str, Tensor]) -> list[Tensor]:
@@ -129,7 +163,7 @@ def _added(tensors: list[Tensor], *by_name: dict[str, Tensor]) -> list[Tensor]:
     return [torch.as_tensor(total).to(tensor) for total, tensor in zip(totals, tensors, strict=True)]
 
 
-def _once(found: list[Tensor | None], depends_on: tuple[Tensor, ...]) -> list[Tensor | None]:
+def _once(found: Sequence[Tensor | None], depends_on: tuple[Tensor, ...]) -> list[Tensor | None]:
     """Gradients that raise where they are to be differentiated again."""
     return [None if each is None else without_gradient(each, depends_on, NO_SECOND_DERIVATIVES) for each in found]
 
