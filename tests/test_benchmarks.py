@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -226,3 +227,21 @@ def test_a_cell_has_a_solve_for_every_tolerance_that_was_reached():
     assert cell["epochs"] == reached[0]["epochs"]
     cut = solvers.measure("diabetes", None, 1, "CG", limit=1e-6)
     assert cut["reached"] == {} and cut["stop"] == "stopped" and cut["work"] > 0
+
+
+def test_the_seconds_of_a_step_by_botorch_are_the_results():
+    from benchmarks.machine import RESULTS
+
+    kept = json.loads((RESULTS / "botorch_step.json").read_text())["results"]
+    page = (RESULTS.parent / "README.md").read_text()
+    for name, cell in kept.items():
+        rows, way = name.split(", ")
+        assert f"| {rows} | {way} | {cell['fit']:.1f} | {cell['proposal']:.1f} | {cell['samples']:.1f} |" in page
+
+
+def test_a_step_by_botorch_proposes_what_it_does_natively():
+    from apviz.gpytorch import alternating_projection
+    from benchmarks.botorch_step import step
+
+    native, ours = step(60, nullcontext()), step(60, alternating_projection())
+    np.testing.assert_allclose(ours["candidate"], native["candidate"], atol=1e-4)
