@@ -12,8 +12,7 @@ except ImportError as error:
 
 from apviz.gpytorch.cg import record_cg
 from apviz.gpytorch.context import alternating_projection
-from apviz.gpytorch.diagnosis import diagnose
-from apviz.gpytorch.model_diagnosis import ModelDiagnosis
 from apviz.gpytorch.models import hyperparameters
+from apviz.gpytorch.rescue import ModelDiagnosis, diagnose
 
 __all__ = ["ModelDiagnosis", "alternating_projection", "diagnose", "hyperparameters", "record_cg"]

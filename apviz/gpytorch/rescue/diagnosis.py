@@ -37,11 +37,11 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, Limit
-from apviz.gpytorch import inspecting
 from apviz.gpytorch.context import alternating_projection
-from apviz.gpytorch.copying import Copy, copy_of
 from apviz.gpytorch.evaluated import a
-from apviz.gpytorch.measuring import (
+from apviz.gpytorch.rescue import inspecting
+from apviz.gpytorch.rescue.copying import Copy, copy_of
+from apviz.gpytorch.rescue.measuring import (
     LARGE_ERROR,
     Context,
     Exact,
@@ -50,7 +50,7 @@ from apviz.gpytorch.measuring import (
     extreme_eigenvalues,
     solved,
 )
-from apviz.gpytorch.model_diagnosis import ModelDiagnosis, reported
+from apviz.gpytorch.rescue.model_diagnosis import ModelDiagnosis, reported
 from apviz.solvers import Automatic, overlapping
 
 #: tried where the usual tolerance leaves predictions off

@@ -9,10 +9,10 @@ import warnings
 import gpytorch
 import pytest
 import torch
-from test_gpytorch_examples import ExactGP, kernels, means
 
 import apviz
 from apviz.analysis import Limit
+from tests.gpytorch.test_gpytorch_examples import ExactGP, kernels, means
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 MVN = gpytorch.distributions.MultivariateNormal

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, field
 
 from apviz.analysis.diagnosis import Diagnosis, Limit
-from apviz.gpytorch.measuring import Solved
+from apviz.gpytorch.rescue.measuring import Solved
 from apviz.tracing import Trace
 
 

@@ -18,7 +18,7 @@ from gpytorch import settings
 from torch import Tensor
 
 from apviz.gpytorch.cg import record_cg
-from apviz.gpytorch.copying import Copy
+from apviz.gpytorch.rescue.copying import Copy
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, largest_eigenvalue
 from apviz.tracing import Recorder, Trace
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from apviz.analysis.diagnosis import Diagnosis, Limit
-from apviz.gpytorch.copying import MEASURED_ROWS
-from apviz.gpytorch.measuring import Exact
+from apviz.gpytorch.rescue.copying import MEASURED_ROWS
+from apviz.gpytorch.rescue.measuring import Exact
 from apviz.system import COARSE_LENGTHSCALES
 
 #: steps of the dtype within the range of a column, under which rounding shows
