@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import math
@@ -18,12 +19,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
+from apviz.analysis.verdict import judge
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
 from apviz.gp.training_settings import TrainingProgress
 from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
+from apviz.plots._labels import run_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
@@ -158,6 +161,8 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
         errors.print("interrupted: the table so far")
     if traces:
         console.print(terminal_table(traces))
+        verdict = judge(traces, [html.unescape(name) for name in run_names(traces)])
+        console.print(verdict.sentence, highlight=False, markup=False)
         for trace in traces:
             choices = json.loads(trace.attrs.get("choices", "{}"))
             if choices:

@@ -72,6 +72,13 @@ def test_a_run_that_hits_its_cap_is_shown_as_not_converged(compared):
     assert printed.count("not converged") == capped
 
 
+def test_below_the_table_stands_which_was_best_and_how_another_compares(compared):
+    printed, folder = compared
+    traces = [apviz.open_trace(path) for path in (folder / "runs").glob("*.zarr")]
+    headline = apviz.analysis.judge(traces).headline
+    assert headline in " ".join(printed.split())
+
+
 def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):
     _, folder = compared
     (folder / "runs/report.html").unlink()

@@ -13,3 +13,7 @@ from .sweeps import series as series
 from .sweeps import settings_table as settings_table
 from .sweeps import sweep_table as sweep_table
 from .training_diagnosis import diagnose_training as diagnose_training
+from .verdict import Basis as Basis
+from .verdict import Standing as Standing
+from .verdict import Verdict as Verdict
+from .verdict import judge as judge

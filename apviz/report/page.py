@@ -13,6 +13,7 @@ import numpy as np
 
 from apviz import plots
 from apviz.analysis.sweeps import system_key
+from apviz.analysis.verdict import judge
 from apviz.plots._labels import run_names
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
@@ -22,9 +23,10 @@ from apviz.tracing.opening import check_complete
 
 @dataclass(frozen=True)
 class Section:
-    """Runs of one system, with its table and figures; `chosen` says what `auto` took for a run, and why."""
+    """Runs of one system, with verdict, table and figures; `chosen` says what `auto` took for a run, and why."""
 
     title: str
+    verdict: str
     facts: dict[str, str]
     chosen: dict[str, str]
     rows: list[Row]
@@ -104,7 +106,8 @@ def _section(traces: Sequence[Trace]) -> Section:
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    return Section(title, facts, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
+    verdict = judge(drawn, names).sentence
+    return Section(title, verdict, facts, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
 
 
 def _estimate(trace: Trace, name: str) -> str:

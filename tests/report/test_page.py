@@ -14,6 +14,8 @@ import torch
 
 import apviz
 from apviz import comparison, plots
+from apviz.analysis import judge
+from apviz.plots._labels import run_names
 from apviz.report import find_traces, write_report
 
 
@@ -257,6 +259,15 @@ def test_the_table_says_which_runs_did_not_converge(page):
     said = re.findall(r'<td class="[^"]*\b(good|bad)">([^<]*)</td>', text)
     assert sorted(outcome == "good" for outcome, _ in said) == sorted(trace.converged for trace in traces)
     assert 0 < sum("not converged" in words for _, words in said) == sum(not trace.converged for trace in traces)
+
+
+def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
+    traces = find_traces(page.parent)
+    names = [unescape(name) for name in run_names(traces)]
+    text = page.read_text("utf-8")
+    sentence = unescape(re.search(r"<p><b>(.*?)</b></p>", text).group(1))
+    assert sentence == judge(traces, names).sentence and sentence.startswith("Cholesky, ")
+    assert text.index("<p><b>") < text.index("<tbody>")
 
 
 def test_a_page_replaces_one_of_apviz_and_stands_beside_any_other_file(page, tmp_path):
