@@ -2,22 +2,22 @@
 
 from apviz.plots import rkhs as rkhs
 from apviz.plots._style import method_color
-from apviz.plots.batch_size_sweep import batch_size_sweep
-from apviz.plots.batch_sizes import batch_sizes
 from apviz.plots.block_norms import block_norms
 from apviz.plots.block_timeline import block_timeline
 from apviz.plots.eigenvalues import eigenvalues
 from apviz.plots.fitted_function import FittedFunction, fitted_function
 from apviz.plots.k_norm_error import k_norm_error
-from apviz.plots.lanczos_ranks import lanczos_ranks
 from apviz.plots.lengthscales import lengthscales
-from apviz.plots.noise_sweep import noise_sweep
 from apviz.plots.passes import passes
 from apviz.plots.residual_drift import residual_drift
 from apviz.plots.residual_image import residual_image
 from apviz.plots.residual_map import ResidualMap, residual_map
 from apviz.plots.residuals import residuals
 from apviz.plots.rmse import test_rmse
+from apviz.plots.sweeps.batch_size_sweep import batch_size_sweep
+from apviz.plots.sweeps.batch_sizes import batch_sizes
+from apviz.plots.sweeps.lanczos_ranks import lanczos_ranks
+from apviz.plots.sweeps.noise_sweep import noise_sweep
 from apviz.plots.training import training
 from apviz.plots.update_times import update_times
 

@@ -12,8 +12,8 @@ from plotly.subplots import make_subplots
 from apviz.analysis.sweeps import factor_bytes, fastest, of_one_system
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
-from apviz.plots._sweep_curves import add_curves, mark_run
-from apviz.plots.batch_sizes import require_block_sizes
+from apviz.plots.sweeps._curves import add_curves, mark_run
+from apviz.plots.sweeps.batch_sizes import require_block_sizes
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace

@@ -12,7 +12,7 @@ from apviz.analysis.sweeps import conjugate_gradient_bounds, sweep_table
 from apviz.method import PLAIN_CG
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
-from apviz.plots._sweep_curves import add_curves
+from apviz.plots.sweeps._curves import add_curves
 from apviz.tracing.trace import is_estimate
 
 if TYPE_CHECKING:
