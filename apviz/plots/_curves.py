@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -28,10 +28,10 @@ from apviz.plots._style import (
     NOT_CONVERGED,
     UNFINISHED,
     ZERO,
+    Look,
     Theme,
     ThemeName,
-    method_color,
-    method_symbols,
+    looks,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +45,15 @@ _MARKERS: Final = 30
 
 #: points of a curve that a browser pans without delay, twelve curves at once; twice what a screen has pixels
 DRAWN_POINTS: Final = 3_000
+#: of all curves of a figure, and of each of so many that these are few
+ALL_POINTS, LEAST_POINTS = 36_000, 100
+
+#: runs above which the legend has methods and not runs, and a curve few markers
+MANY_RUNS: Final = 24
+_FEW_MARKERS: Final = 4
 
 #: what a figure says of curves with more
-THINNED: Final = (
-    f"of curves with more than {DRAWN_POINTS:,} points the highest and the lowest of each of {DRAWN_POINTS // 2:,} "
-    "stretches are drawn"
-)
+THINNED: Final = "of curves with more than {:,} points the highest and the lowest of each of {:,} stretches are drawn"
 
 
 def thinned(values: Any, most: int = DRAWN_POINTS) -> NDArray[np.int64]:
@@ -123,35 +126,41 @@ def _empty(rows: int, columns: int, spacing: tuple[tuple[str, Any], ...]) -> dic
     return layout
 
 
-def with_styles(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trace, str, str, str]]:
-    """Each run with its name, its colour, and the marker symbol that tells it from others of that colour."""
-    symbols = method_symbols([trace.method for trace in traces])
-    for trace, name, symbol in zip(traces, run_names(traces), symbols, strict=True):
-        yield trace, name, method_color(trace.method, theme), symbol
+def with_looks(traces: Sequence[Trace], theme: ThemeName) -> Iterator[tuple[Trace, str, Look]]:
+    """Each run with its name, and the look that tells its curve from the others."""
+    return zip(traces, run_names(traces), looks([trace.method for trace in traces], theme), strict=True)
 
 
 class Curves:
     """Curves on a grid, and the x values of each in all three units, which the buttons exchange.
+
+    Args:
+        runs: how many there are; of many, each is drawn with fewer points and markers.
 
     Attributes:
         grid: what is drawn so far.
         notes: what the figure has to say of its curves.
     """
 
-    def __init__(self, grid: Grid, theme: Theme, x: str) -> None:
+    def __init__(self, grid: Grid, theme: Theme, x: str, runs: int = 1) -> None:
         if x not in get_args(X):
             raise ValueError(f"x must be one of {', '.join(get_args(X))}, got {x!r}")
         self.grid, self.theme, self.x = grid, theme, x
         self._choices: list[Choice] = []
         self._drawn: dict[int, list[Floats]] = {}
+        self._most = min(DRAWN_POINTS, max(LEAST_POINTS, ALL_POINTS // runs))
+        self._markers = _MARKERS if runs <= MANY_RUNS else _FEW_MARKERS
+        #: ends of runs, which are drawn last: nothing lies on them
+        self._ends: list[Callable[[], None]] = []
         self.notes: list[str] = []
 
     def thin(self, values: Any, rows: Any) -> Any:
         """Thins the epochs `rows`: those to draw a long curve of `values` through; the figure says so."""
         rows = np.asarray(rows)
-        kept = rows[thinned(np.asarray(values)[rows])]
-        if len(kept) < len(rows) and THINNED not in self.notes:
-            self.notes.append(THINNED)
+        kept = rows[thinned(np.asarray(values)[rows], self._most)]
+        said = THINNED.format(self._most, self._most // 2)
+        if len(kept) < len(rows) and said not in self.notes:
+            self.notes.append(said)
         return kept
 
     def add(
@@ -183,9 +192,9 @@ class Curves:
         values = np.asarray(values, dtype=float)
         self._drawn.setdefault(row, []).append(values)
         exact = scatter.pop("exact", values)
-        # the legend entry tells runs of one method apart; where it leaves the method out, the method comes instead
+        # where runs share a method, the legend leaves it out
         method = escaped(trace.label)
-        head = "%{fullData.name}" if method in scatter["name"] else method
+        head = "%{fullData.name}" if method in scatter["name"] else f"{method}<br>%{{fullData.name}}"
         first = f"<b>{head}</b><br>{'%{text}<br>' if also else ''}"
         hover = (
             f"{first}{what} %{{customdata[3]:.6g}}<br>epoch %{{customdata[0]:d}}"
@@ -206,12 +215,12 @@ class Curves:
         trace: Trace,
         values: Any,
         what: str,
-        color: str,
-        symbol: str,
+        look: Look,
         name: str,
         *,
         rows: Any = None,
         log: bool = True,
+        width: float = 2.5,
         **place: Any,
     ) -> None:
         """Draws a curve through the epochs `rows` (all if None), and what of it is exactly zero, at its foot."""
@@ -230,8 +239,8 @@ class Curves:
             mode="lines+markers",
             name=name,
             legendgroup=name,
-            line={"color": color, "width": 2.5, "shape": shape},
-            marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS},
+            line={**look.line(width), "shape": shape},
+            marker={"color": look.color, "symbol": look.symbol, "size": 7, "maxdisplayed": self._markers},
             **place,
         )
         if len(zeros):
@@ -242,20 +251,26 @@ class Curves:
                 f"{what} exactly zero, below this axis:",
                 zeros,
                 name,
-                {"color": color, "symbol": ZERO, "size": 12},
+                {"color": look.color, "symbol": ZERO, "size": 12},
                 exact=raw[zeros],
                 **place,
             )
 
-    def add_run(self, trace: Trace, values: Any, what: str, color: str, symbol: str, name: str, **place: Any) -> None:
-        """Draws the curve of one run, and a marker where it ended."""
-        self.add_line(trace, values, what, color, symbol, name, **place)
+    def add_run(self, trace: Trace, values: Any, what: str, look: Look, name: str, **place: Any) -> None:
+        """Draws the curve of one run, and a marker where it ended, above all curves and checks of the figure."""
+        self.add_line(trace, values, what, look, name, **place)
+        place = {key: value for key, value in place.items() if key != "width"}
         drawn = positive(values)
         # the last value there is; an exact zero has its own marker, and none before it is the end
         end = np.flatnonzero(np.isfinite(drawn) | (np.asarray(values) == 0))[-1:]
         if np.isfinite(drawn[end]).any():
-            marker = self._end(trace, color, symbol)
-            self._add_markers(trace, drawn[end], f"{_ending(trace)}<br>{what}", end, name, marker, **place)
+            marker, said = self._end(trace, look), f"{_ending(trace)}<br>{what}"
+            self._ends.append(lambda: self._add_markers(trace, drawn[end], said, end, name, marker, **place))
+
+    def add_ends(self) -> None:
+        """Draws the ends of the runs so far."""
+        while self._ends:
+            self._ends.pop(0)()
 
     def add_checks(self, trace: Trace, color: str, name: str) -> bool:
         """Draws the residuals recomputed from B − KW, apart from the recursive curve; returns whether there are any."""
@@ -290,6 +305,7 @@ class Curves:
 
     def buttons(self) -> None:
         """Adds the buttons that switch x, and the title of the x axis, which the lowest panel carries."""
+        self.add_ends()
         self.grid.layout |= x_buttons(self._choices, self.x, self.theme, self.grid.rows)
         for row in range(1, self.grid.rows + 1):
             self.grid.axis("x", row, 1)["rangemode"] = "tozero"
@@ -297,6 +313,7 @@ class Curves:
 
     def finish(self, traces: Sequence[Trace], title: str, uirevision: str, notes: Sequence[str] = ()) -> go.Figure:
         """Figure of all that was added, with `notes` and those of the curves."""
+        self.add_ends()
         grid = self.grid
         entries = [each["name"] for each in grid.data if "name" in each and each.get("showlegend", True)]
         around = frame(
@@ -315,17 +332,14 @@ class Curves:
             font={"size": CAPTION_SIZE, "color": self.theme.muted},
         )  # fmt: skip
 
-    def _end(self, trace: Trace, color: str, symbol: str) -> dict[str, Any]:
-        reason = trace.attrs.get("stop_reason")
+    def _end(self, trace: Trace, look: Look) -> dict[str, Any]:
+        reason, ink = trace.attrs.get("stop_reason"), {"color": self.theme.ink, "width": 1.5}
         if reason == "converged":
-            return {
-                "color": color,
-                "symbol": symbol,
-                "size": CONVERGED_SIZE,
-                "line": {"color": self.theme.ink, "width": 1.5},
-            }
-        symbol = NOT_CONVERGED if reason else UNFINISHED
-        return {"color": color, "symbol": symbol, "size": 12, "line": {"color": color, "width": 2}}
+            return {"color": look.color, "symbol": look.symbol, "size": CONVERGED_SIZE, "line": ink}
+        if reason:
+            # larger than a check, which may be at the same place
+            return {"color": look.color, "symbol": NOT_CONVERGED, "size": CONVERGED_SIZE + 2, "line": ink}
+        return {"color": look.color, "symbol": UNFINISHED, "size": 12, "line": {"color": look.color, "width": 2}}
 
 
 def _ending(trace: Trace) -> str:

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from apviz.analysis.sweeps import settings
 from apviz.kernels import KERNELS, Stationary
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def settings_labels(traces: Sequence[Trace]) -> list[str]:
-    """Data set, n, d, b, kernel, noise and dtype of traces; where they differ in one, its range."""
+    """Method that all share, data set, n, d, b, kernel, noise, dtype of traces; where they differ in one, its range."""
     parts = [
+        escaped(shared_method(traces)),
         _setting(traces, "dataset", str),
         _setting(traces, "n", _count, "n = "),
         _setting(traces, "d", _count, "d = "),
         _setting(traces, "block_size", _count, "b = "),
-        _setting(traces, "kernel", lambda name: KERNELS[name].title if name in KERNELS else without_numbers(str(name))),
+        _setting(traces, "kernel", _title),
         _setting(traces, "kernel_parameters", _values),
         _setting(traces, "noise", _number, "σ² = "),
         _setting(traces, "dtype", lambda name: str(name).removeprefix("torch.")),
@@ -71,23 +73,39 @@ def outcome(trace: Trace) -> str:
 def run_names(
     traces: Sequence[Trace], labels: Sequence[str] | None = None, *, leave_out: Sequence[str] = ()
 ) -> list[str]:
-    """Name of each run: its method, the settings that differ where several share it, and a number where none does.
+    """Name of each run, no two alike: what differs, which is its method, or, of one method, the settings of each.
+
+    Runs of one method that no setting of the caption tells apart are told by any other; those that differ in none, by
+    when they were begun.
 
     Args:
         labels: in place of the methods.
         leave_out: settings that are no difference.
     """
-    labels = [trace.label for trace in traces] if labels is None else labels
-    names = []
-    for i, trace in enumerate(traces):
-        twins = [other for other, label in zip(traces, labels, strict=True) if label == labels[i]]
-        name = labels[i]
-        names.append(name + (_difference(trace, twins, leave_out) if len(twins) > 1 else ""))
-    # what no setting tells apart is numbered
-    numbered = [
-        f"{name}, run {1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)
-    ]
-    return [escaped(name) for name in numbered]
+    heads = [trace.label for trace in traces] if labels is None else list(labels)
+    if labels is None and shared_method(traces):
+        heads = [""] * len(traces)
+    twins: dict[str, list[int]] = {}
+    for place, head in enumerate(heads):
+        twins.setdefault(head, []).append(place)
+    names = list(heads)
+    for head, places in twins.items():
+        of_one = [traces[place] for place in places]
+        for place, differences in zip(places, _differences(of_one, leave_out), strict=True):
+            names[place] = ", ".join(part for part in (head, *differences) if part)
+    for alike in _alike(names):
+        found = _last_differences([traces[place] for place in alike])
+        for place, difference in zip(alike, found, strict=True):
+            names[place] = ", ".join(part for part in (names[place], difference) if part)
+    return [escaped(name or trace.label) for name, trace in zip(names, traces, strict=True)]
+
+
+def shared_method(traces: Sequence[Trace]) -> str:
+    """Method that several runs share, whatever their block sizes: it stands in the caption and not in the legend."""
+    if len(traces) < 2:
+        return ""
+    plain = {trace.label if trace.block_size is None else trace.method.without("block_size").label for trace in traces}
+    return plain.pop() if len(plain) == 1 else ""
 
 
 def method_names(traces: Sequence[Trace]) -> list[str]:
@@ -121,24 +139,41 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _difference(trace: Trace, twins: Sequence[Trace], leave_out: Sequence[str]) -> str:
-    known: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-        ("dataset", "", str),
-        ("n", "n = ", _count),
-        ("noise", "σ² = ", _number),
-        ("kernel_parameters", "", _values),
-        ("dtype", "", str),
-        ("operator", "", str),
-        ("tol", "tolerance ", _number),
-        ("seed", "seed ", str),
-    )
-    shown = [each for each in known if each[0] not in leave_out]
-    texts = [
-        sign + form(trace.attrs[key])
-        for key, sign, form in shown
-        if key in trace.attrs and len({form(twin.attrs[key]) for twin in twins if key in twin.attrs}) > 1
-    ]
-    return "".join(f", {text}" for text in texts)
+def _differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[list[str]]:
+    """What tells runs of one method apart, as text: of each the values of the settings that differ."""
+    found: list[list[str]] = [[] for _ in traces]
+    for key, (sign, form) in _TOLD.items():
+        if key in leave_out:
+            continue
+        values = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
+        texts = [None if value is None else sign + form(value) for value in values]
+        if len({text for text in texts if text is not None}) > 1:
+            for differences, text in zip(found, texts, strict=True):
+                differences += [text] if text is not None else []
+    return found
+
+
+def _alike(names: Sequence[str]) -> list[list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    return [each for each in places.values() if len(each) > 1]
+
+
+def _last_differences(traces: Sequence[Trace]) -> list[str]:
+    """What tells apart runs that all settings above leave alike: other settings, else when each was begun."""
+    every = [settings(trace) for trace in traces]
+    differing = [key for key in every[0] if len({str(each.get(key)) for each in every}) > 1 and key not in _NAMES]
+    found = [", ".join(f"{key} {each[key]}" for key in differing if key in each) for each in every]
+    if len(set(found)) == len(found):
+        return found
+    begun = [str(trace.attrs.get("created", ""))[:19].replace("T", " ") for trace in traces]
+    days = {text[:10] for text in begun}
+    found = [f"begun {text if len(days) > 1 else text[11:]}" for text in begun]
+    if len(set(found)) == len(found):
+        return found
+    # copies of one run, or two within a second
+    return [f"{text} ({found[: place + 1].count(text)} of {found.count(text)})" for place, text in enumerate(found)]
 
 
 def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign: str = "") -> str:
@@ -153,6 +188,15 @@ def _setting(traces: Sequence[Trace], key: str, form: Callable[[Any], str], sign
     return sign + escaped(", ".join(sorted({form(value) for value in values})))
 
 
+def _title(kernel: str) -> str:
+    return KERNELS[kernel].title if kernel in KERNELS else without_numbers(str(kernel))
+
+
+def _span(values: Sequence[float]) -> str:
+    ends = sorted({_number(min(values)), _number(max(values))}, key=float) if len(values) else []
+    return "–".join(ends)
+
+
 def _count(value: int) -> str:
     return f"{value:,}"
 
@@ -164,6 +208,24 @@ def _values(text: str) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3g}"
+
+
+#: settings that tell runs apart in a legend: the sign and the form of their values
+_TOLD: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+    "dataset": ("", str),
+    "n": ("n = ", _count),
+    "block_size": ("b = ", _count),
+    "noise": ("σ² = ", _number),
+    "kernel": ("", _title),
+    "lengthscale": ("ℓ = ", _span),
+    "kernel_parameters": ("", _values),
+    "dtype": ("", str),
+    "operator": ("", str),
+    "tol": ("tolerance ", _number),
+    "seed": ("seed ", str),
+}
+#: further ones that are no setting, or are in a name already
+_NAMES: Final = frozenset({"method", "solver", "trace id", "block size"})
 
 
 def system_label(span: Span) -> str:

@@ -1,9 +1,9 @@
-"""Style of all charts: two themes, one colour per method, one symbol per variant of a method.
+"""Style of all charts: two themes, one colour per method, one dash per block size, one symbol per variant of a method.
 
 The colours follow Okabe & Ito (2008), moved apart until every pair stays distinguishable under simulated
-protanopia, deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dashes mean
-"bound" everywhere and nothing else. Where only the partition differs, it has the colour, and those that are a method
-of their own share that of the method.
+protanopia, deuteranopia and tritanopia, and has a contrast of at least 3 with its background. Dots mean "bound"
+everywhere and nothing else; dashes tell block sizes apart. Where only the partition differs, it has the colour, and
+those that are a method of their own share that of the method.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
@@ -26,8 +26,11 @@ TITLE_SIZE: Final = 19
 TEXT_SIZE: Final = 15
 CAPTION_SIZE: Final = 13
 
-#: the dash of a bound
-BOUND_DASH: Final = "dash"
+#: the line of a bound; and of block sizes, by rank: where there is one alone, its line is unbroken
+BOUND_DASH: Final = "dot"
+DASHES: Final = (
+    "solid", "10px,4px", "24px,5px", "10px,4px,3px,4px", "24px,4px,3px,4px", "10px,4px,3px,4px,3px,4px",
+)  # fmt: skip
 #: symbols with one meaning in every figure; variants of a method never use them
 CONVERGED_SIZE: Final = 13
 NOT_CONVERGED: Final = "x"
@@ -127,7 +130,7 @@ def color_family(method: Method) -> str:
 def method_color(method: Method, theme: ThemeName = "light") -> str:
     """Colour of a method, `#RRGGBB`: a function of the method alone, so it is the same in every figure.
 
-    All block sizes and ranks of one method share it, and all overlaps above 0; `method_symbols` tells those apart.
+    All block sizes and ranks of one method share it, and all overlaps above 0; dashes and symbols tell those apart.
     Blocks of neighbours are the subject of charts, so gauss-southwell over a tree has a colour of its own.
 
     Args:
@@ -173,6 +176,32 @@ def method_symbols(methods: Sequence[Method]) -> list[str]:
         used.add(symbol)
         symbols.append(symbol)
     return symbols
+
+
+@dataclass(frozen=True)
+class Look:
+    """Look of a curve: the colour of its method, the dash of its block size, and a marker symbol of its own."""
+
+    color: str
+    dash: str
+    symbol: str
+
+    def line(self, width: float = 2.5) -> dict[str, Any]:
+        """Line of plotly."""
+        return {"color": self.color, "width": width, "dash": self.dash}
+
+
+def looks(methods: Sequence[Method], theme: ThemeName) -> list[Look]:
+    """Look of the curve of each run, by its method: what is drawn together shares colours, not looks.
+
+    Of more block sizes than there are `DASHES` the first and the seventh share one, and differ in the symbol.
+    """
+    sizes = sorted({method.block_size for method in methods if isinstance(method.block_size, int)})
+    dashes = {size: DASHES[place % len(DASHES)] for place, size in enumerate(sizes)}
+    return [
+        Look(method_color(method, theme), dashes.get(method.block_size, DASHES[0]), symbol)  # type: ignore[arg-type]
+        for method, symbol in zip(methods, method_symbols(methods), strict=True)
+    ]
 
 
 def partition_color(name: str, theme: ThemeName = "light") -> str:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from apviz.plots._axes import as_traces, finish, log_ticks, positive
 from apviz.plots._labels import CAPTION_WIDTH, run_names
-from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, looks, theme_named
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,18 +49,17 @@ def eigenvalues(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
             "hooks=[apviz.Recorder(eigenvalues=True)]"
         )
     figure = go.Figure()
-    names, symbols = run_names(several), method_symbols([trace.method for trace in several])
+    names, own = run_names(several), looks([trace.method for trace in several], theme)
     systems = _systems(several)
     for first in systems:
         name = "K" if len(systems) == 1 else f"K of {names[first]}"
         curve = several[first]["eigenvalues"]["eigenvalue"]
         _add(figure, curve, name, "κ(K)", line={"color": colors.muted, "width": 3})
-    for trace, name, symbol in zip(several, names, symbols, strict=True):
+    for trace, name, look in zip(several, names, own, strict=True):
         if "preconditioned" in trace["eigenvalues"]:
-            color = method_color(trace.method, theme)
-            marker = {"color": color, "symbol": symbol, "size": 8}
+            marker = {"color": look.color, "symbol": look.symbol, "size": 8}
             curve = trace["eigenvalues"]["preconditioned"]
-            _add(figure, curve, name, "κ(P⁻¹K)", line={"color": color, "width": 2.5}, marker=marker)
+            _add(figure, curve, name, "κ(P⁻¹K)", line=look.line(), marker=marker)
     preconditioned = any("preconditioned" in trace["eigenvalues"] for trace in several)
     if preconditioned:
         _add_one(figure, colors)

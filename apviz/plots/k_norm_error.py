@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from apviz.analysis import errors
 from apviz.plots._axes import Floats, X, as_traces, positive
-from apviz.plots._curves import Curves, Grid
+from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import escaped, legend_entry, run_names
-from apviz.plots._style import BOUND_DASH, ThemeName, method_color, theme_named, translucent
+from apviz.plots._style import BOUND_DASH, Look, ThemeName, theme_named, translucent
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-_NOTES = ("The error lies inside the band; dashes are bounds",)
+_NOTES = ("The error lies inside the band; dots are bounds",)
 _AT_PASSES = "with skeletons it is known at passes only, between the dots of a bar"
 
 
@@ -32,7 +32,7 @@ def k_norm_error(
     """Band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
 
     W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
-    end, so a band is drawn and never a curve that plunges to zero. Bounds are dashed: Theorem 1 of the paper
+    end, so a band is drawn and never a curve that plunges to zero. Bounds are dotted: Theorem 1 of the paper
     for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
     called estimates. Of a run with skeletons the error is known at passes alone, as a bar each, and no bound is known.
     Buttons switch x.
@@ -53,13 +53,13 @@ def k_norm_error(
         >>> recorder = apviz.Recorder()
         >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
         >>> figure = apviz.plots.k_norm_error(recorder.trace)
-        >>> [curve.name for curve in figure.data if curve.line.dash]
+        >>> [curve.name for curve in figure.data if curve.line.dash == "dot"]
         ['AP gauss-southwell b=25: Theorem 1']
     """
     several, colors = as_traces(traces), theme_named(theme)
     true = None if errors is None else _of_every_epoch(errors, several)
     curves = Curves(Grid(), colors, x)
-    drawn = [_draw(curves, run, name, theme, true) for run, name in zip(several, run_names(several), strict=True)]
+    drawn = [_draw(curves, run, name, look, true) for run, name, look in with_looks(several, theme)]
     if not any(drawn):
         raise ValueError(
             "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are "
@@ -88,7 +88,7 @@ def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
     return true
 
 
-def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Floats | None) -> bool:
+def _draw(curves: Curves, trace: Trace, name: str, look: Look, true: Floats | None) -> bool:
     """Band and bound of one run, and its error where that is known; whether there is a band."""
     error = errors.k_norm_error(trace)
     upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
@@ -96,7 +96,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
     if not len(known):
         return False
     start = upper[known[0]]
-    color, entry = method_color(trace.method, theme), legend_entry(name, trace)
+    color, entry = look.color, legend_entry(name, trace)
     # one closed outline, there along the upper edge and back along the lower: where the lower edge is zero it
     # is left out and the band just ends, while a fill between two curves would fall to the bottom of the axis
     low = curves.thin(lower, np.flatnonzero(np.isfinite(lower)))[::-1]
@@ -133,7 +133,7 @@ def _draw(curves: Curves, trace: Trace, name: str, theme: ThemeName, true: Float
             edge[rows] / start,
             f"error {word}",
             rows,
-            **(dots(edge) if at_passes else {"mode": "lines", "line": {"color": color, "width": 2}}),
+            **(dots(edge) if at_passes else {"mode": "lines", "line": look.line(2)}),
             name=entry,
             legendgroup=entry,
             showlegend=edge is upper,

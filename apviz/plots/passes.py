@@ -10,9 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import VARIABLES, X, as_traces, positive
-from apviz.plots._curves import RESIDUAL, Curves, Grid, with_styles
+from apviz.plots._curves import RESIDUAL, Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
-from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Theme, ThemeName, theme_named
+from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Look, Theme, ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -52,12 +52,12 @@ def passes(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName =
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
     kinds, without = set[int](), []
-    for trace, name, color, symbol in with_styles(several, theme):
+    for trace, name, look in with_looks(several, theme):
         if "pass" not in trace:
             without.append(name)
             continue
         kinds |= set(trace["pass"]["is_exact"].values.tolist())
-        _draw(curves, trace, color, symbol, legend_entry(name, trace))
+        _draw(curves, trace, look, legend_entry(name, trace))
     if not kinds:
         raise ValueError(
             "no trace has a pass, an evaluation of B − KW in the course of a solve; a run makes one when its recursion "
@@ -87,7 +87,8 @@ def _marks(symbol: str, is_exact: Sequence[int], color: str, theme: Theme) -> di
     }
 
 
-def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> None:
+def _draw(curves: Curves, trace: Trace, look: Look, name: str) -> None:
+    color, symbol = look.color, look.symbol
     at, residuals = _path(trace)
     drawn = curves.thin(positive(residuals), np.arange(len(residuals)))
     belonging: dict[str, Any] = {"name": name, "legendgroup": name}
@@ -97,7 +98,7 @@ def _draw(curves: Curves, trace: Trace, color: str, symbol: str, name: str) -> N
         "residual by the recursion",
         at={unit: values[drawn] for unit, values in at.items()},
         mode="lines+markers",
-        line={"color": color, "width": 2},
+        line=look.line(2),
         marker={"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS},
         **belonging,
     )

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from apviz.plots._axes import X, as_traces
-from apviz.plots._curves import Curves, Grid, with_styles
+from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import entry_saying
 from apviz.plots._style import ThemeName, theme_named
 
@@ -41,12 +41,12 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
     several, colors = as_traces(traces), theme_named(theme)
     curves = Curves(Grid(), colors, x)
     any_check = False
-    for trace, name, color, symbol in with_styles(several, theme):
+    for trace, name, look in with_looks(several, theme):
         drift = trace["epoch"]["drift"].values
         at = np.flatnonzero(np.isfinite(drift))
         any_check |= bool(len(at))
         entry = entry_saying(name, f"{len(at)} {'check' if len(at) == 1 else 'checks'}")
-        curves.add_line(trace, drift, "drift", color, symbol, entry, rows=at)
+        curves.add_line(trace, drift, "drift", look, entry, rows=at)
     if not any_check:
         raise ValueError(
             "no trace has a residual check, so no drift is known; a run checks when it converges and every "

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from apviz.analysis.ensembles import coinciding
 from apviz.plots._axes import X, as_traces
-from apviz.plots._curves import RESIDUAL, Curves, Grid
-from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import CHECK, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._curves import MANY_RUNS, RESIDUAL, Curves, Grid, with_looks
+from apviz.plots._labels import escaped, legend_entry
+from apviz.plots._style import CHECK, Look, ThemeName, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -21,7 +22,9 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
 
     One point per epoch, or per iteration of a Krylov method. Open diamonds are residuals recomputed from B − KW; a run
     that converged ends in a large filled marker, one that did not in a cross, an unfinished one in an open circle.
-    Buttons switch x.
+    Colour is the method, the dash of a line its block size; the legend says in what runs differ. Of more than 24 runs
+    the legend has the methods, and no checks are drawn. Equal curves lie on each other, and are named. Buttons switch
+    x.
 
     Args:
         x: the unit of the x axis at first: `work`, `epochs` or `seconds`.
@@ -40,14 +43,16 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
         'work (kernel entries ÷ n²)'
     """
     several, colors = as_traces(traces), theme_named(theme)
-    curves = Curves(Grid(), colors, x)
-    symbols = method_symbols([trace.method for trace in several])
+    many = len(several) > MANY_RUNS
+    curves = Curves(Grid(), colors, x, len(several))
+    drawn = [(trace, name, legend_entry(name, trace), look) for trace, name, look in with_looks(several, theme)]
     checked = False
-    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.method, theme), legend_entry(name, trace)
-        # checks first, so that the end of a run, which is one, is on top and answers to the pointer
-        checked |= curves.add_checks(trace, color, entry)
-        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry)
+    for trace, _, entry, look in drawn if not many else ():
+        checked |= curves.add_checks(trace, look.color, entry)
+    for trace, _, entry, look in drawn:
+        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", look, entry, showlegend=not many)
+    if many:
+        _add_methods(curves, several, [look for *_, look in drawn])
     if checked:
         curves.add_key(
             "recomputed from B − KW",
@@ -57,4 +62,30 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.buttons()
     title = "Residual of each run, and tolerance"
-    return curves.finish(several, title, f"residuals/{x}")
+    return curves.finish(several, title, f"residuals/{x}", _equal([name for _, name, *_ in drawn], several))
+
+
+def _add_methods(curves: Curves, traces: Sequence[Trace], looks: Sequence[Look]) -> None:
+    """An entry of the legend for every method, in place of one for every run."""
+    looks_of = {trace.label: look for trace, look in zip(traces, looks, strict=True)}
+    for label, look in looks_of.items():
+        runs = [trace for trace in traces if trace.label == label]
+        converged = sum(trace.converged for trace in runs)
+        count = f"{len(runs)} run{'s' * (len(runs) > 1)}, {converged} converged"
+        curves.add_key(f"{escaped(label)} — {count}", mode="lines", line=look.line())
+
+
+#: sets of equal curves that are named, and names of each
+_NAMED = 3
+
+
+def _equal(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
+    """Note on curves that lie on each other, of which one alone is seen."""
+    groups = coinciding(traces)
+    if not groups:
+        return []
+    said = [
+        " = ".join([*(names[place] for place in group[:_NAMED]), *["…"] * (len(group) > _NAMED)]) for group in groups
+    ]
+    more = f"; {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+    return [f"on each other, equal within 1%: {'; '.join(said[:_NAMED])}{more}"]

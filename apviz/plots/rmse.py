@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from apviz.analysis import errors
 from apviz.analysis.errors import RMSE_SHARE
 from apviz.plots._axes import X, as_traces
-from apviz.plots._curves import Curves, Grid
-from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import SUFFICIENT, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._curves import Curves, Grid, with_looks
+from apviz.plots._labels import legend_entry
+from apviz.plots._style import SUFFICIENT, ThemeName, theme_named
 from apviz.tracing.schema import EPOCH
 
 if TYPE_CHECKING:
@@ -56,16 +56,15 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
             "no trace has a test RMSE; record it by solving with "
             + "hooks=[apviz.PredictionHook(test_x, test_y), recorder]"
         )
-    curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x)
-    symbols = method_symbols([trace.method for trace in several])
-    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.method, theme), legend_entry(name, trace)
+    curves = Curves(Grid(2, shared_xaxes=True, vertical_spacing=0.06), colors, x, len(several))
+    for trace, name, look in with_looks(several, theme):
+        entry = legend_entry(name, trace)
         rmse = trace["epoch"]["test_rmse"].values
         # an epoch without a prediction is not a gap in the error
         at = np.flatnonzero(np.isfinite(rmse))
-        curves.add_line(trace, rmse, "test RMSE", color, symbol, entry, rows=at, log=False, showlegend=False)
-        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", color, symbol, entry, row=2)
-        _mark_sufficient(curves, trace, color, entry)
+        curves.add_line(trace, rmse, "test RMSE", look, entry, rows=at, log=False, showlegend=False)
+        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", look, entry, row=2)
+        _mark_sufficient(curves, trace, look.color, entry)
     # not in the unit of the data set: targets are standardised before they are solved for
     curves.grid.axis("y", 1, 1)["title"] = {"text": f"test RMSE ({EPOCH['test_rmse'].units})"}
     curves.log_axis("residual", tolerances_of=several, row=2)

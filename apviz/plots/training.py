@@ -13,8 +13,9 @@ from plotly.subplots import make_subplots
 
 from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.plots._axes import as_traces, finish, log_ticks, positive
-from apviz.plots._labels import CAPTION_WIDTH, escaped, run_names
-from apviz.plots._style import NOT_CONVERGED, ThemeName, method_color, method_symbols, theme_named
+from apviz.plots._curves import with_looks
+from apviz.plots._labels import CAPTION_WIDTH, escaped
+from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
 from apviz.tracing.trace import condition_words, is_estimate
 
 if TYPE_CHECKING:
@@ -61,14 +62,12 @@ def training(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> 
         )
     panels = [name for name in _PANELS if name != "kappa" or _has_kappa(several)]
     figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06)
-    symbols = method_symbols([trace.method for trace in several])
-    for trace, name, symbol in zip(several, run_names(several), symbols, strict=True):
-        color, entry = method_color(trace.method, theme), entry_of(name, trace)
+    for trace, name, look in with_looks(several, theme):
+        color, entry = look.color, entry_of(name, trace)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
-        marker = {"color": color, "symbol": symbol, "size": 7, "maxdisplayed": _MARKERS}
+        marker = {"color": color, "symbol": look.symbol, "size": 7, "maxdisplayed": _MARKERS}
         for row, panel in enumerate(panels, start=1):
-            line = {"color": color, "width": 2.5}
-            _add(figure, trace, panel, row, mode="lines+markers", line=line, marker=marker, showlegend=row == 1,
+            _add(figure, trace, panel, row, mode="lines+markers", line=look.line(), marker=marker, showlegend=row == 1,
                  **belonging)  # fmt: skip
         failed = np.flatnonzero(trace["step"]["converged"].values == 0)
         if len(failed):

@@ -138,7 +138,7 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     shown.append(
         embedded(
             "Error in the K-norm, and theory's bound",
-            "The error comes from recorded energies; the band is what the last residual leaves open. Dashed: theory. "
+            "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory. "
             "With skeletons it is known where a pass was made.",
             lambda theme: plots.k_norm_error(traces, theme=theme),
         )

@@ -11,8 +11,8 @@ from apviz.analysis import errors
 
 def edges(figure):
     """Upper and lower edge of the only band, and its bounds."""
-    lines = [each for each in figure.data if each.fill is None and not each.line.dash]
-    return lines[0], lines[1], [each for each in figure.data if each.line.dash]
+    lines = [each for each in figure.data if each.fill is None and each.line.dash != "dot"]
+    return lines[0], lines[1], [each for each in figure.data if each.line.dash == "dot"]
 
 
 def test_the_edges_are_the_recorded_band_relative_to_its_start(runs):
@@ -59,7 +59,7 @@ def test_where_the_lower_edge_is_zero_the_band_just_ends(runs, monkeypatch):
     assert lower.y.min() > 0
 
 
-def test_the_bound_of_theorem_1_is_dashed_in_the_colour_of_the_method(runs):
+def test_the_bound_of_theorem_1_is_dotted_in_the_colour_of_the_method(runs):
     error = errors.k_norm_error(runs["ap"])
     upper, _, (bound,) = edges(plots.k_norm_error(runs["ap"]))
     np.testing.assert_allclose(bound.y, error["bound"] / error["upper"][0], rtol=1e-14)
@@ -77,7 +77,7 @@ def test_a_bound_from_estimated_eigenvalues_is_called_an_estimate(runs, name, mo
         assert ("(estimate)" in bound.name) == is_estimate
 
 
-def test_a_rule_without_a_bound_gets_a_band_and_no_dashes(runs):
+def test_a_rule_without_a_bound_gets_a_band_and_no_dots(runs):
     upper, _, bounds = edges(plots.k_norm_error(runs["cyclic"]))
     assert len(upper.y) == runs["cyclic"]["epoch"].sizes["epoch"]
     assert bounds == []

@@ -6,12 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import apviz
 from apviz import plots
 from apviz.method import PLAIN_CG, Method
 from apviz.plots._labels import method_names, run_names, settings_labels, without_numbers
-from apviz.plots._style import COLORS, OTHERS, THEMES, method_color, method_symbols, partition_color, rule_color
+from apviz.plots._style import COLORS, OTHERS, THEMES, looks, method_color, method_symbols, partition_color, rule_color
 
 #: linear RGB as a dichromat sees it (Machado, Oliveira & Fernandes 2009, severity 1)
 VISION = {
@@ -104,6 +105,34 @@ def test_runs_of_one_colour_differ_in_their_symbol():
     assert len(set(method_symbols(methods))) == len(methods)
 
 
+def test_the_dash_is_the_block_size_whatever_the_method():
+    methods = [projection(block_size=b, rule=rule) for rule in ("cyclic", "random") for b in (300, 100, 1000)]
+    found = looks([*methods, PLAIN_CG], "light")
+    assert [look.dash for look in found[:3]] == [look.dash for look in found[3:6]]
+    assert len({look.dash for look in found[:3]}) == 3
+    # what is smallest, and what has no blocks, is unbroken
+    assert found[1].dash == found[6].dash == "solid"
+    assert len({look.color for look in found[:3]}) == 1
+
+
+def test_one_block_size_alone_is_an_unbroken_line():
+    assert {
+        look.dash for look in looks([projection(block_size=300), projection(rule="cyclic", block_size=300)], "light")
+    } == {"solid"}
+
+
+def test_blocks_of_100_and_300_look_different_in_every_chart_of_curves(runs, edited):
+    large = edited(runs["ap"], attrs={"method": runs["ap"].attrs["method"] | {"block_size": 300}, "label": "AP b=300"})
+    for draw in (plots.residuals, plots.test_rmse, plots.k_norm_error, plots.residual_drift, plots.passes):
+        figure = draw([runs["ap"], large])
+        lines = {
+            each.legendgroup: each.line.dash
+            for each in figure.data
+            if each.mode and "lines" in each.mode and not each.fill
+        }
+        assert len(set(lines.values()) - {"dot", None}) == 2, draw.__name__
+
+
 def test_a_symbol_does_not_depend_on_runs_of_other_methods():
     method = projection(block_size=100)
     assert method_symbols([PLAIN_CG, projection(rule="cyclic"), method])[-1] == method_symbols([method])[0]
@@ -118,24 +147,65 @@ def test_settings_that_differ_are_stated_as_a_range(runs):
 
 def test_data_sets_that_differ_are_listed_and_a_missing_name_is_left_out(runs, edited):
     a, b = (edited(runs["cg"], attrs={"dataset": name}) for name in ("houses", "roads"))
-    assert settings_labels([a, b])[0] == "houses, roads"
+    assert settings_labels([a, b])[:2] == ["CG", "houses, roads"]
     unnamed = edited(runs["cg"], attrs={"dataset": ""})
     assert settings_labels([unnamed])[0] == "n = 400"
 
 
-def test_runs_of_one_method_are_told_apart_by_the_setting_that_differs(runs):
-    first, second = run_names([runs["ap"], runs["noisy"]])
-    assert first.endswith(", σ² = 0.05")
-    assert second.endswith(", σ² = 0.5")
+def test_of_runs_of_one_method_the_legend_has_the_setting_that_differs_and_the_caption_the_method(runs):
+    assert run_names([runs["ap"], runs["noisy"]]) == ["σ² = 0.05", "σ² = 0.5"]
+    figure = plots.residuals([runs["ap"], runs["noisy"]])
+    assert legend(figure)[:2] == ["σ² = 0.05 — converged", "σ² = 0.5 — converged"]
+    assert "AP gauss-southwell" in figure.layout.title.text and "b = 50" in figure.layout.title.text
 
 
-def test_identical_runs_are_numbered(runs):
-    assert run_names([runs["cg"], runs["cg"]]) == ["CG, run 1", "CG, run 2"]
+def test_runs_that_differ_in_their_block_size_are_called_by_it(runs):
+    assert run_names([runs["ap"], runs["ap100"]]) == ["b = 50", "b = 100"]
 
 
-def test_runs_of_several_seeds_are_told_apart_by_them_also_where_one_was_repeated(runs, edited):
-    traces = [edited(runs["cg"], attrs={"seed": seed}) for seed in (0, 1, 2, 2)]
-    assert run_names(traces) == ["CG, seed 0", "CG, seed 1", "CG, seed 2, run 1", "CG, seed 2, run 2"]
+def test_beside_another_method_a_run_is_called_by_its_method_and_what_differs_from_its_like(runs):
+    assert run_names([runs["ap"], runs["noisy"], runs["cg"]]) == [
+        f"{runs['ap'].label}, σ² = 0.05", f"{runs['ap'].label}, σ² = 0.5", "CG"
+    ]  # fmt: skip
+
+
+def test_runs_of_several_seeds_are_told_apart_by_them_and_repeats_by_when_they_were_begun(runs, edited):
+    begun = ["2026-01-05T10:00:00+00:00"] * 3 + ["2026-01-05T10:00:07+00:00"]
+    traces = [
+        edited(runs["cg"], attrs={"seed": seed, "created": when})
+        for seed, when in zip((0, 1, 2, 2), begun, strict=True)
+    ]
+    assert run_names(traces) == ["seed 0", "seed 1", "seed 2, begun 10:00:00", "seed 2, begun 10:00:07"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "names"),
+    [
+        ("lengthscale", ([0.2], [0.1, 0.9]), ["ℓ = 0.2", "ℓ = 0.1–0.9"]),
+        ("dtype", ("float32", "float64"), ["float32", "float64"]),
+        ("solver_settings", ('{"max_epochs": 5}', '{"max_epochs": 9}'), ["max epochs 5", "max epochs 9"]),
+        ("threads", (1, 2), ["threads 1", "threads 2"]),
+    ],
+)
+def test_whatever_setting_differs_tells_runs_apart(runs, edited, attribute, values, names):
+    assert run_names([edited(runs["cg"], attrs={attribute: value}) for value in values]) == names
+
+
+def test_no_legend_ever_says_run_3_and_even_copies_have_names_of_their_own(runs):
+    names = run_names([runs["cg"]] * 3)
+    assert len(set(names)) == 3 and not any("run" in name for name in names)
+    assert [name.partition(" (")[2] for name in names] == ["1 of 3)", "2 of 3)", "3 of 3)"]
+
+
+def test_names_of_three_hundred_runs_are_found_at_once(runs, edited):
+    attrs = [{"seed": seed, "noise": 0.1 * noise} for seed in range(60) for noise in range(1, 6)]
+    tree = runs["cg"].tree
+    traces = [apviz.Trace(xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs | each)})) for each in attrs]
+    assert len(set(run_names(traces))) == 300
+
+
+def legend(figure):
+    return [each.name for each in figure.data if each.name and each.showlegend is not False]
 
 
 def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import numpy as np
 import pytest
 
@@ -93,6 +96,37 @@ def test_recomputed_residuals_are_open_diamonds_apart_from_the_curve(runs):
     np.testing.assert_array_equal(drawn.y, checked[np.isfinite(checked)])
     assert drawn.mode == "markers"
     assert "recomputed from B − KW" in entries(figure)
+
+
+def test_no_check_curve_or_other_run_lies_on_the_cross_that_ends_a_run(runs):
+    """Crosses hid under the diamonds of the runs after theirs."""
+    figure = plots.residuals([runs["cut"], runs["ap"], runs["cyclic"]])
+    drawn = [each for each in figure.data if each.x[0] is not None]
+    cross = next(i for i, each in enumerate(drawn) if each.marker.symbol == "x")
+    assert all(len(each.x) == 1 and each.mode == "markers" for each in drawn[cross:])
+    checks = [each.marker.size for each in drawn if each.marker.symbol == "diamond-open"]
+    assert checks and drawn[cross].marker.size > max(checks)
+
+
+def test_curves_that_lie_on_each_other_are_named(runs, edited):
+    near = edited(runs["ap"], {"seed": 3}, residual=runs["ap"]["epoch"]["residual"].values * 1.005)
+    apart = edited(runs["ap"], {"seed": 4}, residual=runs["ap"]["epoch"]["residual"].values * 1.5)
+    first = edited(runs["ap"], {"seed": 2})
+    title = plots.residuals([first, near, apart, runs["cg"]]).layout.title.text
+    label = runs["ap"].label
+    said = html.unescape(title.replace("<br>", " "))
+    assert f"{label}, seed 2 = {label}, seed 3" in re.sub("<[^>]*>", "", said)
+    assert "seed 4 =" not in said and "= seed 4" not in said
+    assert "each other" not in plots.residuals([runs["ap"], runs["cg"]]).layout.title.text
+
+
+def test_of_many_runs_the_legend_has_the_methods_and_every_run_is_found_by_the_pointer(runs, edited):
+    traces = [edited(runs["cut"], {"seed": seed}) for seed in range(30)] + [runs["cg"]]
+    figure = plots.residuals(traces)
+    label = runs["cut"].label
+    assert entries(figure) == [f"{label} — 30 runs, 0 converged", "CG — 1 run, 1 converged"]
+    groups = {each.legendgroup.replace("<br>", " — ") for each in figure.data if each.legendgroup}
+    assert {f"{label}, seed {seed} — not converged (max_epochs)" for seed in range(30)} < groups
 
 
 def test_the_tolerance_is_a_line_at_its_value_and_labelled(runs):

@@ -149,9 +149,9 @@ def test_a_curve_over_the_noise_goes_by_kappa_and_the_methods_share_the_axis(run
 
 def test_cg_stays_below_its_bound(runs):
     figure = plots.noise_sweep([runs["cg"], runs["ap"]])
-    (bound,) = [each for each in figure.data if each.line.dash]
+    (bound,) = [each for each in figure.data if each.line.dash == "dot"]
     assert int(runs["cg"]["epoch"]["epoch"][-1]) <= min(bound.y)
-    assert not [each for each in plots.noise_sweep([runs["ap"], runs["pcg"]]).data if each.line.dash]
+    assert not [each for each in plots.noise_sweep([runs["ap"], runs["pcg"]]).data if each.line.dash == "dot"]
 
 
 def test_an_estimated_kappa_is_called_one(edited, runs):
@@ -164,7 +164,7 @@ def test_an_estimated_kappa_is_called_one(edited, runs):
         figure = plots.noise_sweep(trace)
         assert "κ is an estimate" in figure.layout.title.text and figure.layout.xaxis2.title.text.startswith("κ ≈ ")
         assert "κ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]
-        for bound in [each for each in figure.data if each.line.dash]:
+        for bound in [each for each in figure.data if each.line.dash == "dot"]:
             assert "(estimate)" in bound.name and "κ ≈ " in bound.hovertemplate
 
 

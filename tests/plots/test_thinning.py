@@ -52,6 +52,6 @@ def test_a_figure_of_a_long_run_draws_few_points_and_says_so(runs, plot):
     figure, short = plot(long(runs["cg"])), plot(runs["cg"])
     assert max(len(each.x) for each in figure.data) <= 2 * (DRAWN_POINTS + 2)
     words = " ".join(figure.layout.title.text.replace("</span>", " ").replace("<br>", " ").split(">"))
-    for word in THINNED.split():
+    for word in THINNED.format(DRAWN_POINTS, DRAWN_POINTS // 2).split():
         assert word in words
     assert "stretches" not in short.layout.title.text

@@ -21,7 +21,7 @@ LOWEST = 1e-12
 
 
 def bound_and_error(solves: Mapping[str, BoundComparison], share: float, *, theme: ThemeName = "light") -> go.Figure:
-    """Error ‖W−W*‖²_K of gauss-southwell against epochs, with exp(−t/κ′) dashed, both as a share of the start.
+    """Error ‖W−W*‖²_K of gauss-southwell against epochs, with exp(−t/κ′) dotted, both as a share of the start.
 
     Args:
         solves: by partition, of one system and one block size.

@@ -21,7 +21,7 @@ FLOOR = 1e-12
 def error_by_work(
     cg: EigenPath, ap: EigenPath, work: float, *, most: float | None = None, theme: ThemeName = "light"
 ) -> go.Figure:
-    """Error ‖W−W*‖²_K over its start above, dashed what theory promises; residual ‖r‖/‖b‖ below.
+    """Error ‖W−W*‖²_K over its start above, dotted what theory promises; residual ‖r‖/‖b‖ below.
 
     Args:
         work: how much is done; marked.
@@ -49,12 +49,12 @@ def error_by_work(
         errors = path.error.sum(1) / path.error[0].sum()
         residuals = np.sqrt(path.residual.sum(1) / path.residual[0].sum())
         curve = {"type": "scatter", "mode": "lines", "x": path.work, "name": path.trajectory.method.label}
-        dashed = {
+        promised = {
             "y": positive(bound), "name": called, "showlegend": bool(np.isfinite(bound).all()),
             "line": {"color": color, "width": 2, "dash": BOUND_DASH},
             "hovertemplate": "work %{x:.3g}: at most %{y:.4g}<extra>%{fullData.name}</extra>",
         }  # fmt: skip
-        data.append(curve | dashed)
+        data.append(curve | promised)
         for axis, y, what in (("y", errors, "squared error"), ("y2", residuals, "residual")):
             line = {
                 "y": positive(y), "yaxis": axis, "showlegend": axis == "y", "line": {"color": color, "width": 2.5},

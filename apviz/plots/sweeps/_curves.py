@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from apviz.analysis.sweeps import Over, method_of, series, sweep_table
 from apviz.plots._axes import log_ticks, positive
 from apviz.plots._labels import CAPTION_WIDTH, escaped, outcome, run_names
-from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, method_color, method_symbols
+from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme, looks
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -39,18 +39,17 @@ def add_curves(
     curves = series(traces, over)
     methods = [method_of(runs[0].attrs, over) for runs in curves]
     names = run_names([runs[0] for runs in curves], [method.label for method in methods], leave_out=[over])
-    symbols = method_symbols(methods)
-    for runs, method, name, symbol in zip(curves, methods, names, symbols, strict=True):
+    for runs, name, look in zip(curves, names, looks(methods, theme.name), strict=True):
         rows = table.iloc[[places[id(trace)] for trace in runs]]
-        color, entry = method_color(method, theme.name), _entry(name, runs)
+        color, entry = look.color, _entry(name, runs)
         belonging: dict[str, Any] = {"name": entry, "legendgroup": entry}
         for row, panel in enumerate(panels, start=1):
             y = positive(rows[panel])
             needs = np.full(len(rows), panel in TO_TOLERANCE)
             on_curve = rows["converged"].to_numpy() | ~needs
             _add(figure, runs, rows, np.arange(len(rows)), x, np.where(on_curve, y, np.nan), row,
-                 mode="lines+markers", line={"color": color, "width": 2.5}, showlegend=row == 1,
-                 marker={"color": color, "symbol": symbol, "size": 9}, **belonging)  # fmt: skip
+                 mode="lines+markers", line=look.line(), showlegend=row == 1,
+                 marker={"color": color, "symbol": look.symbol, "size": 9}, **belonging)  # fmt: skip
             for is_end, sign in ((True, NOT_CONVERGED), (False, UNFINISHED)):
                 at = np.flatnonzero(~on_curve & [trace.finished is is_end for trace in runs])
                 if len(at):

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from apviz.plots._axes import as_traces
 from apviz.plots._curves import RESIDUAL, Curves, Grid
 from apviz.plots._labels import legend_entry, run_names
-from apviz.plots._style import ThemeName, method_symbols, sequential_colors, theme_named
+from apviz.plots._style import DASHES, Look, ThemeName, method_symbols, sequential_colors, theme_named
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -22,7 +22,8 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     """Residual of alternating projection for several batch sizes b (paper, Figure 3).
 
     Left against epochs, right against seconds, on one log axis. The colours are ordered as b is, from the
-    smallest to the largest; runs that share b but not the method share the colour and differ in the symbol.
+    smallest to the largest, and no line is dashed; runs that share b but not the method share the colour and
+    differ in the symbol.
 
     Raises:
         ValueError: no trace; a trace without a batch size; an unknown theme.
@@ -47,15 +48,14 @@ def batch_sizes(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     curves = Curves(Grid(1, 2, shared_yaxes=True, horizontal_spacing=0.04), colors, "epochs")
     alone = len(ordered) == len(several)
     names = [f"b = {size:,}" for size in sizes] if alone else run_names(several)
-    symbols = method_symbols([trace.method for trace in several])
-    for trace, name, symbol in zip(several, names, symbols, strict=True):
+    for trace, name, symbol in zip(several, names, method_symbols([each.method for each in several]), strict=True):
+        look = Look(palette[trace.block_size or 0], DASHES[0], symbol)
         for column, (unit, _) in enumerate(_PANELS, start=1):
             curves.add_run(
                 trace,
                 trace["epoch"]["residual"].values,
                 "residual",
-                palette[trace.block_size or 0],
-                symbol,
+                look,
                 legend_entry(name, trace),
                 column=column,
                 x=unit,

@@ -26,7 +26,7 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     """Epochs or iterations and work to the tolerance of each method, against the κ of K that each noise gives.
 
     A cross stands where a run ended that did not converge, an open circle where one is still on its way or was
-    interrupted: neither is a point of the curve. With a run of plain CG the dashed line bounds its iterations in
+    interrupted: neither is a point of the curve. With a run of plain CG the dotted line bounds its iterations in
     exact arithmetic.
 
     Raises:
@@ -40,7 +40,7 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
         ...     system = apviz.KernelSystem(x, torch.sin(9 * x), kernel, noise=noise, device="cpu")
         ...     _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
         >>> figure = apviz.plots.noise_sweep(recorder.traces)
-        >>> [curve.name for curve in figure.data if curve.line.dash]
+        >>> [curve.name for curve in figure.data if curve.line.dash == "dot"]
         ['CG: bound ½√κ·log(2√κ/0.01)']
     """
     several, colors = as_traces(traces), theme_named(theme)

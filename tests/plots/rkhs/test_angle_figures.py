@@ -55,14 +55,14 @@ def test_the_rays_are_the_principal_angles_and_the_friedrichs_angle_is_lit(share
     assert f"cos²θ = {np.cos(theirs[shared]) ** 2:.4g}" in figures[1].layout.title.text
 
 
-def test_errors_are_those_of_the_walk_and_the_bound_is_dashed():
+def test_errors_are_those_of_the_walk_and_the_bound_is_dotted():
     figures, span, _, found = every_figure(shared=0)
     bound, measured = figures[2].data
     goal = np.linalg.solve(span.gram, found.b)
     gaps = [step.weights - goal for step in found.steps[::2]]
     errors = np.sqrt([gap @ span.gram @ gap for gap in gaps])
     np.testing.assert_allclose(measured.y, errors / errors[0], rtol=1e-6)
-    assert bound.line.dash == "dash" and (np.asarray(measured.y) <= np.asarray(bound.y) * (1 + 1e-9)).all()
+    assert bound.line.dash == "dot" and (np.asarray(measured.y) <= np.asarray(bound.y) * (1 + 1e-9)).all()
 
 
 def test_what_is_solved_in_the_first_sweep_is_said_to_be():

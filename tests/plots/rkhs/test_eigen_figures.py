@@ -115,7 +115,7 @@ def test_the_curves_over_work_are_error_residual_and_bound(paths):
         norms = path.trajectory.residual_norms()
         np.testing.assert_allclose(residual.y, norms / norms[0], rtol=1e-6, atol=1e-12)
         bound = next(each for each in data if each.name == name)
-        assert bound.line.dash == "dash" and bound.showlegend
+        assert bound.line.dash == "dot" and bound.showlegend
         assert (np.asarray(bound.y) >= np.asarray(error.y)).all()
 
 

@@ -54,15 +54,15 @@ def test_the_largest_eigenvalues_lie_under_both_bounds_and_the_size_in_use_is_ma
     for curve in curves:
         assert list(curve.x) == list(SIZES) and list(curve.marker.size) == [8, 15, 8]
         assert max(curve.y) <= bounds[0].y[0] and (np.asarray(curve.y) <= 1.1 * np.asarray(SIZES)).all()
-    assert [bound.line.dash for bound in bounds] == ["dash", "dash"]
+    assert [bound.line.dash for bound in bounds] == ["dot", "dot"]
     np.testing.assert_allclose(bounds[1].y, [11, 33])
 
 
-def test_measured_errors_lie_under_the_dashed_bounds(solves):
+def test_measured_errors_lie_under_the_dotted_bounds(solves):
     figure = bound_and_error(solves, 0.01)
     for measured, promised in zip(figure.data[:2], figure.data[2:], strict=True):
         assert (np.asarray(measured.y) <= np.asarray(promised.y) * (1 + 1e-9)).all()
-        assert promised.line.dash == "dash" and not measured.line.dash
+        assert promised.line.dash == "dot" and not measured.line.dash
         assert promised.line.color == measured.line.color
     assert figure.layout.shapes[0].y0 == 0.01
 

@@ -136,7 +136,7 @@ def test_the_theme_colours_all(theme):
         json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_axes_have_titles_captions_fit_a_phone_and_dashes_are_kept_for_bounds():
+def test_axes_have_titles_captions_fit_a_phone_and_nothing_is_dashed():
     for figure in every_figure():
         title = figure.layout.title.text
         assert all(part in title for part in ("n = 3", "Matérn-5/2", "ℓ = 0.4", "σ² = 0.05"))

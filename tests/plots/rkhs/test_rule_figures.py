@@ -30,11 +30,11 @@ def test_bars_are_the_offers_as_shares_of_what_is_left(run):
     assert list(bars.marker.color).index(rule_color("cyclic")) == found.taken["cyclic"] == 5
 
 
-def test_the_guarantee_is_a_dashed_line_under_the_bar_of_the_largest_residual(run):
+def test_the_guarantee_is_a_dotted_line_under_the_bar_of_the_largest_residual(run):
     for number in range(13):
         found = run.choices("random", number)
         bars, line = next_block(run, "random", number).data[2:4]
-        assert line.line.dash == "dash" and line.y[0] == line.y[1]
+        assert line.line.dash == "dot" and line.y[0] == line.y[1]
         assert line.y[0] == pytest.approx(100 * found.guaranteed / found.left)
         assert bars.y[found.norms.argmax()] >= line.y[0]
 

@@ -46,7 +46,7 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
         ),
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
-            "The band is what the last residual leaves open. Dashed: Theorem 1 (κ′) and the bound of CG (κ). With "
+            "The band is what the last residual leaves open. Dotted: Theorem 1 (κ′) and the bound of CG (κ). With "
             "skeletons the error is known where a pass was made.",
             lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
             takes=has_error, table=errors_table, sentence=error_sentence, **curves,
