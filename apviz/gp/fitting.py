@@ -14,11 +14,12 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from apviz.analysis.training_diagnosis import diagnose_training
+from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
 from apviz.gp.training import Training
-from apviz.gp.training_settings import OPTIMISERS, TrainingSettings
+from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, from_sklearn
 from apviz.operators import OPERATORS
@@ -52,12 +53,13 @@ def check_settings(gp: GaussianProcess) -> None:
         require(value is None or isinstance(value, Solver), name, value, "a solver, such as apviz.Automatic(), or None")
     for name, names in (
         ("dtype", ("auto", *DTYPES)), ("variance", METHODS), ("operator", ("auto", *OPERATORS)),
-        ("optimiser", ("auto", *OPTIMISERS)),
+        ("optimiser", ("auto", *OPTIMISERS)), ("trace_estimator", ESTIMATORS),
     ):  # fmt: skip
         value = getattr(gp, name)
         require(isinstance(value, str) and value in names, name, value, f"one of {', '.join(names)}")
     for name, low in (("rank", 1), ("max_steps", 1), ("n_restarts", 0)):
         require_whole(name, getattr(gp, name), low)
+    require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
     given = gp.hyperparameters
     require(
         given is None or isinstance(given, Hyperparameters), "hyperparameters", given,
@@ -65,8 +67,9 @@ def check_settings(gp: GaussianProcess) -> None:
     )  # fmt: skip
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0)
-    # a scikit-learn kernel is converted when the number of inputs is known
-    _training_settings(gp, 2, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
+    # a scikit-learn kernel is converted when the number of inputs is known; with many rows `auto` is Adam
+    for n in (2, CHOLESKY_ROWS + 1):
+        _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
 def dtype_of(gp: GaussianProcess, n: int) -> torch.dtype:
@@ -80,11 +83,14 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
     solver = gp.training_solver or gp.solver or Automatic()
     is_factored = n <= CHOLESKY_ROWS and isinstance(solver, Automatic | Cholesky)
     exact = gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+    # of Adam alone; where L-BFGS was asked for by name they are refused
+    stages = () if exact and gp.optimiser == "auto" else gp.stages
     return TrainingSettings(
         kernel=kernel, solver=solver, steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
         probes=_plain(gp.probes), noise_floor=_plain(gp.noise_floor), ard=bool(gp.ard), seed=seed,
         optimiser="l-bfgs" if exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
-        restarts=_plain(gp.n_restarts),
+        restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(gp.max_epochs),
+        estimator=gp.trace_estimator,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apviz.files import file_made_whole
 from apviz.gp.scaling import Scaling
+from apviz.gp.training_settings import checked_stages
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.kernels import from_plain as kernel_from_plain
@@ -31,6 +32,8 @@ ARRAYS = ("x", "y", "weights", "centre", "half_width", "target")
 # former name of a setting → name; what trainings did before there were more settings
 FORMER_NAMES = {"steps": "max_steps"}
 FORMERLY = {"optimiser": "adam", "n_restarts": 0}
+# settings that came later, as files without them had them
+LATER = {"stages": (), "max_epochs": None, "trace_estimator": "standard"}
 # settings that are solvers, written by `solver_settings`
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -117,7 +120,7 @@ def read(path: str | Path) -> Saved:
 def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a file of any version by the names of this one, with what former versions did."""
     named = {FORMER_NAMES.get(name, name): value for name, value in settings.items()}
-    return (FORMERLY if "steps" in settings else {}) | named
+    return LATER | (FORMERLY if "steps" in settings else {}) | named
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -224,12 +227,14 @@ def _number(found: dict[str, Any], name: str) -> float:
 
 def _settings(found: dict[str, Any]) -> dict[str, Any]:
     for name, value in found.items():
-        known = name in SOLVERS or (name == "kernel" and isinstance(value, dict))
+        known = name in SOLVERS or (name == "kernel" and isinstance(value, dict)) or name == "stages"
         if not (known or value is None or isinstance(value, str | int | float)):
             raise ValueError(f"the setting {name!r:.80} must be a plain value, it is {value!r:.80}")
     settings = {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
     if isinstance(found.get("kernel"), dict):
         settings["kernel"] = kernel_from_plain(found["kernel"])
+    if "stages" in found:
+        settings["stages"] = checked_stages(found["stages"])
     return settings
 
 

@@ -126,17 +126,31 @@ class TrainingSettings:
             object.__setattr__(self, name, int(getattr(self, name)))
 
     def _check_stages(self) -> None:
-        pairs = [tuple(stage) for stage in self.stages]  # JSON knows lists
-        for pair in pairs:
-            share, count = pair if len(pair) == 2 else (0.0, 0)
-            accepted = "pairs of a share of the rows, below 1, and a number of steps, as ((0.25, 40), (0.5, 20))"
-            require(0.0 < share < 1.0 and int(count) == count and count >= 1, "stages", self.stages, accepted)
-        object.__setattr__(self, "stages", tuple((float(share), int(count)) for share, count in pairs))
-        require(not pairs or self.optimiser == "adam", "stages", self.stages, "(), for L-BFGS takes all rows")
-        require(
-            self.steps > self.steps_in_stages or not pairs, "steps", self.steps,
-            f"more than the {self.steps_in_stages} steps of the stages",
-        )  # fmt: skip
+        object.__setattr__(self, "stages", checked_stages(self.stages))
+        require(not self.stages or self.optimiser == "adam", "stages", self.stages, "(), for L-BFGS takes all rows")
+        require_steps_beyond(self.stages, "steps", self.steps)
+
+    def with_less_work(self) -> TrainingSettings:
+        """Returns the same number of steps, most of them on few rows, each with a budget of one epoch.
+
+        Four in seven are on a quarter of the rows and two on half of them; where the solver has a least number of
+        epochs that is the budget. On overlapping blocks 70 such steps took 5 to 8 times less work than 50 full ones, on
+        five data sets of 8,000 rows, at a likelihood at most 0.005 nat a row below and an RMSE at most 1% above
+        (`python -m benchmarks.training`).
+
+        Raises:
+            ValueError: the optimiser is L-BFGS, which takes all rows.
+
+        Examples:
+            >>> import apviz
+            >>> settings = apviz.TrainingSettings(steps=70).with_less_work()
+            >>> settings.stages, settings.max_epochs
+            (((0.25, 40), (0.5, 20)), 1)
+        """
+        counts = ((0.25, self.steps * 4 // 7), (0.5, self.steps * 2 // 7))
+        stages = tuple(stage for stage in counts if stage[1])
+        budget = max(1, getattr(self.solver, "min_epochs", 0))
+        return dataclasses.replace(self, stages=stages, max_epochs=budget)
 
     @property
     def steps_in_stages(self) -> int:
@@ -176,6 +190,29 @@ class TrainingSettings:
         values = self.as_plain() | {"solver": repr(self.solver)}
         left = {"steps", "until_settled", *(name for name, former in _LATER.items() if values[name] == former)}
         return {name: value for name, value in values.items() if name not in left}
+
+
+def checked_stages(stages: Any) -> tuple[tuple[float, int], ...]:
+    """Returns the stages of a training as pairs of a share of the rows and a number of steps; JSON knows lists.
+
+    Raises:
+        ValueError: anything else.
+    """
+    accepted = "pairs of a share of the rows, below 1, and a number of steps, as ((0.25, 40), (0.5, 20))"
+    try:
+        pairs = tuple((float(share), int(count)) for share, count in stages)
+        fit = all(0.0 < share < 1.0 and count >= 1 for share, count in pairs)
+        fit = fit and all(count == int(count) for _, count in stages)
+    except (TypeError, ValueError, OverflowError):
+        pairs, fit = (), False
+    require(fit, "stages", stages, accepted)
+    return pairs
+
+
+def require_steps_beyond(stages: tuple[tuple[float, int], ...], setting: str, steps: int) -> None:
+    """Refuses a number of steps, the setting of this name, that leaves none on all rows."""
+    taken = sum(count for _, count in stages)
+    require(not stages or steps > taken, setting, steps, f"more than the {taken} steps of the stages")
 
 
 def kernel_as_plain(kernel: Kernel) -> dict[str, Any] | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import warnings
 
@@ -157,6 +158,29 @@ def test_adam_is_taken_where_another_solver_or_more_rows_are():
     with pytest.warns(ConvergenceWarning):
         gp = regressor(training_solver=apviz.ConjugateGradient(), max_steps=2).fit(x, y)
     assert gp.trace_.attrs["label"] == "CG"
+
+
+LESS_WORK = {"stages": ((0.25, 3), (0.5, 2)), "max_epochs": 1, "trace_estimator": "pathwise"}
+
+
+def test_less_work_is_what_adam_does_and_prediction_is_of_all_rows():
+    x, y = data(600)
+    few = apviz.AlternatingProjection(block_size=50, tol=1e-3)
+    how = {"training_solver": few, "optimiser": "adam", "max_steps": 6}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole, less = regressor(**how).fit(x, y), clone(regressor(**how, **LESS_WORK)).fit(x, y)
+    work, usual = (gp.trace_["step"]["work"].values for gp in (less, whole))
+    assert (work[:3] < usual[:3] / 16).all() and (work[3:5] < usual[3:5] / 4).all()
+    assert (less.trace_["step"]["epochs"].values == 1).all() and (whole.trace_["step"]["epochs"].values > 1).all()
+    assert json.loads(less.trace_.attrs["training_settings"])["estimator"] == "pathwise"
+    assert less.posterior_.system.n == 600 and less.solution_.converged
+
+
+def test_where_few_rows_are_factored_anyway_less_work_changes_nothing():
+    x, y = data()
+    found, exact = regressor(**LESS_WORK).fit(x, y), regressor().fit(x, y)
+    assert found.hyperparameters_ == exact.hyperparameters_ and found.trace_.attrs["label"] == "Cholesky"
 
 
 def test_progress_says_that_a_fit_may_end_before_its_last_step():

@@ -158,7 +158,16 @@ def test_it_works_in_a_pipeline_and_in_a_search_over_a_grid():
     assert make_pipeline(PolynomialFeatures(2), gp).fit(x, y).score(x, y) > 0.9
 
 
-@parametrize_with_checks([apviz.GaussianProcess(), apviz.GaussianProcess(max_steps=15, **ADAM)])
+LESS_WORK = {"stages": ((0.5, 5),), "max_epochs": 1, "trace_estimator": "pathwise"}
+
+
+@parametrize_with_checks(
+    [
+        apviz.GaussianProcess(),
+        apviz.GaussianProcess(max_steps=15, **ADAM),
+        apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK),
+    ]
+)
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
@@ -305,6 +314,12 @@ def test_a_pickle_holds_no_matrix_and_predicts_the_same():
         ({"training_solver": 1}, r"training_solver must be a solver, such as apviz.Automatic\(\), or None, got 1"),
         ({"hyperparameters": 0.1}, "hyperparameters must be apviz.Hyperparameters, or None, got 0.1"),
         ({"max_steps": 0}, "max_steps must be a whole number, at least 1, got 0"),
+        ({"stages": 3}, "stages must be pairs of a share of the rows, below 1, and a number of steps, .* got 3"),
+        ({"stages": ((0.5, "many"),)}, "stages must be pairs"),
+        ({"stages": ((0.5, 5),), "max_steps": 5}, "max_steps must be more than the 5 steps of the stages, got 5"),
+        ({"stages": ((0.5, 5),), "max_steps": 9, "optimiser": "l-bfgs"}, r"stages must be \(\), for L-BFGS takes all"),
+        ({"max_epochs": 0}, "max_epochs must be a whole number, at least 1, got 0"),
+        ({"trace_estimator": "exact"}, "trace_estimator must be one of standard, pathwise, got 'exact'"),
         ({"variance": "exact"}, "variance must be one of solves, lanczos, got 'exact'"),
         ({"rank": 0}, "rank must be a whole number, at least 1, got 0"),
         ({"dtype": "float16"}, "dtype must be one of auto, float32, float64, got 'float16'"),

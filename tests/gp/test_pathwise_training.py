@@ -213,6 +213,8 @@ def test_the_solve_of_a_step_on_few_rows_can_be_done_again_from_the_trace_alone(
         ({"solver": apviz.gp.PAPER_SOLVER, "max_epochs": 5}, "min_epochs"),
         ({"stages": ((1.5, 3),)}, "stages must be pairs of a share of the rows, below 1, and a number of steps"),
         ({"stages": ((0.5, 0),)}, "stages must be pairs"),
+        ({"stages": ((0.5, 1.5),)}, "stages must be pairs"),
+        ({"stages": 4}, "stages must be pairs"),
         ({"stages": ((0.5,),)}, "stages must be pairs"),
         ({"stages": ((0.5, 50),)}, "steps must be more than the 50 steps of the stages, got 50"),
         ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), for L-BFGS takes all rows"),

@@ -40,6 +40,7 @@ def predictions(gp):
     [
         {},
         {"dtype": "float64", "solver": apviz.Cholesky(tol=1e-5), "variance": "lanczos", "rank": 12, "scale": False},
+        {"stages": ((0.25, np.int64(4)), (0.5, 2)), "max_epochs": np.int64(1), "trace_estimator": "pathwise"},
         {"hyperparameters": None, "max_steps": np.int64(2), "ard": False, "kernel": "rbf", "random_state": 5},
         {
             "solver": apviz.AlternatingProjection(
@@ -63,7 +64,7 @@ def predictions(gp):
             "operator": "tiled",
         },
     ],
-    ids=["default", "cholesky", "trained", "ap", "auto", "schwarz"],
+    ids=["default", "cholesky", "less work", "trained", "ap", "auto", "schwarz"],
 )
 def test_a_loaded_model_has_the_same_settings_and_predicts_the_same(tmp_path, settings):
     gp = fitted(**settings)
@@ -270,6 +271,16 @@ def put(*keys, value):
     return change
 
 
+def test_a_file_from_before_there_was_a_setting_opens_with_what_it_did_then(path):
+    def forget(description):
+        for name in ("stages", "max_epochs", "trace_estimator"):
+            del description["settings"][name]
+
+    rewrite(path, change=forget)
+    gp = apviz.GaussianProcess.load(path)
+    assert (gp.stages, gp.max_epochs, gp.trace_estimator) == ((), None, "standard")
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
@@ -288,8 +299,10 @@ def put(*keys, value):
         (("solution", "residual"), 10**400, "int too large"),
         (("solution", "epochs"), 1.5, "epochs must be a int, it is 1.5"),
         (("settings",), [], "settings must be a dict"),
-        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be ard, dtype, kernel, max_steps, n_restarts"),
+        (("settings", "path"), "/etc/passwd", "gp.npz: the settings must be ard, dtype, kernel, max_epochs, max_steps"),
         (("settings", "rank"), 0, "gp.npz: rank must be a whole number, at least 1, got 0"),
+        (("settings", "stages"), [[2.0, 3]], "stages must be pairs of a share of the rows, below 1"),
+        (("settings", "stages"), {"a": 1}, "stages must be pairs"),
         (("settings", "rank"), [1], r"the setting 'rank' must be a plain value, it is \[1\]"),
         (("settings", "operator"), "magic", "gp.npz: operator must be one of auto, dense, tiled, keops, got 'magic'"),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),

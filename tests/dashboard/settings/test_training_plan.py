@@ -10,7 +10,10 @@ pytest.importorskip("panel")
 
 import apviz
 from apviz.dashboard import address
-from apviz.dashboard.settings.training import TrainingPlan, recorded
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.training import TrainingPlan, less_work_words, recorded, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.gp.training_settings import PAPER_SOLVER
 from tests.dashboard.small_trainings import SETTINGS, SPEC
@@ -30,10 +33,39 @@ def test_the_papers_solvers_have_the_papers_settings():
 
 
 def test_a_plan_survives_the_address():
-    plan = TrainingPlan(solver="cg", rank=7, steps=9, step_size=0.05, noise_floor=1e-6, ard=False, warm_start=True)
+    plan = TrainingPlan(
+        solver="cg", rank=7, steps=9, step_size=0.05, noise_floor=1e-6, ard=False, warm_start=True, less_work=True
+    )
     other = TrainingPlan()
     assert address.apply(address.to_query([plan]), [other]) == []
     assert other.settings(SPEC) == plan.settings(SPEC)
+
+
+def test_less_work_is_the_librarys_and_a_sentence_says_what_the_steps_are():
+    plan = TrainingPlan(steps=70, less_work=True)
+    settings = plan.settings(SPEC)
+    assert settings.stages == ((0.25, 40), (0.5, 20)) and settings.max_epochs == 1 and settings.steps == 70
+    words = less_work_words(plan)
+    assert words.startswith("Of the 70 steps 40 on a quarter of the rows, 20 on half of the rows and 10 on all;")
+    assert "each solve ends after 1 epoch." in words
+    # the paper's solver takes 11 epochs at least
+    plan.solver = "ap"
+    assert plan.settings(SPEC).max_epochs == 11 and "ends after 11 epochs" in less_work_words(plan)
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_however_few_the_steps_some_of_less_work_are_on_all_rows(steps):
+    plan = TrainingPlan(steps=steps, less_work=True)
+    assert plan.settings(SPEC).steps == steps > plan.settings(SPEC).steps_in_stages and less_work_words(plan)
+
+
+def test_the_page_shows_the_sentence_where_less_work_is_chosen(tmp_path):
+    plan = TrainingPlan()
+    panel = training_panel(plan, SystemChoice(Limits()), tmp_path, Fields(lambda problems: None))
+    (said,) = [each for each in panel if "5 to 8 times less work" in str(getattr(each, "object", ""))]
+    assert not said.visible
+    plan.less_work, plan.steps = True, 14
+    assert said.visible and "Of the 14 steps 8 on a quarter" in said.object
 
 
 @pytest.mark.parametrize("query", ["steps=0", "steps=1001", "solver=magic", "probes=65", "step_size=-1", "ard=maybe"])
