@@ -143,7 +143,7 @@ def train_and_test(
     like = KernelSystem(data.train_x, data.train_y, KERNELS[kernel](), noise=1.0, device=options.device)
     like.operator.prepare(1 + settings.probes)  # compiling is not part of a training's time
     training = train(source, settings, options, path)
-    found, steps = training.hyperparameters, training.trace["step"]
+    found, trained = training.hyperparameters, training.trace
     posterior = Posterior(
         data.train_x, data.train_y, found, prediction_solver(method, source), hooks=options.hooks,
         device=options.device, dataset=source.name,
@@ -162,10 +162,10 @@ def train_and_test(
         "rmse": rmse(mean, data.test_y),
         "nll": negative_log_likelihood(mean, variance, data.test_y),
         "mean_converged": posterior.solution.converged,
-        "epochs": int(steps["epochs"].sum()),
-        "converged": training.trace.converged,
-        "seconds": float(steps["seconds"].sum()),
-        "work": float(steps["work"].sum()),
+        "epochs": int(trained["step"]["epochs"].sum()),
+        "converged": trained.converged,
+        "seconds": trained.seconds,
+        "work": trained.work,
         "settings": settings.solver.label,
         "lanczos_rank": rank,
         "hyperparameters": found.as_plain(),

@@ -245,8 +245,11 @@ class Training:
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        found = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
+        found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
         self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
+        now = time.perf_counter()
+        self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
+        self._started = now  # of the first step
 
     def _end(self, **how: str) -> None:
         self._record.attrs |= how
@@ -305,6 +308,9 @@ class Training:
         if isinstance(self.settings.kernel, Kernel):
             values["kernel_number"] = list(h.build_kernel().numbers.values())
         self._record.put(step={name: [value] for name, value in values.items()})
+        for name in ("work", "seconds"):
+            taken = float(self._record.values()["step", name].sum())
+            self._record.attrs[name] = taken + self._record.attrs.get(f"search_{name}", 0.0)
         after = step.hyperparameters_after
         self._record.attrs["hyperparameters"] = json.dumps(_as_plain(after))
         if solution.stop_reason is StopReason.STAGNATED:

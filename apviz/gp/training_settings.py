@@ -62,7 +62,7 @@ class TrainingSettings:
         ard: of a kernel by name: one lengthscale per input, else one for all.
         warm_start: start every solve from the last step's weights, and keep the probes the same for it.
         search_rows: of more rows than these so many are drawn at random, and the start is first moved to the optimum of
-            their exact likelihood, by L-BFGS; 0: not. That work is of no step, and in no figure of the trace.
+            their exact likelihood, by L-BFGS; 0: not. That work is of no step; the trace has it as `search_work`.
         restarts: further starts, drawn at random, each moved so; the one with the largest likelihood is taken.
         spectrum: record κ and κ′ of every step, estimates for large n; under a million kernel entries a step.
         seed: of the probes, and of what is drawn for the start.

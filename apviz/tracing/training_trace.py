@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 
@@ -58,6 +59,32 @@ class TrainingTrace(Trace):
     def noise_path(self) -> np.ndarray:
         """The noise σ² before the first step, and after each, (steps + 1,)."""
         return np.append(self["step"]["noise"].values, self.hyperparameters.noise)
+
+    @property
+    def search_work(self) -> float:
+        """What the search for a start took, in kernel entries ÷ n²; NaN: a former version, which did not keep it."""
+        settings = json.loads(self.attrs["training_settings"])
+        rows, restarts = settings.get("search_rows", 0), settings.get("restarts", 0)
+        searched = rows and (self.attrs["n"] > rows or restarts)
+        return float(self.attrs.get("search_work", math.nan if searched else 0.0))
+
+    @property
+    def work(self) -> float:
+        """Work of all steps and of the search for a start, in kernel entries ÷ n², as far as it was kept."""
+        return float(self["step"]["work"].sum()) + float(np.nan_to_num(self.search_work))
+
+    @property
+    def seconds(self) -> float:
+        """Time of all steps and of the search for a start, which former versions counted to the first step."""
+        return float(self["step"]["seconds"].sum()) + float(self.attrs.get("search_seconds", 0.0))
+
+    @property
+    def work_words(self) -> str:
+        """The work and the time of the training, in a sentence."""
+        search = self.search_work
+        of_it = f", {search:.3g} of them in the search for a start" if search > 0 else ""
+        of_it += ", without the search for a start, which was not kept" if math.isnan(search) else ""
+        return f"Work: {self.work:.4g} n² kernel entries{of_it}; {self.seconds:.3g} s."
 
     @property
     def settled_at(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as theirs
 
 import apviz
+from apviz.gp.objectives import ExactLikelihood
 from apviz.gp.training_settings import settings_of
 from apviz.tracing.opening import check_complete
 from apviz.tracing.training_trace import settled_at
@@ -154,6 +156,41 @@ def test_the_start_is_moved_to_the_optimum_of_few_rows_for_adam_too():
     first, second = plain.run(), searched.run()
     assert searched.steps_done < plain.steps_done
     assert log_likelihood(second, 300) > log_likelihood(first, 300) - 3.0
+
+
+def test_what_the_search_for_a_start_takes_is_in_the_trace_and_in_no_step(tmp_path, monkeypatch):
+    taken, evaluate = [], ExactLikelihood.evaluate
+
+    def counted(*args):
+        found = evaluate(*args)
+        taken.append(found.work)
+        return found
+
+    monkeypatch.setattr(ExactLikelihood, "evaluate", counted)
+    of_adam = {"optimiser": "adam", "solver": CHOLESKY, "n": 300, "steps": 4, "until_settled": False}
+    training(tmp_path / "t.zarr", search_rows=100, restarts=2, **of_adam).run()
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    # of 100 rows every entry is read at least once, and 300² are 1.0
+    assert len(taken) > 10 and trace.search_work == pytest.approx(sum(taken) / 9) and trace.search_work > len(taken) / 9
+    assert trace.attrs["search_seconds"] > 0 and trace.work == trace.search_work + float(trace["step"]["work"].sum())
+    # as a list of runs shows it
+    assert trace.attrs["work"] == pytest.approx(trace.work) and trace.attrs["seconds"] == pytest.approx(trace.seconds)
+    assert f"{trace.search_work:.3g} of them in the search for a start" in trace.work_words
+    plain = training(**of_adam)
+    plain.run()
+    assert plain.trace.search_work == 0 and plain.trace.work == float(plain.trace["step"]["work"].sum())
+    assert "search" not in plain.trace.work_words
+
+
+def test_a_search_that_a_former_version_did_not_keep_is_not_taken_for_none(tmp_path):
+    training(tmp_path / "t.zarr", search_rows=40, steps=2, until_settled=False).run()
+    trace = apviz.open_trace(tmp_path / "t.zarr")
+    for name in ("search_work", "search_seconds", "work", "seconds"):
+        del trace.attrs[name]
+    trace.save(tmp_path / "former.zarr")
+    former = apviz.open_trace(tmp_path / "former.zarr")
+    assert math.isnan(former.search_work) and former.work == float(former["step"]["work"].sum())
+    assert "without the search for a start, which was not kept" in former.work_words
 
 
 # --- any kernel -------------------------------------------------------------------------------------------------------

@@ -192,6 +192,7 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
         f"{state}. Now σ² = {h.noise:.4g}, outputscale = {h.outputscale:.4g}, mean = {h.mean:.3g}."
     ]
     words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
+    words.append(trace.work_words)
     if failed:
         words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
     return " ".join(words)
