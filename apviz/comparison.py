@@ -16,7 +16,9 @@ from apviz.datasets import Dataset
 from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import Kernel
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.settings import require_number
 from apviz.solvers import (
     AlternatingProjection,
     Automatic,
@@ -51,7 +53,7 @@ class Outcome:
 
 def choose_hyperparameters(
     data: Dataset,
-    kernel: str | None = None,
+    kernel: str | Kernel | None = None,
     lengthscale: Sequence[float] | None = None,
     outputscale: float | None = None,
     noise: float | None = None,
@@ -63,11 +65,13 @@ def choose_hyperparameters(
 
     Without a card's they are fitted here, in seconds, to at most 1,000 training rows; nothing is fitted where
     lengthscale, outputscale and noise are all given. `fit` fits them also where the card has some; `hooks` are told
-    about every solve of a fit.
+    about every solve of a fit. A kernel itself, not its name, has its own scales: with it the noise is to be given.
 
     Raises:
         ValueError: a value that no system of this data can have, before anything is fitted.
     """
+    if isinstance(kernel, Kernel):
+        return _with_kernel(data, kernel, noise)
     given = {"kernel": kernel, "lengthscale": lengthscale, "outputscale": outputscale, "noise": noise}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if "lengthscale" in changes:
@@ -88,6 +92,15 @@ def choose_hyperparameters(
     if changes:
         changes["provenance"] = f"{chosen.provenance}; {', '.join(changes)} as given"
     return replace(chosen, **changes)
+
+
+def _with_kernel(data: Dataset, kernel: Kernel, noise: float | None) -> Hyperparameters:
+    require_number("noise", noise, 0.0, "a positive number: with a kernel itself it is to be given", strictly=True)
+    assert noise is not None
+    KernelSystem(data.train_x[:2], data.train_y[:2], kernel, noise=noise, operator="tiled")  # refuses other columns
+    card = data.card.hyperparameters
+    mean, whose = (card.mean, "the data set's card") if card else (float(data.train_y.mean()), "the training targets")
+    return Hyperparameters.of(kernel, noise, mean, f"mean of {whose}; kernel, noise as given")
 
 
 def _fit(data: Dataset, kernel: str, hooks: Sequence[Hook]) -> Hyperparameters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Final
 
@@ -10,11 +9,10 @@ import numpy as np
 import torch
 import xarray as xr
 
-from apviz.kernels import kernel_named
 from apviz.operators.tiled import TiledOperator
 from apviz.tracing.trace import Trace
 
-#: places in one lengthscale, and at least and at most so many in all
+#: places in the shortest lengthscale, and at least and at most so many in all
 PER_LENGTHSCALE: Final = 8
 PLACES: Final = (400, 2000)
 
@@ -26,7 +24,7 @@ def functions(trace: Trace) -> xr.Dataset:
     predictive mean of the weights so far, less the prior mean.
 
     Raises:
-        ValueError: more than one input, or no weights recorded.
+        ValueError: more than one input, no weights recorded, or a kernel of other people's code.
 
     Examples:
         >>> import torch, apviz
@@ -49,11 +47,9 @@ def functions(trace: Trace) -> xr.Dataset:
             "hooks=[apviz.Recorder(rows=True, snapshots=range(0, 60), weights=True)]"
         )
     a, x, snapshot = trace.attrs, trace["rows"]["coordinates"].values, trace["snapshot"]
-    kernel = kernel_named(
-        a["kernel"], a["lengthscale"], a["outputscale"], **json.loads(a.get("kernel_parameters", "{}"))
-    )
-    span = float(np.ptp(x))
-    places = min(max(math.ceil(PER_LENGTHSCALE * span / float(a["lengthscale"][0])), PLACES[0]), PLACES[1])
+    kernel, span = trace.kernel, float(np.ptp(x))
+    shortest = min((float(scales.min()) for scales, _ in kernel.shortest_scales(1)), default=math.inf)
+    places = min(max(math.ceil(PER_LENGTHSCALE * span / shortest), PLACES[0]), PLACES[1])
     grid = np.linspace(x.min(), x.max(), places)
     operator = TiledOperator(torch.as_tensor(x), kernel, a["noise"], compiled=False)
     weights = torch.as_tensor(snapshot["weights"].values.T).contiguous()

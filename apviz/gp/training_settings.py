@@ -17,6 +17,7 @@ from apviz.kernels import KERNELS, Kernel, from_plain, to_plain
 from apviz.settings import require, require_number, require_whole
 from apviz.solvers import AlternatingProjection, Automatic, Hook, Solution, Solver
 from apviz.solvers.serialization import from_plain as solver_from_plain
+from apviz.tracing.trace import foreign_kernel
 from apviz.tracing.training_trace import TrainingTrace
 
 #: the paper's solver of a training step (section 5.1), but for the batch size, which follows the memory of its GPU
@@ -235,6 +236,8 @@ def settings_of(trace: TrainingTrace) -> TrainingSettings:
         raise ValueError("the trace of this training names no solver")
     if isinstance(plain.get("kernel"), dict):
         plain["kernel"] = from_plain(plain["kernel"])
+    elif plain.get("kernel", "matern52") not in KERNELS:
+        raise foreign_kernel(plain["kernel"])
     try:
         return TrainingSettings(solver=solver, **plain)
     except TypeError as error:

@@ -12,7 +12,7 @@ from apviz.kernels.matern import RBF, Matern12, Matern32, Matern52
 from apviz.kernels.periodic import Cosine, Periodic, SpectralMixture
 from apviz.kernels.random_features import RandomFeatures
 from apviz.kernels.rational_quadratic import RationalQuadratic
-from apviz.kernels.serialization import from_plain, to_plain
+from apviz.kernels.serialization import from_expression, from_plain, to_plain
 from apviz.kernels.stationary import KERNELS, Stationary, kernel_named
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Sum",
     "White",
     "centre_of",
+    "from_expression",
     "from_gpytorch",
     "from_plain",
     "from_sklearn",

@@ -1,7 +1,8 @@
-"""Kernels as plain values, as files keep them."""
+"""Kernels as plain values, as files keep them, and as they print themselves, as traces do."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
@@ -64,6 +65,40 @@ def from_plain(plain: Any, depth: int = 0) -> Kernel:
     except TypeError as error:
         raise ValueError(f"the kernel {name} cannot be read: {error}") from error
     raise ValueError(f"a kernel must be Sum, Product, Scaled, On, {', '.join(_leaves())}, it is {name!r:.80}")
+
+
+def from_expression(text: str) -> Kernel:
+    """Reads a kernel as it prints itself; the text is not executed.
+
+    Raises:
+        ValueError: anything else, such as a class that is not apviz's.
+
+    Examples:
+        >>> import apviz
+        >>> kernel = 2.0 * (apviz.RBF(lengthscale=0.3).on([0, 1]) + apviz.Linear().on(2))
+        >>> apviz.kernels.from_expression(repr(kernel)) == kernel
+        True
+    """
+    try:
+        return _made_of(ast.parse(text, mode="eval").body)
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r:.80} cannot be read as a kernel of apviz: {error}") from error
+
+
+def _made_of(node: ast.expr) -> Kernel:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return Sum(_made_of(left), _made_of(right))
+        case ast.BinOp(left=ast.Constant(value=float(scale)), op=ast.Mult(), right=right):
+            return Scaled(_made_of(right), outputscale=scale)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return Product(_made_of(left), _made_of(right))
+        case ast.Call(func=ast.Attribute(value=inner, attr="on"), args=[columns], keywords=[]):
+            return On(_made_of(inner), ast.literal_eval(columns))
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=values) if name in _leaves():
+            # of ** the name is None, which no kernel takes
+            return _leaves()[name](**{str(value.arg): ast.literal_eval(value.value) for value in values})
+    raise ValueError(f"{ast.unparse(node)!r:.80} is neither a sum nor a product, nor one of {', '.join(_leaves())}")
 
 
 def _leaves() -> dict[str, Callable[..., Kernel]]:

@@ -30,7 +30,7 @@ class FittedFunction:
         updates: the numbers that can be drawn.
 
     Raises:
-        ValueError: not one input, no rows or no weights recorded; an unknown theme.
+        ValueError: not one input, no rows or no weights recorded, a kernel of other people's code; an unknown theme.
 
     Examples:
         >>> import apviz, torch

@@ -51,7 +51,7 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
             f"lengthscales draws traces of apviz.Training, which have steps; {', '.join(without)} is of one solve. "
             "Leave it out"
         )
-    if bare := [trace.attrs["kernel"] for trace in several if not _curves(trace)]:
+    if bare := [trace.attrs["kernel"] for trace in several if not has_lengthscales(trace)]:
         raise ValueError(f"the kernel {bare[0]} has no lengthscales; trace['step']['kernel_number'] has its numbers")
     entries = [entry_of(name, trace) for name, trace in zip(run_names(several), several, strict=True)]
     figure = make_subplots(
@@ -91,6 +91,11 @@ def lengthscales(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light")
     own = [] if len(several) > 1 else [entries[0].replace("<br>", " — ")]
     notes = [*notes_of(several), *own, *_grey(several, palette)]
     return finish(figure, several, colors, "The lengthscales, step by step", "lengthscales", notes)
+
+
+def has_lengthscales(trace: Trace) -> bool:
+    """Whether there is anything to draw: kernels of products have no lengthscales."""
+    return bool(_curves(trace))
 
 
 def _curves(trace: Trace) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from apviz.kernels import Stationary
+from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
@@ -355,6 +356,10 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs |= {"lengthscale": list(scales), "outputscale": kernel.outputscale}
         if kernel.parameters:
             attrs["kernel_parameters"] = json.dumps(kernel.parameters)
+    try:
+        kernel_to_plain(kernel)
+    except ValueError:  # of a class that is not apviz's, whatever it is called
+        attrs["kernel_is_foreign"] = True
     if system.operator.noises is not None:
         attrs["largest_noise"] = float(system.operator.noises.max())
     if system.seed is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import xarray as xr
@@ -16,7 +18,38 @@ from apviz.files import folder_made_whole
 from apviz.method import Method
 from apviz.tracing.schema import FINISHED
 
+if TYPE_CHECKING:
+    from apviz.kernels import Kernel
+
 _SYMBOLS = {"kappa": "κ", "kappa_prime": "κ′"}
+
+
+def kernel_of(attrs: Mapping[str, Any]) -> Kernel:
+    """Rebuilds the kernel of a recorded solve from the root attributes of its trace.
+
+    Raises:
+        ValueError: a kernel of other people's code, which a trace does not hold.
+    """
+    from apviz.kernels import KERNELS, from_expression, kernel_named  # with torch, which a trace is read without
+
+    name = str(attrs["kernel"])
+    if attrs.get("kernel_is_foreign"):
+        raise foreign_kernel(name)
+    if name in KERNELS:
+        shape = json.loads(attrs.get("kernel_parameters", "{}"))
+        return kernel_named(name, tuple(attrs["lengthscale"]), attrs["outputscale"], **shape)
+    try:
+        return from_expression(name)
+    except ValueError as error:
+        raise foreign_kernel(name) from error
+
+
+def foreign_kernel(name: str) -> ValueError:
+    """Says that a kernel is none of apviz's, and what to do."""
+    return ValueError(
+        f"the kernel {name:.80} is code that is not apviz's, which a trace does not hold: make it again in Python, "
+        "where it is defined, and solve there"
+    )
 
 
 def is_estimate(value: xr.DataArray) -> bool:
@@ -70,6 +103,15 @@ class Trace:
     def method(self) -> Method:
         """The method that solved, as data."""
         return Method.from_plain(self.attrs["method"])
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the solve, with its numbers.
+
+        Raises:
+            ValueError: a kernel of other people's code, which a trace does not hold.
+        """
+        return kernel_of(self.attrs)
 
     def noise_in_words(self, digits: int) -> str:
         """Writes σ², or its range where rows have their own."""

@@ -10,11 +10,10 @@ import apviz
 from apviz.analysis import geometry
 
 
-def solved(x, solver=None, lengthscale=0.3, **recording):
+def solved(x, solver=None, lengthscale=0.3, kernel=None, **recording):
     y = torch.sin(5 * x.sum(1))
-    system = apviz.KernelSystem(
-        x, y, apviz.Matern32(lengthscale=lengthscale, outputscale=0.7), noise=0.05, dtype=torch.float64, device="cpu"
-    )
+    kernel = kernel or apviz.Matern32(lengthscale=lengthscale, outputscale=0.7)
+    system = apviz.KernelSystem(x, y, kernel, noise=0.05, dtype=torch.float64, device="cpu")
     recorder = apviz.Recorder(**{"rows": True, "snapshots": range(4), "weights": True} | recording)
     apviz.solve(system, solver or apviz.AlternatingProjection(block_size=20, rule="cyclic", max_epochs=1), [recorder])
     return recorder.trace
@@ -51,6 +50,42 @@ def test_the_function_is_the_kernel_written_out_times_the_weights(line):
     np.testing.assert_allclose(found["value"].values, expected, atol=1e-12)
     assert found["update"].values.tolist() == [0, 1, 2, 3] and not found["value"][0].any()
     assert (found["x"].values[0], found["x"].values[-1]) == (x.min(), x.max())
+
+
+def test_the_function_of_a_sum_of_kernels_is_drawn_from_what_its_trace_says(line, tmp_path):
+    x = torch.as_tensor(line["rows"]["coordinates"].values)
+    solved(x, kernel=0.5 * (apviz.RBF(lengthscale=0.2) * apviz.Linear() + apviz.Periodic(period=0.7))).save(
+        tmp_path / "sum.zarr"
+    )
+    trace = apviz.open_trace(tmp_path / "sum.zarr")
+    found = geometry.functions(trace)
+    grid, x = found["x"].values[:, None], trace["rows"]["coordinates"].values[:, 0]
+    k = np.exp(-((grid - x) ** 2) / (2 * 0.2**2)) * grid * x + np.exp(-2 * np.sin(np.pi * (grid - x) / 0.7) ** 2)
+    np.testing.assert_allclose(found["value"].values, trace["snapshot"]["weights"].values @ (0.5 * k).T, atol=1e-12)
+    assert apviz.plots.fitted_function(trace, 2).layout.title.text
+
+
+class Exponential(apviz.Stationary):
+    """Somebody's own, by another name of apviz's."""
+
+    distance_scale = 1.0
+
+    def correlation_(self, u, spare):
+        return u.sqrt_().neg_().exp_()
+
+    def slope(self, u):
+        return -torch.exp(-u.sqrt()) / (2 * u.sqrt())
+
+
+@pytest.mark.parametrize("name", ["Exponential", "RBF", "rbf"])
+def test_the_function_of_a_kernel_of_ones_own_is_not_drawn_as_that_of_another(name):
+    own = type(name, (Exponential,), {})
+    trace = solved(torch.rand(40, 1, dtype=torch.float64), kernel=own(lengthscale=0.4))
+    with pytest.raises(ValueError, match=f"the kernel {name} is code that is not apviz's.*make it again in Python"):
+        geometry.functions(trace)
+    trace = solved(torch.rand(40, 1, dtype=torch.float64), kernel=own(lengthscale=0.4) + apviz.Linear())
+    with pytest.raises(ValueError, match=rf"the kernel {name}\(lengthscale=0.4.* is code that is not apviz's"):
+        geometry.functions(trace)
 
 
 def test_the_grid_has_eight_places_a_lengthscale(line):

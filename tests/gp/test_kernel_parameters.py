@@ -13,6 +13,7 @@ import torch
 
 import apviz
 from apviz.analysis.sweeps import same_system
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import spec_of
 from apviz.gp.svgp import SVGP, SVGPSettings
 
@@ -66,12 +67,12 @@ def test_a_caption_states_the_kernel_and_its_parameters():
     assert "rational quadratic · alpha = 0.3" in json.dumps(figure.to_dict(), ensure_ascii=False, default=str)
 
 
-def test_a_page_does_not_solve_again_what_it_cannot_set():
-    attrs = dict(recorded(KERNEL).attrs) | {"dataset": "china", "n": 50}
-    with pytest.raises(ValueError, match=r"the kernel rational-quadratic with \{'alpha': 0.3\} can be solved again"):
-        spec_of(attrs, lambda name: None)
-    default = dict(recorded(apviz.RationalQuadratic()).attrs) | {"dataset": "china", "n": 50}
-    assert spec_of(default, lambda name: None).kernel == "rational-quadratic"
+@pytest.mark.parametrize("kernel", [KERNEL, KERNEL + apviz.Linear().on(1), apviz.RBF(lengthscale=0.4)], ids=repr)
+def test_a_page_solves_again_with_the_kernel_of_the_trace(kernel):
+    attrs = dict(recorded(kernel).attrs) | {"dataset": "china", "n": 50}
+    spec = spec_of(attrs, lambda name: None)
+    built = spec.build(Limits()).system
+    assert built.kernel == spec.kernel == kernel and built.noise == 0.05
 
 
 def test_a_training_moves_everything_but_alpha_and_its_trace_says_so():

@@ -28,7 +28,7 @@ from apviz import (
     SpectralMixture,
     White,
 )
-from apviz.kernels import from_plain, to_plain
+from apviz.kernels import from_expression, from_plain, to_plain
 from apviz.operators import native
 from apviz.operators.dense import DenseOperator
 from apviz.operators.tiled import TiledOperator
@@ -242,7 +242,7 @@ def test_kernels_are_compared_by_what_they_are():
 def test_a_printed_kernel_can_be_pasted_and_a_kept_one_read_back(name):
     kernel, _ = KERNELS[name]
     assert eval(repr(kernel), vars(apviz.kernels)) == kernel
-    assert from_plain(to_plain(kernel)) == kernel
+    assert from_expression(repr(kernel)) == from_plain(to_plain(kernel)) == kernel
 
 
 @settings(max_examples=30, deadline=None)
@@ -260,6 +260,7 @@ def test_any_expression_is_symmetric_positive_definite_and_the_same_in_both_engi
         ), max_leaves=4)
     )  # fmt: skip
     x = inputs(25)
+    assert from_expression(repr(kernel)) == kernel
     k = kernel(x)
     assert torch.equal(k, k.T)
     assert float(torch.linalg.eigvalsh(k).min()) > -1e-10 * float(k.diagonal().max())
@@ -292,6 +293,20 @@ def test_what_does_not_fit_is_refused_with_what_does():
         from_plain({"kernel": "os.system"})
     with pytest.raises(ValueError, match="the kernel RBF cannot be read"):
         from_plain({"kernel": "RBF", "width": 1.0})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "Theirs", "RBF", "RBF(1.0)", "RBF(width=1.0)", "RBF(**{})", "RBF(lengthscale=open('x'))", "RBF() - RBF()",
+        "__import__('os').system('true')", "RBF().on()", "RBF().on([0], 1)", "-1.0 * RBF()", "RBF() + 1.0",
+        "(" * 500 + "RBF()" + ")" * 500, " + ".join(["RBF()"] * 5000),
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_what_is_no_printed_kernel_is_not_read_and_never_executed(text):
+    with pytest.raises(ValueError, match="cannot be read as a kernel of apviz"):
+        from_expression(text)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ class ChartCard:
         axes: int = 300,
         lecture: bool = False,
     ) -> None:
-        self.heading, self._draw, self._takes, self._table = heading, draw, takes, table or epochs_table
+        self.heading, self._draw, self.takes, self._table = heading, draw, takes, table or epochs_table
         self._sentence = sentence or describe
         self.x_unit, self._lecture = x_unit, lecture
         self._traces: list[Trace] = []
@@ -137,8 +137,8 @@ class ChartCard:
     def show(self, traces: Sequence[Trace], theme: ThemeName, live: Trace | None = None) -> None:
         """Draws finished runs, and on top of them the one that runs."""
         self.traces, self.theme = list(traces), theme
-        self._traces = [trace for trace in traces if self._takes(trace)]
-        running = live is not None and self._takes(live)
+        self._traces = [trace for trace in traces if self.takes(trace)]
+        running = live is not None and self.takes(live)
         figure = self._figure(self._traces, theme) if self._traces else None
         self.chart.show(figure, self._figure([live], theme) if live is not None and running else None)
         self._say_empty(figure is None and not running)
@@ -147,7 +147,7 @@ class ChartCard:
 
     def show_live(self, live: Trace, theme: ThemeName) -> None:
         """Draws the run that goes on anew, and leaves the others as they are."""
-        if self._takes(live):
+        if self.takes(live):
             self.chart.show_live(self._figure([live], theme))
             self._say_empty(False)
 

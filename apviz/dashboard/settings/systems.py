@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +14,10 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.uploaded_file import Upload, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import KERNELS
+from apviz.kernels import Kernel
 from apviz.solvers import Hook
 from apviz.system import KernelSystem
+from apviz.tracing.trace import kernel_of
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 FROM_CARD, FITTED, BY_HAND = "of the data set", "fitted here", "by hand"
@@ -40,13 +40,14 @@ class SystemSpec:
 
     Args:
         source: of the hyperparameters: `FROM_CARD`, `FITTED` or `BY_HAND`; those given here count for the last alone.
+        kernel: a name; or, of a recorded run, a kernel itself, which has its own lengthscales and scales.
         upload: the file behind `dataset`; None for a data set of apviz.
     """
 
     dataset: str
     n: int
     source: str = FROM_CARD
-    kernel: str = "matern52"
+    kernel: str | Kernel = "matern52"
     lengthscale: tuple[float, ...] = (0.2,)
     outputscale: float = 1.0
     noise: float = 0.01
@@ -96,7 +97,9 @@ class SystemSpec:
         """
         self.check(limits)
         data = self.load()
-        if self.source == BY_HAND:
+        if isinstance(self.kernel, Kernel):
+            chosen = choose_hyperparameters(data, self.kernel, noise=self.noise)
+        elif self.source == BY_HAND:
             chosen = choose_hyperparameters(data, self.kernel, self.lengthscale, self.outputscale, self.noise)
         elif self.source == FITTED:
             chosen = choose_hyperparameters(data, self.kernel, fit=True, hooks=hooks)
@@ -121,21 +124,17 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     """System of a recorded run, from the root attributes of its trace.
 
     Raises:
-        ValueError: data that is not at hand any more, or a kernel whose shape no field here sets.
+        ValueError: data that is not at hand any more, or a kernel that is other people's code.
     """
     a: Mapping[str, object] = attrs
-    shape = json.loads(str(a.get("kernel_parameters", "{}")))
-    if shape and shape != KERNELS[str(a["kernel"])]().parameters:
-        raise ValueError(f"the kernel {a['kernel']} with {shape} can be solved again from Python only")
+    kernel = kernel_of(a)
     if "largest_noise" in a:
         raise ValueError("rows with noises of their own can be solved again from Python only")
     name = str(a["dataset"])
     upload = data_of("run", name, find_upload)
     return SystemSpec(
-        dataset=name, n=int(str(a["n"])), source=BY_HAND, kernel=str(a["kernel"]),
-        lengthscale=tuple(float(str(value)) for value in a["lengthscale"]),  # type: ignore[attr-defined]
-        outputscale=float(str(a["outputscale"])), noise=float(str(a["noise"])), rhs=int(str(a["right_hand_sides"])),
-        seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), upload=upload,
+        dataset=name, n=int(str(a["n"])), source=BY_HAND, kernel=kernel, noise=float(str(a["noise"])),
+        rhs=int(str(a["right_hand_sides"])), seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), upload=upload,
     )  # fmt: skip
 
 

@@ -143,8 +143,6 @@ def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) 
     """
     a, settings = trace.attrs, settings_of(trace)
     name = str(a["dataset"])
-    if not isinstance(settings.kernel, str):
-        raise ValueError(f"a training of the kernel {a['kernel']} can go on from Python only")
     upload = data_of("training", name, find_upload)
     spec = SystemSpec(
         dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload

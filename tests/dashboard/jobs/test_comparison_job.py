@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.jobs.comparison_job import ComparisonJob
+import apviz
+from apviz.analysis import Limit
+from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.methods import BatchSizeSweep, MethodChoice
 from apviz.dashboard.settings.systems import BY_HAND, FITTED, SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.kernels import Evaluated
 from tests.dashboard.small_trainings import finished
 
 SPEC = SystemSpec("china", 200, source=BY_HAND, rhs=1)
@@ -73,3 +79,36 @@ def test_stop_ends_a_fit_at_its_next_step(runs):
     finished(job)
     assert (job.state, job.message) == ("stopped", "stopped before there was anything to record")
     assert runs.names() == []
+
+
+COMPOSITE = 0.5 * (apviz.Matern52(lengthscale=0.3).on(0) + apviz.Linear() * apviz.RBF(lengthscale=0.8).on(1))
+
+
+def recorded_with(kernel):
+    x, y = SPEC.load().train_x, SPEC.load().train_y
+    recorder = apviz.Recorder()
+    system = apviz.KernelSystem(x, y - y.mean(), kernel, noise=0.02, dataset="china", seed=0)
+    apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), [recorder])
+    return recorder.trace
+
+
+def test_a_run_with_a_sum_of_kernels_is_solved_again_with_another_setting(runs):
+    trace = recorded_with(COMPOSITE)
+    spec, solver = rerun(trace, Diagnosis(Limit.TOLERANCE, "", "", {"tol": 1e-6}), lambda name: None)
+    job = finished(ComparisonJob(JobQueue(1), Limits(), runs, spec, [solver]))
+    (name,) = job.done
+    again = runs.open(name)
+    assert again.attrs["kernel"] == trace.attrs["kernel"] and again.attrs["noise"] == 0.02 and again.converged
+    x, y = (each.double().numpy() for each in (SPEC.load().train_x, SPEC.load().train_y))
+    r = np.sqrt(5) * np.abs(x[:, None, 0] - x[None, :, 0]) / 0.3
+    away = np.exp(-((x[:, None, 1] - x[None, :, 1]) ** 2) / (2 * 0.8**2))
+    k = 0.5 * ((1 + r + r**2 / 3) * np.exp(-r) + (x @ x.T) * away) + 0.02 * np.eye(len(x))
+    # h(W) = −½yᵀK⁻¹y of its solution
+    b = y - (y.mean() if abs(again.attrs["rhs_norms"][0] - np.linalg.norm(y)) > 1e-3 else 0.0)
+    assert float(again["epoch"]["energy"][-1]) == pytest.approx(-0.5 * b @ np.linalg.solve(k, b), rel=1e-4)
+
+
+def test_a_run_with_other_peoples_kernel_is_refused_with_what_to_do():
+    theirs = Evaluated(lambda x, z, values: torch.exp(-torch.cdist(x, z)), {}, {}, "Theirs")
+    with pytest.raises(ValueError, match="the kernel Theirs is code that is not apviz's.*make it again in Python"):
+        rerun(recorded_with(theirs), Diagnosis(Limit.TOLERANCE, "", "", {"tol": 1e-6}), lambda name: None)

@@ -102,6 +102,33 @@ def test_a_click_on_a_step_shows_its_solve_which_is_done_again_where_it_was_not_
     assert not opened.charts.cards["solve"].view.visible
 
 
+KERNELS = {
+    "sum": 0.5 * (apviz.Matern52(lengthscale=0.3).on(0) + apviz.Periodic(period=0.7).on(1)),
+    "without lengthscales": apviz.Cosine(period=0.9).on(0) + apviz.Constant(outputscale=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_a_training_of_a_sum_of_kernels_is_shown_solved_again_and_gone_on_with(page, tmp_path, kind):
+    settings = apviz.TrainingSettings(kernel=KERNELS[kind], solver=apviz.ConjugateGradient(tol=0.1), steps=2, probes=2)
+    job = finished(job_in(tmp_path, settings, spec=replace(SPEC, kernel=KERNELS[kind])))
+    opened = page(tmp_path, training=job.name, step=2)
+    opened.plan.steps = 3
+    tick(opened, lambda: bool(opened.charts.cards["steps"].chart.base))
+    assert "outputscale" not in opened.picker.state.object
+    lengths = opened.charts.cards["lengthscales"]
+    assert lengths.view.visible is (kind == "sum")
+    opened.solve_again({"tol": 1e-4})
+    tick(opened, lambda: not opened.job.is_active and bool(opened.solves.kept))
+    (solve,) = opened.solves.kept
+    assert solve.converged and solve.kernel == job.trace.hyperparameters_at(2).kernel
+    opened.look_at(None)
+    assert opened.picker.go_on.label == "Go on to step 3"
+    opened.go_on()
+    tick(opened, lambda: not opened.job.is_active)
+    assert opened.selected.steps == 3 and opened.job.state == "done"
+
+
 def test_a_training_is_started_followed_stopped_and_gone_on_with(page, tmp_path):
     opened = page(tmp_path)
     opened.plan.param.update(solver="ap", block_size=50, probes=2, steps=60)

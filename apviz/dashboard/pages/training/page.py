@@ -23,6 +23,7 @@ from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.training import TrainingPlan, training_panel
 from apviz.dashboard.store.trainings import Trainings
 from apviz.plots._axes import without_buttons
+from apviz.plots.lengthscales import has_lengthscales
 
 #: seconds between two looks at whether a training has changed on disk, and at which there are
 LOOK_SECONDS, LIST_SECONDS = 1.0, 3.0
@@ -243,8 +244,9 @@ class TrainingCharts:
 
     def show_step(self) -> None:
         """Marks the step that is looked at, and draws its solve."""
+        trace = self._selected.trace
         for card in self.cards.values():
-            card.view.visible = self._selected.trace is not None
+            card.view.visible = trace is not None and card.takes(trace)
         for card in self._of_all_steps:
             self._mark(card)
         self.draw_solve()
@@ -290,7 +292,8 @@ def training_cards(*, lecture: bool) -> dict[str, ChartCard]:
             "Lengthscales, step by step",
             "A short one: the target changes quickly along that input. One that keeps growing: the input does not "
             "matter.",
-            lambda traces, theme: plots.lengthscales(traces, theme=theme), **training,
+            lambda traces, theme: plots.lengthscales(traces, theme=theme),
+            **training | {"takes": lambda trace: "step" in trace and has_lengthscales(trace)},
         ),
         "solve": ChartCard(
             "Residual of the solve of a step",
