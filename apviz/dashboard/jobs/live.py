@@ -12,6 +12,8 @@ from apviz.tracing import Recorder, Trace
 
 #: so many times as long as a look at the trace takes is solved before the next, and there are at most so many a second
 TIME_PER_LOOK, LOOKS_PER_SECOND = 30, 8.0
+#: epochs from which a pace is told, and how far two forecasts of the time left may be apart
+PACED_EPOCHS, APART = 4, 1.5
 
 
 class LiveHook(Hook):
@@ -26,7 +28,8 @@ class LiveHook(Hook):
         progress: of the residual towards the tolerance, on a log scale, or of the epochs towards their cap, whichever
             is nearer; from 0 to 1.
         seconds_left: until the tolerance is reached at the pace of the later half of its epochs, or the cap on them if
-            that comes first; NaN where nothing can be said.
+            that comes first; NaN where it cannot be known: in the first epochs, and where the pace of the later half
+            and that of the quarter before it tell times that are apart by more than `APART`.
         until_cap: whether the cap comes first.
     """
 
@@ -79,15 +82,20 @@ class LiveHook(Hook):
         self._logs.append(math.log(epoch.residual))
         towards_tol = min(1.0, max(0.0, self._logs[-1] / math.log(self._tol)))
         self.progress = max(towards_tol, min(1.0, epoch.number / self._cap))
-        half = len(self._logs) // 2
-        if epoch.number < 1 or not half:
+        if epoch.number < PACED_EPOCHS:
             return
-        fallen = (self._logs[half - 1] - self._logs[-1]) / (len(self._logs) - half)
-        to_go = (self._logs[-1] - math.log(self._tol)) / fallen if fallen > 0 else math.inf
-        self.until_cap = to_go > self._cap - epoch.number
-        epochs = min(max(0.0, to_go), self._cap - epoch.number)
+        count, to_cap = len(self._logs), self._cap - epoch.number
+        to_go, before = self._epochs_to_tol(count // 2, count - 1), self._epochs_to_tol(count // 4, count // 2)
+        shorter, longer = sorted(min(each, to_cap) for each in (to_go, before))
+        self.until_cap = to_go > to_cap
+        epochs = min(to_go, to_cap) if longer <= APART * shorter else math.inf
         seconds = epochs * (epoch.seconds - self._run.setup_seconds) / epoch.number
         self.seconds_left = seconds if math.isfinite(seconds) else math.nan
+
+    def _epochs_to_tol(self, first: int, last: int) -> float:
+        """Number of epochs until the tolerance, at the pace from one epoch to another."""
+        fallen = (self._logs[first] - self._logs[last]) / (last - first)
+        return max(0.0, self._logs[-1] - math.log(self._tol)) / fallen if fallen > 0 else math.inf
 
 
 def duration(seconds: float) -> str:
