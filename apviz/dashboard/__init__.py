@@ -2,7 +2,8 @@
 
 The rooms; a room knows only those below it, and import-linter sees to it:
 
-- `server`, `session`: the server, and one visitor with address and pages.
+- `entrance`: who may come, and what answers before the rest is imported. `server`, `session`: the server, and one
+  visitor with address and pages.
 - `pages/`: what a visitor sees. They share what is in `pages.base`; no page knows another.
 - `jobs/`: work in threads, so many at once, and the bar that shows how it stands. `first_runs`: what a new folder
   of runs begins with.
@@ -11,7 +12,25 @@ The rooms; a room knows only those below it, and import-linter sees to it:
 - `address`: settings as text. `store/`: the runs on disk. `limits`: what one visitor may ask of the machine.
 """
 
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.server import serve
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apviz.dashboard.limits import Limits
+    from apviz.dashboard.server import serve
 
 __all__ = ["Limits", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports these when they are asked for: the entrance listens before."""
+    if name == "Limits":
+        from apviz.dashboard.limits import Limits
+
+        return Limits
+    if name == "serve":
+        from apviz.dashboard.server import serve
+
+        return serve
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 import param
-from panel.custom import JSComponent
 from panel.util import edit_readonly
 from panel.viewable import Viewable
 
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import JobQueue
+from apviz.dashboard.components.browser import Browser
+from apviz.dashboard.components.text import escape
+from apviz.dashboard.jobs.elsewhere import Elsewhere
+from apviz.dashboard.jobs.job import Job, JobQueue
+from apviz.dashboard.jobs.live import duration
+from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import THEMES, Shared, View
@@ -23,13 +29,18 @@ from apviz.plots._style import FONT
 
 #: milliseconds between two looks at what the jobs have done
 TICK_MS = 120
-#: pixels below which the settings would cover the page
-PHONE_PIXELS = 600
 #: pixels of type on a desk; and on a projector, where what is written in it becomes 1.4 times as large, as in charts
 TYPE_PIXELS, LECTURE_TYPE_PIXELS = 14, 16.6
-#: Panel's page, and the script that the charts wait for
-_HTML = """{% extends "base.html" %}
-{% block postamble %}<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{ super() }}{% endblock %}
+#: seconds for which a job that has ended is shown again when a page is loaded again
+ENDED_SECONDS = 60.0
+#: seconds before a connection was lost within which a run that went on was written
+WRITTEN_SECONDS = 60.0
+_HERE = Path(__file__).parent
+#: Panel's page, with what it does by itself, and the script that the charts wait for
+_HTML = f"""{{% extends "base.html" %}}
+{{% block postamble %}}{{% raw %}}<script>{(_HERE / "page.js").read_text("utf-8")}</script>
+<style>{(_HERE / "page.css").read_text("utf-8")}</style>{{% endraw %}}
+<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{{{ super() }}}}{{% endblock %}}
 """
 
 
@@ -39,20 +50,33 @@ class Session:
     Args:
         dataset: that the pages begin with; None for the default.
         lecture: larger type and lines, for a projector.
+        visitors: of the server.
+        first_runs: the job that fills a new folder; None where there was something.
     """
 
     def __init__(
-        self, limits: Limits, queue: JobQueue, runs: RunsFolder, *, dataset: str | None, lecture: bool
+        self,
+        limits: Limits,
+        queue: JobQueue,
+        runs: RunsFolder,
+        *,
+        dataset: str | None,
+        lecture: bool,
+        visitors: Visitors | None = None,
+        first_runs: Job | None = None,
     ) -> None:
         system = SystemChoice(limits)
         if dataset is not None:
             system.dataset = dataset
-        self.shared = Shared(limits, queue, runs, lecture, View(), system)
+        self.shared = Shared(limits, queue, runs, lecture, View(), system, first_runs=first_runs)
+        self._visitors, self._awaits_first_runs = visitors or Visitors(), self.shared.awaits_first_runs
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
         self._sidebars: dict[str, list[Viewable]] = {}
         self._is_loaded = False
+        #: what the browser has said so far
+        self._token, self._lost = "", dict[str, Any]()
         self.problems = self._read_address()
         view = self.shared.view
         titles = [page.title for page in PAGES.values()]
@@ -61,10 +85,16 @@ class Session:
             sizing_mode="stretch_width", dynamic=True,
         )  # fmt: skip
         self._tabs.param.watch(self._tab_changed, "active")
-        self._screen = Screen(margin=0)
-        self._screen.param.watch(lambda event: self._close_settings_on_phones(), "pixels")
+        self._browser = Browser(margin=0)
+        self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
+        self._elsewhere = Elsewhere({name: page.title for name, page in PAGES.items()}, self._show_job)
+        self._was_lost = pmui.Alert(
+            object="", severity="info", visible=False, closeable=True, title="Connected again",
+            sizing_mode="stretch_width",
+        )  # fmt: skip
         self._template = pmui.Page(
-            title="apviz", main=[self._screen, self._problem_note(), self._tabs], sidebar=[pn.Column()],
+            title="apviz", sidebar=[pn.Column()],
+            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs],
             sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
             busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
@@ -97,6 +127,7 @@ class Session:
             page = self._pages[name] = PAGES[name](self.shared)
             for model in page.models:
                 model.param.watch(lambda *events: self._write_address(), address.settings(model))
+            self._adopt_jobs(name)
         return self._pages[name]
 
     def _show_page(self) -> None:
@@ -118,16 +149,24 @@ class Session:
     def _loaded(self) -> None:
         """Shows the settings once the browser shows the page: they take it as long as everything before."""
         self._is_loaded = True
-        self._close_settings_on_phones()
+        self._listen()
         self._show_settings()
         self._write_address()
         # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
         pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True).start()
 
-    def _close_settings_on_phones(self) -> None:
-        # before the page is loaded the browser would not hear of it
-        if self._is_loaded and self._screen.is_phone:
+    def _listen(self) -> None:
+        """Takes what the browser has said; before the page is loaded it would not hear the answer."""
+        if not self._is_loaded:
+            return
+        if self._browser.is_phone:
             self._template.sidebar_open = False
+        if self._browser.visitor != self._token:
+            self._token = self._browser.visitor
+            self._recognise(self._token)
+        if self._browser.lost != self._lost:
+            self._lost = self._browser.lost
+            self._say_what_went_on(self._lost)
 
     def _tab_changed(self, event: Any) -> None:
         self.shared.view.page = list(PAGES)[event.new]
@@ -140,7 +179,62 @@ class Session:
             page.redraw()
 
     def _tick(self) -> None:
+        if self._awaits_first_runs and not self.shared.awaits_first_runs:
+            self._awaits_first_runs = False
+            self.page.open()
         self.page.tick()
+        self._show_elsewhere()
+        self._browser.drawing = self.page.is_drawing
+
+    # --- jobs, in whatever tab they were started ------------------------------------------------------------------
+
+    def _recognise(self, token: str) -> None:
+        """Goes on as the visitor that the browser says it is."""
+        known = self._visitors.find(token)
+        if known is None:
+            return
+        known.take_over(self.shared.visitor)
+        self.shared.visitor = known
+        for name in self._pages:
+            self._adopt_jobs(name)
+
+    def _adopt_jobs(self, name: str) -> None:
+        """Gives a page the job of the visitor that goes on there, or has ended unseen."""
+        now = time.monotonic()
+        for job in self.shared.visitor.jobs:
+            if job.page == name and (job.is_active or not job.seen or now - job.ended < ENDED_SECONDS):
+                self._pages[name].adopt(job)
+
+    def _show_elsewhere(self) -> None:
+        shared = self.shared
+        own = [job for job in shared.visitor.jobs if (job.is_active or not job.seen) and not self.page.shows(job)]
+        first = [shared.first_runs] if shared.first_runs is not None and shared.awaits_first_runs else []
+        self._elsewhere.show([*first, *own])
+        words = [f"{job.title} on page {PAGES[job.page].title}" for job in shared.visitor.jobs if job.is_active]
+        if words != self._browser.jobs:
+            self._browser.jobs = words
+
+    def _show_job(self, job: Job) -> None:
+        """Goes to the page of a job."""
+        job.seen = job.seen or not job.is_active
+        self.go(job.page, lambda page: page.adopt(job))
+
+    def _say_what_went_on(self, lost: dict[str, Any]) -> None:
+        """Says what happened while there was no connection."""
+        if not lost:
+            return
+        words = f"There was no connection for {duration(float(lost['seconds']))}."
+        if lost["server"] == self._browser.server:
+            words += " The server went on meanwhile."
+        else:
+            words += " The server was started again meanwhile."
+            since = float(lost["at"]) - WRITTEN_SECONDS
+            cut = [each.name for each in self.shared.runs.entries() if not each.finished and each.changed > since]
+            if lost["jobs"]:
+                words += f" What ran was interrupted: {'; '.join(map(str, lost['jobs']))}."
+            if cut:
+                words += f" As far as it was recorded it is in the folder: {', '.join(cut)}."
+        self._was_lost.param.update(object=escape(words), visible=True)
 
     def _models(self) -> list[param.Parameterized]:
         return [self.shared.view, self.shared.system, *self.page.models]
@@ -179,16 +273,3 @@ def _theme(shared: Shared) -> dict[str, Any]:
     return {
         "palette": {"primary": {"main": blue}}, "typography": typography, "components": {"MuiAlert": message},
     }  # fmt: skip
-
-
-class Screen(JSComponent):
-    """Component without a view, that says how wide the visitor's screen is, which only the browser knows."""
-
-    pixels = param.Integer(0, doc="of its width; 0 until the browser has said it")
-
-    _esm = "export function render({ model }) { model.pixels = window.innerWidth; }"
-
-    @property
-    def is_phone(self) -> bool:
-        """Whether the settings would cover the page."""
-        return bool(0 < self.pixels < PHONE_PIXELS)

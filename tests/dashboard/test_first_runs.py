@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("panel")
 
-from apviz.dashboard.first_runs import first_runs, sweep_noise, train
+from apviz.dashboard.first_runs import FirstRuns, first_runs, sweep_noise, train
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
@@ -46,6 +46,40 @@ def test_a_folder_with_a_run_is_left_as_it_is(folder):
     before = RunsFolder(folder).names()
     first_runs(RunsFolder(folder))
     assert RunsFolder(folder).names() == before
+
+
+def test_the_job_says_how_far_it_is_and_ends_when_asked_to(tmp_path):
+    job = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
+    said, done = [], job._done
+
+    def stop_after_two() -> None:
+        done()
+        said.append((job.status, job.fraction_done))
+        if len(said) == 2:
+            job.stop()
+
+    job._done = stop_after_two
+    job.start()
+    job.join(120)
+    assert job.state == "stopped"
+    assert said == [
+        ("a training; 1 of 20 runs are there", 1 / 20), ("a sweep over the noise; 2 of 20 runs are there", 2 / 20),
+    ]  # fmt: skip
+    assert len(RunsFolder(tmp_path).names()) in (2, 3)
+
+
+def test_while_a_new_folder_is_filled_the_landing_page_does_not_begin_with_half_of_it(tmp_path):
+    sweep_noise(tmp_path)
+    runs, filling = RunsFolder(tmp_path), FirstRuns(JobQueue(1), RunsFolder(tmp_path))
+    shared = Shared(Limits(), JobQueue(1), runs, False, View(), SystemChoice(Limits()), first_runs=filling)
+    page = PAGES["compare"](shared)
+    page.main()
+    page.open()
+    assert page.choice.runs == []
+    filling.state = "done"
+    page.open()
+    assert page.choice.runs
+    shared.end()
 
 
 @pytest.mark.slow

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import time
+
 import pytest
 
 pytest.importorskip("panel")
@@ -9,10 +13,14 @@ pytest.importorskip("panel")
 from bokeh.document import Document
 from panel.io.state import set_curdoc
 
+from apviz.dashboard.first_runs import FirstRuns
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import JobQueue
+from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.session import Session
+from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 
 
@@ -20,11 +28,17 @@ from apviz.dashboard.store.runs_folder import RunsFolder
 def session(tmp_path):
     """A session whose page the browser shows, without the clock."""
     with set_curdoc(Document()):
-        made = Session(Limits(), JobQueue(1), RunsFolder(tmp_path), dataset=None, lecture=False)
-        made._is_loaded = True
-        made._show_page()
+        made = loaded(tmp_path)
         yield made
         made.shared.end()
+
+
+def loaded(folder, **others):
+    """A session of its own document, as it is when the browser has it."""
+    made = Session(Limits(), JobQueue(1), RunsFolder(folder), dataset=None, lecture=False, **others)
+    made._is_loaded = True
+    made._show_page()
+    return made
 
 
 def watchers(session) -> int:
@@ -59,3 +73,90 @@ def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
             assert panels and shown.setdefault(name, panels) == panels
     first, *others = shown.values()
     assert all(panels != first for panels in others)
+
+
+class Waits(ComparisonJob):
+    """A comparison that does nothing until it is stopped."""
+
+    def __init__(self, shared):
+        super().__init__(shared.queue, shared.limits, shared.runs, SystemSpec("china", 100), [])
+
+    def work(self) -> None:
+        while not self.stopping:
+            time.sleep(0.005)
+
+
+def test_a_job_is_shown_on_its_page_and_above_every_other(session):
+    job = Waits(session.shared)
+    session.page.job = job
+    session.shared.start(job)
+    session._tick()
+    assert session._elsewhere.jobs == []
+    for place in range(1, len(PAGES)):
+        session._tabs.active = place
+        session._tick()
+        assert session._elsewhere.jobs == [job]
+    job.stop()
+    job.join(30)
+    session._tick()
+    assert session._elsewhere.jobs == [job], "nobody has seen its end"
+    session._tabs.active = 0
+    session._tick()
+    session._tabs.active = 1
+    session._tick()
+    assert session._elsewhere.jobs == []
+
+
+def test_a_tab_that_says_who_it_is_goes_on_with_the_job_of_the_one_before(tmp_path):
+    visitors = Visitors(keep_seconds=60)
+    with set_curdoc(Document()):
+        first = loaded(tmp_path, visitors=visitors)
+        first._browser.visitor = "a" * 32
+        job = Waits(first.shared)
+        first.page.job = job
+        first.shared.start(job)
+    with set_curdoc(Document()):
+        other, again = loaded(tmp_path, visitors=visitors), loaded(tmp_path, visitors=visitors)
+        other._browser.visitor, again._browser.visitor = "b" * 32, "a" * 32
+        first.shared.end()
+        for each in (other, again):
+            each._tick()
+        assert again.page.job is job and job.is_active
+        assert other.page.job is None and not other._elsewhere.jobs
+        assert again._browser.jobs == ["A comparison on page Compare"] and not other._browser.jobs
+        job.stop()
+        again.shared.end()
+        other.shared.end()
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_after_a_lost_connection_it_says_what_went_on(tmp_path, recorded_runs, is_same):
+    for name in ("cg", "cut"):
+        shutil.copytree(recorded_runs / f"{name}.zarr", tmp_path / f"{name}.zarr")
+    # as a kill leaves it
+    root = json.loads((tmp_path / "cut.zarr" / "zarr.json").read_text())
+    root["attributes"] |= {"status": "interrupted"}
+    del root["attributes"]["stop_reason"]
+    (tmp_path / "cut.zarr" / "zarr.json").write_text(json.dumps(root))
+    with set_curdoc(Document()):
+        session = loaded(tmp_path)
+        server = session._browser.server if is_same else "another"
+        session._browser.lost = {"at": time.time(), "seconds": 7.2, "server": server, "jobs": ["A comparison"]}
+        said = session._was_lost.object
+        session.shared.end()
+    assert session._was_lost.visible and said.startswith("There was no connection for 7 s.")
+    assert ("The server went on meanwhile." in said) == is_same
+    assert said.endswith("interrupted: A comparison. As far as it was recorded it is in the folder: cut.") != is_same
+
+
+def test_pages_are_opened_again_when_a_new_folder_has_been_filled(tmp_path, recorded_runs):
+    filling = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
+    with set_curdoc(Document()):
+        session = loaded(tmp_path, first_runs=filling)
+        session._tick()
+        assert session._elsewhere.jobs == [filling] and session.page.choice.runs == []
+        shutil.copytree(recorded_runs / "cg.zarr", tmp_path / "cg.zarr")
+        filling.state = "done"
+        session._tick()
+        assert session._elsewhere.jobs == [] and session.page.choice.runs == ["cg"]
+        session.shared.end()

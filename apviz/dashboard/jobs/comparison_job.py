@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.comparison import Outcome, compare
@@ -37,6 +38,8 @@ class ComparisonJob(Job):
         failures: what went wrong, one sentence a solver.
         live: the running solve.
     """
+
+    title: ClassVar[str] = "A comparison"
 
     def __init__(
         self,

@@ -7,12 +7,14 @@ second: bokeh's documents belong to the server's own thread.
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from apviz.tracing import StopHook
 
@@ -102,12 +104,19 @@ class Job(ABC):
         version: grows when there is something new to draw.
         failures: of parts of it, one sentence each.
         stop_hook: to be among the hooks of its solves, which `stop` ends.
+        page: name of the page that shows it; empty for none.
+        ended: when it did, by `time.monotonic`; infinite while it has not.
+        seen: whether a page has shown its end.
     """
+
+    #: what it is, where it is not on its own page
+    title: ClassVar[str] = "A solve"
 
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
         self.state, self.message, self.progress, self.version = "queued", "", 0.0, 0
-        self.stopping = False
+        self.stopping, self.page = False, ""
+        self.ended, self.seen = math.inf, False
         self.failures: list[str] = []
         self.stop_hook = StopHook()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -172,6 +181,7 @@ class Job(ABC):
             self.state, self.message = "failed", f"{type(error).__name__}: {error}"
             raise
         finally:
+            self.ended = time.monotonic()
             self.version += 1
             # a solve leaves its matrices in cycles, which Python would find only much later
             gc.collect()

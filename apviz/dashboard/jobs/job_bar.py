@@ -69,6 +69,7 @@ class JobBar:
             return
         self._state, self._stopping, self._next = job.state, job.stopping, now + _TEXT_SECONDS
         active = job.is_active
+        job.seen = not active
         self._run.disabled, self._stop.disabled = active, not active or job.stopping
         self._progress.visible = active
         self._progress.value = round(100 * job.fraction_done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import LiveHook
@@ -32,6 +32,8 @@ class StepJob(Job):
         trace: of the solve, when it is done.
         live: the running solve.
     """
+
+    title: ClassVar[str] = "A step solved again"
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import weakref
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
+from typing import ClassVar
 
 from apviz.comparison import claim_free_path
 from apviz.dashboard.jobs.job import Job, JobQueue
@@ -51,6 +52,8 @@ class TrainingJob(Job):
     Raises:
         ValueError: a training that cannot go on, or that somebody else is writing.
     """
+
+    title: ClassVar[str] = "A training"
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.job_bar import JobBar
+from apviz.dashboard.jobs.visitors import Visitor
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice
@@ -45,7 +46,8 @@ class Shared:
 
     Attributes:
         folder: where files that the visitor brought lie; removed with the session.
-        jobs: the jobs that this session has started; they end with it.
+        visitor: whose session it is, with the jobs of all their tabs.
+        first_runs: the job that fills a new folder; None where there was something.
         go: shows another page, by its name, after it was prepared by the function given.
     """
 
@@ -56,7 +58,8 @@ class Shared:
     view: View
     system: SystemChoice
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="apviz-")))
-    jobs: list[Job] = field(default_factory=list)
+    visitor: Visitor = field(default_factory=Visitor)
+    first_runs: Job | None = None
     go: Callable[[str, Callable[[Any], None]], None] | None = None
 
     @property
@@ -65,10 +68,14 @@ class Shared:
         return "dark" if self.view.theme == "dark" else "light"
 
     def start(self, job: Job) -> None:
-        """Starts a job of this session."""
-        self.jobs = [each for each in self.jobs if each.is_active]
-        self.jobs.append(job)
-        job.start()
+        """Starts a job, which the page that is shown now will show."""
+        job.page = self.view.page
+        self.visitor.start(job)
+
+    @property
+    def awaits_first_runs(self) -> bool:
+        """Whether a new folder is still being filled."""
+        return self.first_runs is not None and self.first_runs.is_active
 
     def find_upload(self, name: str) -> Upload | None:
         """File of this session behind the name of a data set, as traces have it; None for no such file."""
@@ -81,9 +88,8 @@ class Shared:
         (pn.state.notifications.error if bad else pn.state.notifications.info)(message, duration=0 if bad else 4000)
 
     def end(self) -> None:
-        """Stops the jobs and removes the files of a visitor who has gone."""
-        for job in self.jobs:
-            job.stop()
+        """Closes the tab of a visitor, and removes its files."""
+        self.visitor.leave()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -128,6 +134,18 @@ class Page(ABC):
     def tick(self) -> None:
         """Shows what is new; called some times a second, while the page is shown."""
         self.draw_next()
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether something that was asked for is still to be drawn; what grows by itself is not."""
+        return bool(self._to_draw)
+
+    def shows(self, job: Job) -> bool:
+        """Whether it shows how a job stands."""
+        return False
+
+    def adopt(self, job: Job) -> None:
+        """Shows a job that was started in another tab, or before the page was loaded again."""
 
     def follow(self, job: Job | None, bar: JobBar, take: Callable[[Any], None]) -> None:
         """Shows how a job stands, and takes what is new of it."""
@@ -203,6 +221,17 @@ class SolvingPage(Page):
         self._taken = 0
         shared.start(self.job)
         return True
+
+    @property
+    def is_drawing(self) -> bool:
+        return super().is_drawing and not (self.job is not None and self.job.is_active)
+
+    def shows(self, job: Job) -> bool:
+        return job is self.job
+
+    def adopt(self, job: Job) -> None:
+        if isinstance(job, ComparisonJob) and (self.job is None or not self.job.is_active):
+            self.job, self._taken = job, 0
 
     @property
     def expects_runs(self) -> bool:

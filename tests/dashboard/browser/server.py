@@ -23,17 +23,25 @@ ENDLESS = {
 
 
 class Server:
-    """`apviz dashboard` on a free port."""
+    """`apviz dashboard` on a free port.
 
-    def __init__(self, runs: Path, *options: str) -> None:
-        self.runs, self.options = runs, options
+    Args:
+        wait: until it is there.
+        log: file that gets what it writes.
+    """
+
+    def __init__(self, runs: Path, *options: str, wait: bool = True, log: Path | None = None) -> None:
+        self.runs, self.options, self.log = runs, options, log
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
-        self.start()
+        self.start(wait=wait)
 
-    def start(self) -> None:
+    def start(self, *, wait: bool = True) -> None:
         command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
-        self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options])
+        log = None if self.log is None else self.log.open("w")
+        self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options], stdout=log, stderr=log)
+        if not wait:
+            return
         script = f"{self.url}plotly/plotly.min.js"
         wait_until(lambda: opens(script), self.process, lambda: "the dashboard did not start", PATIENCE)
 

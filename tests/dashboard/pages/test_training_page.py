@@ -38,7 +38,7 @@ def page(tmp_path):
 
     yield open_page
     for each in pages:
-        for job in each.shared.jobs:
+        for job in each.shared.visitor.jobs:
             job.stop()
             job.join(30)
         each.shared.end()

@@ -89,7 +89,7 @@ class Compare(SolvingPage):
 
     def open(self) -> None:
         self._is_open = True
-        chosen = bool(self.choice.runs) or self.expects_runs
+        chosen = bool(self.choice.runs) or self.expects_runs or self.shared.awaits_first_runs
         newest = [] if chosen else self.shared.runs.newest_of_one_data_set(MAX_RUNS)
         if newest:
             self.choice.runs = newest

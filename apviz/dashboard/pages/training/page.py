@@ -12,6 +12,7 @@ from panel.viewable import Viewable
 
 from apviz import plots
 from apviz.dashboard.components.chart_card import ChartCard, steps_table
+from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.step_job import StepJob
 from apviz.dashboard.jobs.training_job import TrainingJob
@@ -120,6 +121,15 @@ class Training(Page):
                 if job.trace is None and job.name not in names:  # it ended before its first step
                     self.choice.training = next(iter(names), "")
                 self.picker.show()
+
+    def shows(self, job: Job) -> bool:
+        return job is self.job
+
+    def adopt(self, job: Job) -> None:
+        if isinstance(job, TrainingJob | StepJob) and (self.job is None or not self.job.is_active):
+            self.launcher.job = job
+            if isinstance(job, TrainingJob):
+                self.choice.training = job.name
 
     def start(self) -> None:
         """Starts a training with the settings as they are."""

@@ -1,25 +1,23 @@
-"""The command line: `apviz compare`, `experiment`, `datasets`, `dashboard`, `report` and `show`."""
+"""The commands that solve, or show what was solved: `compare`, `experiment`, `datasets`, `report` and `show`."""
 
 from __future__ import annotations
 
 import html
 import json
-import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import torch
 import typer
 from rich import box
-from rich.console import Console
-from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
 from apviz.analysis.verdict import judge
+from apviz.cli.terminal import console, errors, fail
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
@@ -32,26 +30,11 @@ from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import is_estimate
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").split(":")[0] + " of apviz.")
+app = typer.Typer()
 sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
 app.add_typer(sets, name="datasets")
-console = Console()
-errors = Console(stderr=True)
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-@app.callback()
-def main() -> None:
-    """Solve large Gaussian-process systems by alternating projection, record every update, and look at it."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors)])
-    logging.getLogger("apviz").setLevel(logging.INFO)
-    logging.captureWarnings(True)
-
-
-def _fail(error: Exception) -> NoReturn:
-    errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may hold brackets
-    raise typer.Exit(2)
 
 
 def _words(text: str) -> list[str]:
@@ -136,7 +119,7 @@ def compare(
         if pictures and system.d != 2:
             raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
     except (ValueError, OSError, ImportError) as error:
-        _fail(error)
+        fail(error)
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
     console.print(f"[bold]{data.card.title}[/]: {size}")
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
@@ -201,7 +184,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`
     try:
         console.print(f"{name} is at {datasets.fetch(name)}")
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
 
 
 @app.command()
@@ -227,7 +210,7 @@ def experiment(
         chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
         done = _run_cells(chosen, options)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
-        _fail(error)
+        fail(error)
     raise typer.Exit(done)
 
 
@@ -257,50 +240,17 @@ def _run_cells(experiment: Experiment, options: Options) -> int:
 
 
 @app.command()
-def dashboard(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")] = 5006,
-    runs: Annotated[Path, typer.Option(help="Folder of traces: shown, and where new ones go.")] = Path("runs"),
-    dataset: Annotated[str | None, typer.Option(help="The data set to begin with.")] = None,
-    lecture: Annotated[bool, typer.Option(help="Larger type and lines, for a projector.")] = False,
-    max_solves: Annotated[int, typer.Option(help="Solves at once over all visitors; the others queue.")] = 2,
-    max_n: Annotated[int, typer.Option(help="Training rows of a system.")] = 50_000,
-    max_block_gb: Annotated[float, typer.Option(help="Memory of the block factors of a solve, in GB.")] = 4.0,
-    max_upload: Annotated[int, typer.Option(help="Size of an uploaded file, in MB.")] = 100,
-    address: Annotated[str, typer.Option(help="Interface; others than this machine ask for one of the next two.")] = (
-        "127.0.0.1"
-    ),
-    basic_auth: Annotated[str | None, typer.Option(help="A password, or a JSON file of users and passwords.")] = None,
-    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in who can reach the address.")] = False,
-    show: Annotated[bool, typer.Option(help="Open a browser.")] = True,
-) -> None:
-    """Compare solvers in the browser, live, on any data."""
-    try:
-        from apviz.dashboard import Limits, serve
-    except ImportError as error:
-        _fail(ImportError(f"the dashboard needs Panel ({error}): pip install 'apviz[dashboard]'"))
-    try:
-        limits = Limits(max_solves, max_n, max_block_gb, max_upload)
-        console.print(f"dashboard on http://{address}:{port}, runs in {runs}; Ctrl-C ends it", highlight=False)
-        serve(
-            runs, port=port, address=address, dataset=dataset, limits=limits, lecture=lecture, basic_auth=basic_auth,
-            no_auth=no_auth, open_browser=show,
-        )  # fmt: skip
-    except (ValueError, OSError) as error:
-        _fail(error)
-
-
-@app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A folder of traces.")]) -> None:
     """Rebuild the report of a folder from its traces alone."""
     try:
         traces = find_traces(folder)
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
     console.print(terminal_table(traces))
     try:
         console.print(f"report: {write_report(traces, folder / 'report.html')}")
     except OSError as error:
-        _fail(error)
+        fail(error)
 
 
 @app.command()
@@ -314,7 +264,7 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
                 f"{path} is of a training, not of one solve; `apviz dashboard` shows it on its page Training"
             )
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
     a = trace.attrs
     console.print(f"[bold]{trace.label}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, d = {a['d']}, "
                   f"{a['right_hand_sides']} right-hand sides")  # fmt: skip
@@ -334,7 +284,3 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     for number, values in epochs.iterrows():
         table.add_row(str(number), *(f"{value:.4g}" for value in values))
     console.print(table)
-
-
-if __name__ == "__main__":
-    app()

@@ -1,0 +1,31 @@
+// A tab says who it is, and takes what `page.js` has to know.
+
+function visitor() {
+  try {
+    const kept = localStorage.getItem("apviz-visitor");
+    if (/^[0-9a-f]{32}$/.test(kept)) return kept;
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    const made = [...bytes].map((each) => each.toString(16).padStart(2, "0")).join("");
+    localStorage.setItem("apviz-visitor", made);
+    return made;
+  } catch {
+    return ""; // a browser that keeps nothing
+  }
+}
+
+function lost() {
+  const kept = sessionStorage.getItem("apviz-lost");
+  sessionStorage.removeItem("apviz-lost");
+  if (!kept) return {};
+  const { at, server, jobs } = JSON.parse(kept);
+  return { at: at / 1000, seconds: (Date.now() - at) / 1000, server, jobs };
+}
+
+export function render({ model }) {
+  const take = () => Object.assign(window.apviz, { server: model.server, jobs: model.jobs, drawing: model.drawing });
+  for (const name of ["server", "jobs", "drawing"]) model.on(name, take);
+  take();
+  model.lost = lost();
+  model.visitor = visitor();
+  model.pixels = window.innerWidth;
+}

@@ -1,0 +1,32 @@
+"""What only the browser knows: who the visitor is, how wide the screen is, and that the connection was lost."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import param
+from panel.custom import JSComponent
+
+#: name of this process, by which a page knows whether it is still the same server
+SERVER = secrets.token_hex(8)
+#: pixels below which the settings would cover the page
+PHONE_PIXELS = 600
+
+
+class Browser(JSComponent):
+    """Component without a view. The browser writes the first three when the page is loaded, the server the others."""
+
+    visitor = param.String("", doc="random name that this browser keeps; empty where it keeps nothing")
+    lost = param.Dict({}, doc="when the connection was lost (seconds since 1970), of which server, what ran then")
+    pixels = param.Integer(0, doc="width of the screen; 0 until the browser has said it")
+    server = param.String(SERVER, doc="name of the process that serves the page")
+    jobs = param.List([], item_type=str, doc="what goes on, in words")
+    drawing = param.Boolean(False, doc="whether charts are still to be drawn")
+
+    _esm = Path(__file__).with_name("browser.js")
+
+    @property
+    def is_phone(self) -> bool:
+        """Whether the settings would cover the page."""
+        return bool(0 < self.pixels < PHONE_PIXELS)

@@ -1,0 +1,128 @@
+"""Who may come, and what answers while the dashboard is imported, which takes seconds: this here takes none."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+#: asks again until the dashboard is there
+_PAGE = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>apviz</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<style>body { font: 16px system-ui, sans-serif; margin: 30vh auto; max-width: 24em; padding: 0 1em; text-align: center }
+</style>
+<p role="status">The dashboard is starting; this page opens it in a few seconds.</p>
+<noscript><p>It needs JavaScript.</p></noscript>
+<script>
+async function look() {
+  const is_there = await fetch(location.href, { method: "HEAD" }).then((answer) => answer.status !== 503, () => false);
+  if (is_there) location.reload(); else setTimeout(look, 250);
+}
+look();
+</script>
+"""
+
+
+class Entrance:
+    """Server that answers any request with 503 and a page that opens the dashboard when it is there.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        self._server = _server_of(address)((address, port), _Answer, bind_and_activate=False)
+        try:
+            self._server.server_bind()
+            self._server.server_activate()
+        except OSError as error:
+            self._server.server_close()
+            raise OSError(f"{address}:{port} cannot be listened on: {error.strerror}; choose another --port") from error
+        self._is_open = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leaves the port to the dashboard."""
+        if self._is_open:
+            self._is_open = False
+            self._server.shutdown()
+            self._server.server_close()
+
+    def __enter__(self) -> Entrance:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(503)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(_PAGE)))
+        self.send_header("Retry-After", "1")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(_PAGE)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing in the terminal."""
+
+
+def _server_of(address: str) -> type[socketserver.ThreadingTCPServer]:
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address, daemon_threads = True, True
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    return Server
+
+
+def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:
+    """Refuses to serve whoever can reach an address without a word about who may.
+
+    Raises:
+        ValueError: such an address; an empty password, or one that looks like a file that is not there; IPv6's own.
+    """
+    if basic_auth is not None:
+        _check_password(basic_auth)
+    local = is_local(address)
+    if not local and not (basic_auth or no_auth):
+        raise ValueError(
+            f"{address} can be reached by others: choose a password with --basic-auth PASSWORD (or a JSON file of "
+            "users), or let everybody in with --no-auth"
+        )
+    if local and ":" in address:
+        # Bokeh's list of hosts takes no IPv6
+        raise ValueError(f"{address} cannot be served to this machine alone; take 127.0.0.1, which can")
+
+
+def is_local(address: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_password(given: str) -> None:
+    """Refuses what would let everybody in, or make a password of a mistyped name of a file."""
+    if not given.strip():
+        raise ValueError("--basic-auth is empty, which would ask nobody for a password; give one, or --no-auth")
+    named_like_a_file = given.lower().endswith(".json") or "/" in given or "\\" in given
+    if named_like_a_file and not Path(given).is_file():
+        raise ValueError(
+            f"--basic-auth: there is no file {given}, and as a password it would be one by mistake; give the path of a "
+            "JSON file of users and passwords, or a password without / and \\ that does not end in .json"
+        )

@@ -1,0 +1,82 @@
+// What a page does by itself: it shows that the server has not answered yet, and when the server was gone it says so,
+// asks until it is back, and is loaded again, from its address. Panel's components know nothing of it.
+(() => {
+  // milliseconds: without an answer until that is shown; it stays at least so long; between two questions
+  const PATIENCE = 300;
+  const LINGER = 250;
+  const AGAIN = 1000;
+  const state = (window.apviz = { server: "", jobs: [], drawing: false });
+
+  // --- whether the server has answered: every change that a browser sends is answered when all is done -------------
+
+  const asked = new Set();
+  let since = null;
+  let until = 0;
+
+  function look() {
+    const now = performance.now();
+    const waits = asked.size > 0 || state.drawing;
+    since = waits ? since ?? now : null;
+    if (waits && now - since >= PATIENCE) until = now + LINGER;
+    document.documentElement.classList.toggle("apviz-busy", now < until);
+  }
+  setInterval(look, 50);
+
+  function header(data) {
+    if (typeof data !== "string" || !data.startsWith('{"msgid"')) return {};
+    try {
+      return JSON.parse(data);
+    } catch {
+      return {};
+    }
+  }
+
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (data) {
+    if (!this.apviz) watch(this);
+    const { msgid, msgtype } = header(data);
+    if (msgtype === "PATCH-DOC") asked.add(msgid);
+    return send.call(this, data);
+  };
+
+  function watch(socket) {
+    socket.apviz = true;
+    socket.addEventListener("message", ({ data }) => {
+      const { msgtype, reqid } = header(data);
+      if (msgtype === "OK" || msgtype === "ERROR") asked.delete(reqid);
+    });
+    socket.addEventListener("close", lost);
+  }
+
+  // --- whether the server is there ---------------------------------------------------------------------------------
+
+  let leaving = false;
+  addEventListener("pagehide", () => (leaving = true));
+  addEventListener("pageshow", () => (leaving = false));
+
+  function lost() {
+    if (leaving || document.getElementById("apviz-lost")) return;
+    asked.clear();
+    const at = Date.now();
+    const clock = new Date(at).toLocaleTimeString();
+    const note = document.createElement("div");
+    note.id = "apviz-lost";
+    note.setAttribute("role", "alert");
+    note.innerHTML = "<p><b></b></p><p></p>";
+    const [head, words] = note.querySelectorAll("b, p:last-child");
+    head.textContent = `No connection to the server since ${clock}.`;
+    words.textContent =
+      "What the page shows is as it was then. It asks every second whether the server is back, and opens again by itself.";
+    document.body.appendChild(note);
+    ask(at);
+  }
+
+  async function ask(at) {
+    const request = { method: "HEAD", cache: "no-store" };
+    const is_back = await fetch("plotly/plotly.min.js", request).then((answer) => answer.ok, () => false);
+    if (!is_back) return setTimeout(ask, AGAIN, at);
+    const { server, jobs } = state;
+    sessionStorage.setItem("apviz-lost", JSON.stringify({ at, server, jobs }));
+    location.reload();
+  }
+})();

@@ -1,0 +1,132 @@
+"""A server that starts, is slow, is killed or goes on: what a page shows of it, without being asked."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import urllib.error
+import urllib.request
+
+from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
+from tests.ports import wait_until
+
+#: the spinner, in JavaScript
+BUSY = "document.documentElement.classList.contains('apviz-busy')"
+
+
+def on_tab(visitor, title: str) -> None:
+    visitor.tab.get_by_role("tab", name=title, exact=True).click()
+
+
+def test_a_page_that_comes_before_the_dashboard_is_there_becomes_the_dashboard(recorded, visit, tmp_path):
+    server = Server(shutil.copytree(recorded, tmp_path / "runs"), wait=False)
+    try:
+        wait_until(lambda: answers(server.url) == 503, server.process, lambda: "nobody answers", PATIENCE)
+        someone = visit(to=server)
+        # that the server is not there yet is an answer the browser calls an error
+        someone.server_may_go = True
+        assert someone.tab.goto(server.url).status == 503
+        someone.says("The dashboard is starting")
+        someone.chart("Residual.")
+        assert someone.tab.title() == "apviz"
+    finally:
+        server.kill()
+
+
+def answers(url: str) -> int:
+    """Status of an answer; 0 for none."""
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, tmp_path):
+    server = Server(shutil.copytree(recorded, tmp_path / "runs"))
+    before = {path.name for path in server.runs.iterdir()}
+    try:
+        someone = visit(to=server).go(**ENDLESS)
+        someone.press("Run")
+        someone.says("Running: AP cyclic b=60: epoch")
+        (new,) = {path for path in server.runs.iterdir() if path.name not in before}
+        someone.tab.wait_for_timeout(2_000)  # until it has told that something runs, and something is on disk
+        someone.server_may_go = True
+        server.kill()
+        someone.says("No connection to the server since")
+
+        server.start()
+        someone.says("The server was started again meanwhile. What ran was interrupted: A comparison on page Compare.")
+        someone.says(f"As far as it was recorded it is in the folder: {new.stem}")
+        assert not someone.tab.get_by_text("Running: ").count()
+        # its settings are those it had
+        assert someone.tab.get_by_role("button", name="Run", exact=True).is_enabled()
+        assert "max_epochs=100000" in someone.tab.url
+        someone.chart("Residual.")
+    finally:
+        server.kill()
+
+
+def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_but_to_nobody_else(visit):
+    someone, other = visit().go(**ENDLESS), visit().go(page="runs")
+    someone.press("Run")
+    someone.says("Running: AP cyclic b=60: epoch")
+    on_tab(someone, "Runs")
+    line = "A comparison on page Compare, running: AP cyclic b=60"
+    someone.says(line)
+
+    someone.tab.reload()
+    someone.says(line)
+    someone.press("Show")
+    someone.says("Running: AP cyclic b=60: epoch")
+    chart = someone.chart("Residual")
+    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=60'))", chart)
+
+    second = someone.context.new_page()
+    second.goto(someone.server.address({"page": "batch-size"}))
+    second.get_by_text(line).first.wait_for(timeout=1000 * PATIENCE)
+    second.get_by_role("button", name="Stop", exact=True).first.click()
+    someone.says("Stopped: 1 of 1 runs recorded")
+    second.close()
+    assert not other.tab.get_by_text("A comparison on page Compare").count()
+
+
+def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
+    someone = visit().go()
+    someone.chart("Residual.")
+    someone.tab.wait_for_function(f"() => !{BUSY}")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        on_tab(someone, "Conditioning")
+        someone.tab.wait_for_function(f"() => {BUSY}")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    someone.tab.get_by_text("Noise from").or_(someone.tab.get_by_text("Sweep")).first.wait_for()
+    someone.tab.wait_for_function(f"() => !{BUSY}")
+
+
+def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, browser, tmp_path):
+    server = Server(shutil.copytree(recorded, tmp_path / "runs"), log=tmp_path / "log")
+    try:
+        context = browser.new_context()
+        first = context.new_page()
+        first.goto(server.address(ENDLESS))
+        first.get_by_role("button", name="Run", exact=True).click()
+        first.get_by_text("Running: AP cyclic b=60: epoch").first.wait_for()
+        for _ in range(4):
+            tab = context.new_page()
+            tab.goto(server.address({}))
+            tab.get_by_role("tab", name="Compare", exact=True).wait_for()
+            tab.wait_for_timeout(300)
+            tab.close()
+        first.close()
+        context.close()
+        threading.Event().wait(20)
+    finally:
+        server.process.terminate()
+        server.process.wait(60)
+    log = (tmp_path / "log").read_text("utf-8")
+    assert "Traceback" not in log and "WebSocketClosedError" not in log

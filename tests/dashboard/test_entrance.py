@@ -1,0 +1,47 @@
+"""What answers before the dashboard is there."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from apviz.dashboard.entrance import Entrance
+from tests.ports import free_port
+
+
+def test_it_answers_that_the_dashboard_is_starting_and_leaves_the_port_when_it_is_there():
+    port = free_port()
+    with Entrance("127.0.0.1", port) as entrance:
+        with pytest.raises(urllib.error.HTTPError) as answer:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/?page=compare")
+        assert answer.value.code == 503 and "The dashboard is starting" in answer.value.read().decode()
+        entrance.close()
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", port))
+            other.listen()
+    with socket.socket() as again:
+        assert again.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_that_is_taken_is_refused_with_what_to_do():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1:{port} cannot be listened on: .* choose another --port"):
+            Entrance("127.0.0.1", port)
+
+
+def test_nothing_that_takes_seconds_to_import_is_imported_before_it_listens():
+    code = (
+        "import sys, apviz.cli, apviz.dashboard.entrance\n"
+        "print(*(name for name in ('torch', 'panel', 'bokeh', 'pandas', 'numpy', 'plotly') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
