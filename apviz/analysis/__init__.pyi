@@ -6,6 +6,7 @@ from .ensembles import coinciding as coinciding
 from .ensembles import group_table as group_table
 from .ensembles import median_and_band as median_and_band
 from .ensembles import performance_profile as performance_profile
+from .ensembles import varied as varied
 from .errors import conjugate_gradient_bound as conjugate_gradient_bound
 from .errors import conjugate_gradient_iterations as conjugate_gradient_iterations
 from .errors import k_norm_error as k_norm_error

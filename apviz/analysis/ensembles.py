@@ -171,7 +171,7 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
         `unsolved`, that of systems nobody solved; and `runs`, the places in `traces` of the runs that count.
 
     Raises:
-        ValueError: fewer than two methods; no system that all of them have a run on.
+        ValueError: no run that has ended; no system that all methods have a run on.
 
     Examples:
         >>> import torch, apviz
@@ -194,11 +194,8 @@ def performance_profile(traces: Sequence[Trace], measure: Literal["work", "secon
             cost = float(trace["epoch"][measure][-1]) if trace.converged else math.inf
             costs.setdefault(name, {}).setdefault(system, []).append(cost)
             places.setdefault(system, []).append(place)
-    if len(costs) < 2:
-        raise ValueError(
-            f"a performance profile compares methods, and these are runs of {len(costs) or 'none'}; add runs of "
-            "another method on the same systems"
-        )
+    if not costs:
+        raise ValueError("none of these runs has ended, so no system is known to be solved or not")
     common = [system for system in places if all(system in of_one for of_one in costs.values())]
     if not common:
         lacking = ", ".join(f"{name}: {len(of_one)}" for name, of_one in costs.items())
@@ -229,3 +226,35 @@ def solver_names(traces: Sequence[Trace]) -> list[str]:
     return [
         f"{trace.label}, {trace.attrs['dtype']}" if len(dtypes[trace.label]) > 1 else trace.label for trace in traces
     ]
+
+
+#: settings of a method, and of a system, that a sweep may be over, in the order of their axes
+_OF_SYSTEM: Final = ("dataset", "n", "d", "kernel", "lengthscale", "outputscale", "noise", "dtype", "tol")
+_OF_METHOD: Final = (
+    "rule", "partition", "preconditioner", "coarse", "block_size", "overlap", "history", "coarse_rank",
+    "skeleton_rank", "rank",
+)  # fmt: skip
+
+
+def varied(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Tabulates the settings in which runs differ, but for the seed, and what came out: one row a run.
+
+    Columns are settings of the system and of the method, numbers or text, None or NaN where a method has none, if there
+    are two values of them or more; then
+    `work` and `seconds` to the tolerance, NaN where it was not reached, and the last `test_rmse`. Of lengthscales by
+    input it is their geometric mean.
+    """
+    rows = []
+    for trace in traces:
+        attrs, method = trace.attrs, trace.method.plain()
+        row = {name: attrs.get(name) for name in _OF_SYSTEM} | {name: method.get(name) for name in _OF_METHOD}
+        scales = attrs.get("lengthscale") or []
+        row["lengthscale"] = math.exp(sum(map(math.log, scales)) / len(scales)) if scales else None
+        rows.append(row)
+    table = pd.DataFrame(rows, dtype=object)
+    table = table[[name for name in table if table[name].dropna().map(str).nunique() > 1]]
+    last = [trace["epoch"].isel(epoch=-1) for trace in traces]
+    for name in ("work", "seconds"):
+        table[name] = [float(e[name]) if t.converged else math.nan for e, t in zip(last, traces, strict=True)]
+    rmse = [float(each["test_rmse"]) for each in last]
+    return table.assign(test_rmse=rmse) if any(map(math.isfinite, rmse)) else table

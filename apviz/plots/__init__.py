@@ -16,8 +16,11 @@ from apviz.plots.residuals import residuals
 from apviz.plots.rmse import test_rmse
 from apviz.plots.sweeps.batch_size_sweep import batch_size_sweep
 from apviz.plots.sweeps.batch_sizes import batch_sizes
+from apviz.plots.sweeps.grouped_curves import grouped_curves
 from apviz.plots.sweeps.lanczos_ranks import lanczos_ranks
 from apviz.plots.sweeps.noise_sweep import noise_sweep
+from apviz.plots.sweeps.parallel_coordinates import parallel_coordinates
+from apviz.plots.sweeps.performance_profiles import performance_profiles
 from apviz.plots.training import training
 from apviz.plots.update_times import update_times
 
@@ -30,12 +33,15 @@ __all__ = [
     "block_timeline",
     "eigenvalues",
     "fitted_function",
+    "grouped_curves",
     "k_norm_error",
     "lanczos_ranks",
     "lengthscales",
     "method_color",
     "noise_sweep",
+    "parallel_coordinates",
     "passes",
+    "performance_profiles",
     "residual_drift",
     "residual_image",
     "residual_map",

@@ -210,6 +210,11 @@ class Curves:
         )
         self._choices.append({unit: values.tolist() for unit, values in choices.items()})
 
+    def draw(self, y: Any, *, row: int = 1, column: int = 1, **scatter: Any) -> None:
+        """Draws what is of no single run; of a figure with it `buttons` cannot switch x."""
+        self._drawn.setdefault(row, []).append(np.asarray(y, dtype=float))
+        self.grid.add_scatter(row, column, y=y, **scatter)
+
     def add_line(
         self,
         trace: Trace,

@@ -94,7 +94,7 @@ def run_names(
         for place, differences in zip(places, _differences(of_one, leave_out), strict=True):
             names[place] = ", ".join(part for part in (head, *differences) if part)
     for alike in _alike(names):
-        found = _last_differences([traces[place] for place in alike])
+        found = _last_differences([traces[place] for place in alike], leave_out)
         for place, difference in zip(alike, found, strict=True):
             names[place] = ", ".join(part for part in (names[place], difference) if part)
     return [escaped(name or trace.label) for name, trace in zip(names, traces, strict=True)]
@@ -160,10 +160,13 @@ def _alike(names: Sequence[str]) -> list[list[int]]:
     return [each for each in places.values() if len(each) > 1]
 
 
-def _last_differences(traces: Sequence[Trace]) -> list[str]:
+def _last_differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[str]:
     """What tells apart runs that all settings above leave alike: other settings, else when each was begun."""
     every = [settings(trace) for trace in traces]
-    differing = [key for key in every[0] if len({str(each.get(key)) for each in every}) > 1 and key not in _NAMES]
+    no_difference = {*_NAMES, *leave_out}
+    differing = [
+        key for key in every[0] if len({str(each.get(key)) for each in every}) > 1 and key not in no_difference
+    ]
     found = [", ".join(f"{key} {each[key]}" for key in differing if key in each) for each in every]
     if len(set(found)) == len(found):
         return found

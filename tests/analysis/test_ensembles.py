@@ -203,8 +203,13 @@ def test_of_repeated_runs_the_median_counts_and_another_tolerance_is_another_sys
         performance_profile([repeated[0], run([0.0, 2.0], [1.0, 0.01], method="B", tol=0.1)])
 
 
-def test_one_method_alone_has_no_profile_and_one_in_two_precisions_is_two():
-    with pytest.raises(ValueError, match="compares methods, and these are runs of 1"):
-        performance_profile(on_systems(A=[1.0]))
+def test_one_method_alone_solves_its_share_and_one_in_two_precisions_is_two():
+    alone = performance_profile(on_systems(A=[1.0, 7.0, None]))
+    assert share(alone, "A", 1.0) == share(alone, "A", 1e9) == pytest.approx(2 / 3)
     both = [run([0.0, 1.0], [1.0, 0.01], dtype=dtype) for dtype in ("float32", "float64")]
     assert set(performance_profile(both)["method"]) == {"CG, float32", "CG, float64"}
+
+
+def test_runs_of_which_none_has_ended_have_no_profile():
+    with pytest.raises(ValueError, match="none of these runs has ended"):
+        performance_profile([run([1.0], [0.5], status="interrupted")])
