@@ -14,10 +14,12 @@ from .errors import sufficient_epoch as sufficient_epoch
 from .errors import theorem_1 as theorem_1
 from .geometry import functions as functions
 from .geometry import principal_plane as principal_plane
+from .sweeps import nearest as nearest
 from .sweeps import same_system as same_system
 from .sweeps import series as series
 from .sweeps import settings_table as settings_table
 from .sweeps import sweep_table as sweep_table
+from .sweeps import what_next as what_next
 from .training_diagnosis import diagnose_training as diagnose_training
 from .verdict import Basis as Basis
 from .verdict import Standing as Standing

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 
 import numpy as np
 import pytest
 
+import apviz
 from apviz import plots
+from apviz.analysis import what_next
 from apviz.plots._style import rule_color
 
 PANELS = ("epochs", "seconds", "kappa_prime", "factor_bytes")
@@ -48,7 +52,8 @@ def test_the_ring_is_around_the_fewest_seconds_of_those_that_converged(runs):
     figure = plots.batch_size_sweep(traces)
     seconds = {trace.method.block_size: float(trace["epoch"]["seconds"][-1]) for trace in traces[:2]}
     best = min(seconds, key=seconds.get)
-    assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == len(PANELS)
+    # the residual that each reached is above, for one did not converge
+    assert {ring.x[0] for ring in rings(figure)} == {best} and len(rings(figure)) == 1 + len(PANELS)
     assert f"ring: b = {best}, {seconds[best]:.3g} s, the fewest of 2 converged" in figure.layout.title.text
 
 
@@ -59,21 +64,83 @@ def test_runs_to_another_tolerance_do_not_compete_for_the_ring(edited, runs):
     assert "of 2 converged" in figure.layout.title.text and "to tolerance 0.01" in figure.layout.title.text
 
 
-def test_without_a_converged_run_no_b_is_marked(runs):
-    figure = plots.batch_size_sweep([runs["cut"], runs["interrupted"]])
-    assert not rings(figure) and "no run has converged" in figure.layout.title.text
+def words(figure):
+    """Title and caption, as they read."""
+    text = re.sub('<br><span class="words"[^>]*>', " ", figure.layout.title.text)
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+
+
+def sweep_without_convergence(edited, run, kept, epochs=40):
+    """Runs over b that were cut off: each keeps such a share of its residual an epoch."""
+    found = []
+    for size, share in kept.items():
+        tree = run.tree.copy(deep=True)
+        tree["epoch"].dataset = (
+            run["epoch"].isel(epoch=np.zeros(epochs + 1, int)).assign_coords(epoch=np.arange(epochs + 1))
+        )
+        attrs = {"stop_reason": "max_epochs", "method": run.attrs["method"] | {"block_size": size}}
+        values = share ** np.arange(epochs + 1.0)
+        found.append(edited(apviz.Trace(tree), attrs, residual=values, seconds=np.arange(epochs + 1.0)))
+    return found
+
+
+def test_without_a_converged_run_no_b_is_marked_and_what_was_reached_is_said(edited, runs):
+    traces = sweep_without_convergence(edited, runs["ap"], {100: 0.99, 200: 0.9, 400: 0.95})
+    figure = plots.batch_size_sweep(traces)
+    assert not rings(figure)
+    said = f"none of 3 converged; b = 200 came nearest: residual {0.9**40:.2g} after 40 epochs, 40 s (tolerance 0.01)"
+    assert said in words(figure)
+
+
+def test_what_every_b_reached_is_a_cross_above_the_costs_with_the_tolerance_as_a_line(edited, runs):
+    traces = sweep_without_convergence(edited, runs["ap"], {100: 0.99, 200: 0.95, 400: 0.97})
+    figure = plots.batch_size_sweep(traces)
+    (crosses,) = drawn(figure, 1, "markers")
+    assert crosses.marker.symbol == "x" and crosses.x.tolist() == [100, 200, 400]
+    np.testing.assert_allclose(crosses.y, [0.99**40, 0.95**40, 0.97**40])
+    assert figure.layout.yaxis.title.text == "residual reached"
+    assert [shape.y0 for shape in figure.layout.shapes if shape.yref == "y"] == [0.01]
+    # where all converged, there is nothing to say of it
+    assert plots.batch_size_sweep(runs["ap"]).layout.yaxis.title.text == "epochs"
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        # 0.95 to the 90th is 0.01: 50 more; a fifth is put on top
+        (0.95, "it takes some 50 epochs more, 50 s: allow 110 epochs and sweep again"),
+        # two thousand more
+        (0.9985, "fell by 0.15% an epoch: more epochs would not do"),
+        (1.0, "fell by 0% an epoch: more epochs would not do"),
+    ],
+)
+def test_what_to_do_next_follows_from_how_the_residual_fell(edited, runs, kept, said):
+    (trace,) = sweep_without_convergence(edited, runs["ap"], {100: kept})
+    assert said in what_next(trace) and said in words(plots.batch_size_sweep(trace))
+
+
+def test_the_forecast_of_epochs_is_where_the_run_comes_to_its_tolerance(edited, runs):
+    """By a residual that goes on as it fell: the run itself, for as long as it takes."""
+    (trace,) = sweep_without_convergence(edited, runs["ap"], {100: 0.93}, epochs=20)
+    more = int(re.search(r"some (\d+) epochs more", what_next(trace))[1])
+    residual = [0.93**k for k in range(200)]
+    assert more == next(k for k, value in enumerate(residual) if value <= 0.01) - 20
+
+
+def test_a_run_that_was_cut_at_once_tells_no_rate(runs):
+    assert what_next(runs["cut"]).startswith("Too few epochs to tell a rate: allow 20")
 
 
 def test_what_did_not_converge_is_a_cross_and_no_point_of_the_curve(runs):
     figure = plots.batch_size_sweep([runs["cut"]])
-    for row in (1, 2):
+    for row in (1, 2, 3):
         (curve,) = drawn(figure, row, "lines+markers")
         assert not np.isfinite(np.asarray(curve.y, float)).any()
         (cross,) = drawn(figure, row, "markers")
         assert cross.marker.symbol == "x" and cross.x[0] == 50
-    assert drawn(figure, 1, "markers")[0].y[0] == 2
+    assert drawn(figure, 2, "markers")[0].y[0] == 2
     # κ′ and the memory are what they are
-    for row in (3, 4):
+    for row in (4, 5):
         assert np.isfinite(np.asarray(drawn(figure, row, "lines+markers")[0].y, float)).all()
     assert drawn(figure, 1, "lines+markers")[0].name.endswith("1 of 1 not converged")
 

@@ -18,8 +18,8 @@ from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, UNFINISHED, Theme,
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
-#: what a run needs to have converged for
-TO_TOLERANCE: Final = ("epochs", "work", "seconds")
+#: what a run needs to have converged for, to be a point of its curve
+TO_TOLERANCE: Final = ("epochs", "work", "seconds", "residual")
 
 
 def add_curves(

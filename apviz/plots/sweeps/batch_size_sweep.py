@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from apviz.analysis.sweeps import factor_bytes, fastest, of_one_system
+from apviz.analysis.sweeps import factor_bytes, fastest, nearest, of_one_system, what_next
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.sweeps._curves import add_curves, mark_run
@@ -18,6 +18,8 @@ from apviz.plots.sweeps.batch_sizes import require_block_sizes
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
 
+#: above them where runs did not converge: how far each came
+REACHED: Final = {"residual": "residual reached"}
 #: columns of `sweep_table` from above, and the titles of their axes
 PANELS: Final = {
     "epochs": "epochs",
@@ -25,8 +27,8 @@ PANELS: Final = {
     "kappa_prime": "κ′ ≈ λ′max/λmin",
     "factor_bytes": "factor memory",
 }
-#: pixels
-HEIGHT: Final = 920
+#: pixels, and of a panel more
+HEIGHT, PANEL = 920, 180
 #: of the memory's axis, above and below what is drawn
 _ROOM: Final = 2.5
 #: labels on the axis of b at most, and the least ratio of two beside each other
@@ -38,6 +40,9 @@ def batch_size_sweep(
     traces: Trace | Sequence[Trace], *, memory_limit: float | None = None, theme: ThemeName = "light"
 ) -> go.Figure:
     """Epochs and seconds to the tolerance, κ′ of the blocks and the memory of their factors, against b.
+
+    Where a run did not converge, a panel above them has the residual that each reached, with the tolerance as a line;
+    where none did, the caption says which b came nearest, and what to do next.
 
     A ring and a thin line mark the b that took the fewest seconds, set-up included, of all that converged; of several
     systems or tolerances, on the one that most runs share. A cross stands where a run ended that did not converge, an
@@ -62,23 +67,26 @@ def batch_size_sweep(
     """
     several, colors = as_traces(traces), theme_named(theme)
     require_block_sizes(several, "batch_size_sweep")
-    figure = make_subplots(rows=len(PANELS), cols=1, shared_xaxes=True, vertical_spacing=0.035)
-    add_curves(figure, several, "block_size", "block_size", PANELS, colors)
+    panels = PANELS if all(trace.converged for trace in several) else REACHED | PANELS
+    figure = make_subplots(rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.035)
+    add_curves(figure, several, "block_size", "block_size", panels, colors)
+    for tol in sorted({trace.attrs["tol"] for trace in several}) if len(panels) > len(PANELS) else ():
+        _tolerance(figure, tol, colors)
     memory = [factor_bytes(trace) for trace in several] + ([] if memory_limit is None else [memory_limit])
     # a limit at the edge of its panel would look like the frame
     room = [math.log10(min(memory) / _ROOM), math.log10(max(memory) * _ROOM)]
     ticks = {**log_ticks(memory), "tickformat": "~s", "ticksuffix": "B", "range": room}
-    figure.update_yaxes(**ticks, row=len(PANELS), col=1)
+    figure.update_yaxes(**ticks, row=len(panels), col=1)
     compared = of_one_system(several, "block_size")
     best = fastest(compared)
     if best is not None:
-        mark_run(figure, best, "block_size", PANELS, colors)
+        mark_run(figure, best, "block_size", panels, colors)
     if memory_limit is not None:
-        _limit(figure, memory_limit, colors)
+        _limit(figure, memory_limit, len(panels), colors)
     sizes = sorted({trace.block_size or 0 for trace in several})
     figure.update_xaxes(type="log", minor={"ticks": ""}, tickvals=sizes, ticktext=_labels(sizes))
-    figure.update_xaxes(title_text="batch size b", row=len(PANELS), col=1)
-    figure.update_layout(height=HEIGHT)
+    figure.update_xaxes(title_text="batch size b", row=len(panels), col=1)
+    figure.update_layout(height=HEIGHT + PANEL * (len(panels) - len(PANELS)))
     return finish(
         figure, several, colors, "What the batch size costs", "batch_size_sweep", _notes(several, compared, best)
     )
@@ -97,7 +105,7 @@ def _labels(sizes: Sequence[int]) -> list[str]:
 
 def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | None) -> list[str]:
     if best is None:
-        return ["no run has converged, so no b is marked"]
+        return reached(compared)
     seconds = float(best["epoch"]["seconds"][-1])
     converged = sum(trace.converged for trace in compared)
     notes = [f"ring: b = {best.block_size:,}, {seconds:.3g} s, the fewest of {converged} converged"]
@@ -106,8 +114,29 @@ def _notes(traces: Sequence[Trace], compared: Sequence[Trace], best: Trace | Non
     return notes
 
 
-def _limit(figure: go.Figure, limit: float, theme: Theme) -> None:
-    row = len(PANELS)
+def reached(traces: Sequence[Trace]) -> list[str]:
+    """What to say of a sweep over b of which no run converged: which came nearest, how near, and what to do next."""
+    ended = [trace for trace in traces if trace.finished]
+    if (best := nearest(ended)) is None:
+        return ["no run has ended yet, so no b is marked"]
+    last = best["epoch"].isel(epoch=-1)
+    return [
+        f"none of {len(ended)} converged; b = {best.block_size:,} came nearest: residual {float(last['residual']):.2g} "
+        f"after {int(last['epoch']):,} epochs, {float(last['seconds']):.2g} s (tolerance {best.attrs['tol']:g})",
+        what_next(best),
+    ]
+
+
+def _tolerance(figure: go.Figure, tol: float, theme: Theme) -> None:
+    figure.add_hline(tol, line={"color": theme.muted, "width": 1.5}, layer="below", row=1, col=1)
+    figure.add_annotation(
+        # on a log axis shapes take values, annotations their logarithm
+        xref="x domain", x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", showarrow=False, xanchor="left",
+        yanchor="bottom", font={"size": CAPTION_SIZE, "color": theme.muted}, row=1, col=1,
+    )  # fmt: skip
+
+
+def _limit(figure: go.Figure, limit: float, row: int, theme: Theme) -> None:
     figure.add_hline(limit, line={"color": theme.muted, "width": 1.5}, layer="below", row=row, col=1)
     figure.add_annotation(
         # on a log axis shapes take values, annotations their logarithm

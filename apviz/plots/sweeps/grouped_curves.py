@@ -57,10 +57,10 @@ def grouped_curves(
         ...     b = torch.sin(9 * x) + 0.1 * torch.randn(100, 1, generator=torch.Generator().manual_seed(seed))
         ...     kernel = apviz.Matern52(lengthscale=0.2)
         ...     system = apviz.KernelSystem(x, b, kernel, noise=0.05, seed=seed, dataset="sine", device="cpu")
-        ...     _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        ...     _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
         >>> figure = apviz.plots.grouped_curves(recorder.traces)
         >>> [curve.name for curve in figure.data if curve.showlegend]
-        ['AP gauss-southwell b=25 — 3 runs, 3 converged']
+        ['CG — 3 runs, 3 converged']
     """
     for name, value, known in (("y", y, get_args(Variable)), ("band", band, get_args(Band))):
         if value not in known:

@@ -61,7 +61,7 @@ def performance_profiles(traces: Trace | Sequence[Trace], *, theme: ThemeName = 
         curves.grid.axis("x", 1, column).update(type="log", title={"text": title}, **ticks)
         curves.grid.axis("y", 1, column).update(range=[-0.03, 1.05])
     curves.grid.axis("y", 1, 1).update(title={"text": "share of systems solved"}, tickformat=".0%")
-    title = "Systems solved, by cost against the best"
+    title = "Systems solved, by relative cost"
     return curves.finish(counted, title, "performance_profiles", _notes(profiles["work"], counted))
 
 

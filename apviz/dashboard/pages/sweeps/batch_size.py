@@ -51,8 +51,8 @@ class BatchSize(SweepPage):
             "sweep": ChartCard(
                 "What the batch size costs",
                 "The ring is the b with the fewest seconds, set-up included, of those that converged. A cross is a "
-                "run that ended without converging, an open circle one that is on its way or was interrupted. "
-                "Click a point for its diagnosis.",
+                "run that ended without converging, at what it had reached by then; an open circle one that is on its "
+                "way or was interrupted. Click a point for its diagnosis.",
                 lambda traces, theme: plots.batch_size_sweep(traces, memory_limit=limit, theme=theme),
                 takes=_has_block_size, table=sweep_table,
                 empty="Nothing to draw yet: Sweep b solves the chosen system once for every batch size, and every run "
