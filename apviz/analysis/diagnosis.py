@@ -114,6 +114,7 @@ class Diagnosis:
         evidence: the numbers of the trace that say so, in a sentence.
         change: the one setting to change, as keyword and value; empty where there is none.
         advice: the change in words.
+        figures: rows of a table, one as it is and one with the change, where the change was tried.
 
     Examples:
         >>> import torch, apviz
@@ -130,11 +131,12 @@ class Diagnosis:
     evidence: str
     advice: str
     change: Mapping[str, Any] = field(default_factory=dict)
+    figures: tuple[Mapping[str, str], ...] = ()
 
     def write_into(self, trace: Trace) -> None:
         """Makes this the diagnosis of a trace: of one whose cause was found outside of it, as in a GPyTorch model."""
         found = {"limit": self.limit.name, "evidence": self.evidence, "advice": self.advice, "change": {**self.change}}
-        trace.attrs["diagnosis"] = json.dumps(found)
+        trace.attrs["diagnosis"] = json.dumps(found | {"figures": [{**row} for row in self.figures]})
 
 
 def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
@@ -181,8 +183,11 @@ def _told(trace: Trace) -> Diagnosis | None:
     """What was found outside of the trace, if anything, and if this version knows its words."""
     try:
         found = json.loads(trace.attrs["diagnosis"])
-        return Diagnosis(Limit[found["limit"]], str(found["evidence"]), str(found["advice"]), dict(found["change"]))
-    except (KeyError, TypeError, ValueError):
+        rows = tuple({str(name): str(value) for name, value in row.items()} for row in found.get("figures", ()))
+        return Diagnosis(
+            Limit[found["limit"]], str(found["evidence"]), str(found["advice"]), dict(found["change"]), rows
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pandas as pd
+import panel as pn
 import panel_material_ui as pmui
 
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.analysis.training_diagnosis import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape
 from apviz.tracing import Trace, TrainingTrace
 
@@ -32,12 +35,15 @@ class DiagnosisCard:
         self._diagnosis: Diagnosis | None = None
         self._of = server_owned(pmui.Typography("", variant="overline", margin=(4, 12, 0, 12)))
         self._limit = server_owned(pmui.Typography("", variant="h6", margin=(0, 12)))
-        self._evidence = server_owned(pmui.Typography("", variant="body1", margin=(0, 12, 6, 12)))
-        self._advice = server_owned(pmui.Typography("", variant="body1", margin=(0, 12, 8, 12)))
+        # names of settings are longer than a phone is wide
+        text: dict[str, Any] = {"variant": "body1", "sx": {"overflowWrap": "anywhere"}, "sizing_mode": "stretch_width"}
+        self._evidence = server_owned(pmui.Typography("", margin=(0, 12, 6, 12), **text))
+        self._advice = server_owned(pmui.Typography("", margin=(0, 12, 8, 12), **text))
+        self._figures = pn.Column(margin=(0, 12, 8, 12), sizing_mode="stretch_width", styles={"overflow-x": "auto"})
         self._button = server_owned(pmui.Button(label="", color="primary", variant="contained", margin=(4, 12, 12, 12)))
         self._button.on_click(lambda event: self._press())
         self.view = pmui.Paper(
-            self._of, self._limit, self._evidence, self._advice, self._button,
+            self._of, self._limit, self._evidence, self._advice, self._figures, self._button,
             sizing_mode="stretch_width", margin=8, elevation=1, visible=False,
         )  # fmt: skip
 
@@ -58,6 +64,8 @@ class DiagnosisCard:
             found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
         )
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
+        table = pd.DataFrame([{**row} for row in found.figures])
+        self._figures[:] = [plain_table(table, index=False, text_align="start")] if len(table) else []
         # a solve of GPyTorch's is run again by the program that it comes from
         is_here = trace.attrs.get("operator") != "gpytorch"
         self._button.visible = bool(found.change) and is_here and self._can_rerun(found)

@@ -32,8 +32,7 @@ class ModelDiagnosis(Diagnosis):
 
     def table(self) -> list[dict[str, str]]:
         """The figures before and after the change, against Cholesky in float64."""
-        named = (("GPyTorch as it is", self.before), ("with the change", self.after))
-        return [{"": name} | found.figures() for name, found in named if found is not None and not found.error]
+        return [{**row} for row in self.figures]
 
     def __str__(self) -> str:
         lines = [_sentence(self.limit.value), self.evidence, self.advice]
@@ -69,12 +68,15 @@ def reported(
 ) -> ModelDiagnosis:
     """Makes it of a finding, which goes with the trace of what it is of."""
     trace = None if before is None else before.trace
-    if trace is not None and found.limit is not Limit.SOUND:
-        found.write_into(trace)
-    return ModelDiagnosis(
-        found.limit, found.evidence, found.advice, found.change,
+    named = (("GPyTorch as it is", before), ("with the change", after))
+    figures = tuple({"": name} | each.figures() for name, each in named if each is not None and not each.error)
+    told = ModelDiagnosis(
+        found.limit, found.evidence, found.advice, found.change, figures,
         before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
     )  # fmt: skip
+    if trace is not None and found.limit is not Limit.SOUND:
+        told.write_into(trace)
+    return told
 
 
 def _sentence(text: str) -> str:

@@ -73,5 +73,7 @@ def test_a_run_of_gpytorch_shows_the_cause_in_its_model_and_the_one_change(tmp_p
     assert card.view.visible and card._of.object == "Diagnosis of GPyTorch CG"
     assert card._limit.object == "Rows that come again make K close to singular"
     assert "300 of the 600 rows are copies of others" in card._evidence.object and "Merge them" in card._advice.object
+    (table,) = card._figures
+    assert table.object.to_dict("records") == found.table() and len(table.object) == 2
     # it is not solved again here: the data and the program are the user's
     assert not card._button.visible

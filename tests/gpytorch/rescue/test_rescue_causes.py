@@ -225,6 +225,10 @@ def test_the_trace_tells_the_cause_wherever_it_is_opened(tmp_path):
     assert (told.limit, told.evidence, told.advice, told.change) == (
         found.limit, found.evidence, found.advice, dict(found.change),
     )  # fmt: skip
+    assert list(told.figures) == found.table() and [row[""] for row in told.figures] == [
+        "GPyTorch as it is", "with the change",
+    ]  # fmt: skip
+    assert told.figures[0]["residual"] == f"{found.before.residual:.2g}"
 
 
 def test_the_example_in_its_docstring_holds():
