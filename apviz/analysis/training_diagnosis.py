@@ -52,7 +52,7 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
         if found is not None:
             return found
     evidence = trace.settled_words
-    if budget := _budget(trace):
+    if budget := trace.budget:
         residual = float(trace["step"]["residual"].values.max())
         evidence += f" Solves had a budget, max_epochs = {budget}, which left residuals of up to {residual:.2g}."
     return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
@@ -98,7 +98,7 @@ def _rounded(trace: TrainingTrace) -> Diagnosis | None:
 def _unconverged(trace: TrainingTrace) -> Diagnosis | None:
     steps = trace["step"]
     failed = np.flatnonzero(steps["converged"].values == 0)
-    if not len(failed) or _budget(trace):
+    if not len(failed) or trace.budget:
         return None
     first = steps.isel(step=int(failed[0]))
     evidence = (
@@ -117,7 +117,7 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
     little = residual > LOOSE_TOL
     if little.mean() < 0.5:
         return None
-    budget = _budget(trace)
+    budget = trace.budget
     within = f"at their budget, max_epochs = {budget}," if budget else "within their tolerance"
     evidence = (
         f"The solves of {little.sum()} of {_done(trace)} steps ended {within} at residuals of up to "
@@ -153,11 +153,6 @@ def _higher_floor(trace: TrainingTrace) -> float:
 
 def _settings(trace: TrainingTrace) -> dict[str, Any]:
     return dict(json.loads(trace.attrs["training_settings"]))
-
-
-def _budget(trace: TrainingTrace) -> int | None:
-    """The epochs after which every solve ended, where the settings give so many on purpose."""
-    return _settings(trace).get("max_epochs")
 
 
 def _done(trace: TrainingTrace) -> int:

@@ -26,6 +26,9 @@ _MARKERS: Final = 12
 #: pixels, with three panels
 _TALL: Final = 920
 
+#: epochs up to which every one has a tick
+FEW_EPOCHS: Final = 6
+
 #: the panels from above: the variable of a step, and the title of its axis
 _PANELS: Final = {"noise": "σ² ({})", "epochs": "epochs a step, of CG: iterations", "kappa": "κ {} λmax/λmin of K"}
 
@@ -116,7 +119,10 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
         units = "≈" if any(map(is_estimate, known)) else "="
     figure.update_yaxes(title_text=_PANELS[panel].format(units), row=row, col=1)
     if panel == "epochs":
-        figure.update_yaxes(rangemode="tozero", tickformat=",d", nticks=6, row=row, col=1)
+        # whole numbers, each once
+        most = max((int(trace["step"][panel].max()) for trace in traces if trace["step"].sizes["step"]), default=0)
+        ticks = {"dtick": 1} if most < FEW_EPOCHS else {"nticks": 6}
+        figure.update_yaxes(rangemode="tozero", tickformat=",d", row=row, col=1, **ticks)
         return
     drawn = np.concatenate([trace["step"][panel].values for trace in traces])
     figure.update_yaxes(type="log", row=row, col=1, **log_ticks(drawn))

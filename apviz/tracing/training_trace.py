@@ -61,6 +61,12 @@ class TrainingTrace(Trace):
         return np.append(self["step"]["noise"].values, self.hyperparameters.noise)
 
     @property
+    def budget(self) -> int | None:
+        """The epochs after which every solve ended, where the settings give so many on purpose."""
+        found: int | None = json.loads(self.attrs["training_settings"]).get("max_epochs")
+        return found
+
+    @property
     def search_work(self) -> float:
         """What the search for a start took, in kernel entries ÷ n²; NaN: a former version, which did not keep it."""
         settings = json.loads(self.attrs["training_settings"])

@@ -69,7 +69,8 @@ async def run(paths: Sequence[Path], *, timeout: float, at_once: int) -> AsyncIt
         timeout: seconds for a whole notebook.
     """
     free = asyncio.Semaphore(at_once)
-    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))}
+    # KeOps prints which machine it is on as it is imported
+    share = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once)), "KEOPS_VERBOSE": "0"}
 
     async def one(path: Path) -> Ran:
         async with free:

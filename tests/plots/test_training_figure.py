@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+import apviz
 from apviz import plots
 from apviz.tracing import TrainingTrace
 
@@ -70,3 +72,13 @@ def test_an_estimated_condition_number_of_a_step_is_marked(trainings):
     del trace.tree["step"]["kappa"].attrs["is_estimate"]
     figure = plots.training([trainings["ap"], trace])
     assert figure.layout.yaxis3.title.text.startswith("κ ≈ ") and "κ ≈ " in drawn(figure, 1)[1].text[0]
+
+
+def test_an_axis_of_few_epochs_names_every_whole_number_once():
+    x = torch.linspace(0, 1, 60)[:, None]
+    solver = apviz.AlternatingProjection(block_size=20)
+    settings = apviz.TrainingSettings(solver=solver, steps=2, probes=2, max_epochs=1)
+    trained = apviz.Training(x, torch.sin(9 * x[:, 0]), settings, device="cpu")
+    trained.run()
+    axis = apviz.plots.training(trained.trace).layout.yaxis2
+    assert axis.dtick == 1 and axis.tickformat == ",d"

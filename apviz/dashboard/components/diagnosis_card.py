@@ -64,8 +64,10 @@ class DiagnosisCard:
             found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
         )
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
+        # two columns of figures fit a phone, four do not
         table = pd.DataFrame([{**row} for row in found.figures])
-        self._figures[:] = [plain_table(table, index=False, text_align="start")] if len(table) else []
+        table = table.set_index("").T.reset_index(names="") if "" in table else table
+        self._figures[:] = [plain_table(table, index=False, text_align="end")] if len(table) else []
         # a solve of GPyTorch's is run again by the program that it comes from
         is_here = trace.attrs.get("operator") != "gpytorch"
         self._button.visible = bool(found.change) and is_here and self._can_rerun(found)

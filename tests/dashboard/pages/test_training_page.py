@@ -18,7 +18,7 @@ from apviz.dashboard.pages.training.page import Training
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trainings import Trainings
-from tests.dashboard.small_trainings import LIMITS, SETTINGS, SPEC, finished, job_in
+from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
 from tests.dashboard.store.on_disk import rewrite
 
 
@@ -205,6 +205,14 @@ def test_more_noise_is_not_offered_for_one_solve(page, trained):
 
     assert not can_change_a_solve(Diagnosis(Limit.NOISE, "", "", {"noise": 0.1}))
     assert can_change_a_solve(Diagnosis(Limit.CONDITIONING, "", "", {"solver": "auto"}))
+
+
+def test_steps_that_ended_by_their_budget_are_no_warning(page, tmp_path):
+    finished(job_in(tmp_path, replace(SETTINGS, max_epochs=3, solver=replace(SOLVER, tol=1e-6, min_epochs=1))))
+    opened = page(tmp_path)
+    tick(opened, lambda: bool(opened.charts.cards["steps"].chart.base))
+    assert "ended short of their tolerance, by their budget of max_epochs = 3" in opened.picker.state.object
+    assert opened.picker.state.severity == "info"
 
 
 def test_steps_that_did_not_converge_are_counted_and_marked(page, tmp_path):

@@ -194,12 +194,17 @@ def describe_training(trace: TrainingTrace, running: bool) -> str:
     ]
     words.append(f"It has {'settled' if settled is not None else 'not settled'}: {trace.settled_words}")
     words.append(trace.work_words)
-    if failed:
+    if failed and trace.budget:
+        words.append(
+            f"The solves of {failed} of the {done} steps ended short of their tolerance, by their budget of "
+            f"max_epochs = {trace.budget}."
+        )
+    elif failed:
         words.append(f"The solves of {failed} of the {done} steps did not converge; they are marked by crosses.")
     return " ".join(words)
 
 
 def _severity(trace: TrainingTrace) -> str:
-    if (trace["step"]["converged"].values == 0).any():
+    if not trace.budget and (trace["step"]["converged"].values == 0).any():
         return "warning"
     return "success" if trace.settled_at is not None else "info"
