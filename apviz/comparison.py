@@ -140,6 +140,7 @@ def build_system(
         device=device,
         dataset=data.card.name,
         seed=seed,
+        preparation=data.preparation,
     )
 
 

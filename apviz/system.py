@@ -34,6 +34,7 @@ class KernelSystem:
         device: a torch device; `auto`: that of x where it is a GPU, else a GPU if there is one.
         dataset: the name of the data, for charts and traces.
         seed: the seed the right-hand sides were drawn with, for the trace.
+        preparation: what was made of the table that the data come from (`Dataset.preparation`), for the trace.
 
     Raises:
         TypeError: a kernel that is not an `apviz` kernel; x or b that are not dense real numbers.
@@ -65,6 +66,7 @@ class KernelSystem:
         device: str | torch.device = "auto",
         dataset: str = "",
         seed: int | None = None,
+        preparation: str = "",
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(
@@ -99,7 +101,7 @@ class KernelSystem:
         #: whether `b` was given as a vector, so that the weights are returned as one
         self.single_column = single_column
         self.kernel, self.dtype = kernel, dtype
-        self.dataset, self.seed = dataset, seed
+        self.dataset, self.seed, self.preparation = dataset, seed, preparation
         if isinstance(operator, str):
             operator = make_operator(operator, given, kernel, noise, dtype)
             _warn_where_coarse(operator, x.dtype)
@@ -130,7 +132,7 @@ class KernelSystem:
         s = self
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
-            dataset=s.dataset if dataset is None else dataset, seed=seed,
+            dataset=s.dataset if dataset is None else dataset, seed=seed, preparation=s.preparation,
         )  # fmt: skip
 
     def _check_operator(self, given: Tensor, noise: Noise) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import json
 import math
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -55,22 +56,38 @@ def _floats(text: str | None, option: str) -> list[float] | None:
         raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
 
 
-def _load(name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype) -> datasets.Dataset:
-    """A registered data set, or a table of one's own."""
+def _load(
+    name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
+) -> datasets.Dataset:
+    """A registered data set, or a table of one's own, of which something is made by `choices`."""
     if name in datasets.registry:
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
         if target is None:
-            raise ValueError(f"{name} is a file: say which column to predict with --target NAME (or a position)")
+            table = datasets.inspect_table(name)
+            able = ", ".join(each.name for each in table.columns if each.can_be_target)
+            raise ValueError(
+                f"{name} is a file: say which column to predict with --target NAME (or a position); there are {able}"
+            )
         column = int(target) if target.lstrip("-").isdigit() else target
-        return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype)
+        with warnings.catch_warnings():
+            # its notes are shown below, a line each
+            warnings.simplefilter("ignore")
+            return datasets.load_table(name, column, seed=seed, n=n, dtype=dtype, **choices)
     return datasets.load(name, seed=seed)  # raises, with the names there are
 
 
 @app.command()
 def compare(
-    dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a CSV or Parquet file.")],
+    dataset: Annotated[str, typer.Option(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
     target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help="Columns of a file that are inputs; all that vary if not given.")
+    ] = None,
+    missing: Annotated[str, typer.Option(help="Rows of a file with missing values: drop, fill or refuse.")] = "drop",
+    copies: Annotated[
+        str, typer.Option(help="Rows of a file that are exact copies of another: keep or drop.")
+    ] = "keep",
     n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
     methods: Annotated[str, typer.Option(help=f"Among {', '.join(comparison.METHODS)}.")] = "ap,cg,pcg,auto",
     rules: Annotated[str, typer.Option(help="Among gauss-southwell, cyclic, random, shuffled.")] = (
@@ -111,7 +128,10 @@ def compare(
             max_epochs=max_epochs,
             seed=seed,
         )
-        data = _load(dataset, target, n, seed, DTYPES[dtype])
+        chosen_inputs = None if inputs is None else _words(inputs)
+        data = _load(
+            dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies
+        )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(
             data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
@@ -121,7 +141,9 @@ def compare(
     except (ValueError, OSError, ImportError) as error:
         fail(error)
     size = f"{system.n:,} training rows, {len(data.test_x):,} test rows, d = {system.d}"
-    console.print(f"[bold]{data.card.title}[/]: {size}")
+    console.print(f"[bold]{escape(data.card.title)}[/]: {size}")
+    for note in data.notes:
+        console.print(f"  {note}", highlight=False, markup=False)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
     outcomes = comparison.compare(
         system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)], pictures=pictures,
@@ -185,6 +207,27 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`
         console.print(f"{name} is at {datasets.fetch(name)}")
     except (ValueError, OSError) as error:
         fail(error)
+
+
+@sets.command("inspect")
+def inspect(file: Annotated[Path, typer.Argument(help="A table of your own: CSV, Parquet, .npz …")]) -> None:
+    """Say how a file is written and what its columns hold."""
+    try:
+        found = datasets.inspect_table(file)
+    except (ValueError, OSError, ImportError) as error:
+        fail(error)
+    console.print(f"{file.name}: {found.rows:,} rows; {found.text or 'columns as the file says'}", highlight=False)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("column", "type", "missing", "what is in it", "first row"):
+        table.add_column(heading, justify="right" if heading == "missing" else "left")
+    first = found.head[0] if found.head else [""] * len(found.columns)
+    for column, cell in zip(found.columns, first, strict=True):
+        cells = (column.name, column.kind, f"{column.missing:,}", column.about, cell)
+        table.add_row(*map(escape, cells))
+    console.print(table)
+    for column in found.columns:
+        if column.note:
+            console.print(column.note, highlight=False, markup=False)
 
 
 @app.command()

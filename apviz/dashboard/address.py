@@ -24,7 +24,10 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
     """
     problems = []
     owners = {name: model for model in models for name in settings(model)}
-    for name, text in parse_qsl(query.removeprefix("?"), keep_blank_values=True):
+    order = {name: place for place, name in enumerate(owners)}
+    pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
+    # in the order of the settings: those that come first, such as the data set, may change those after them
+    for name, text in sorted(pairs, key=lambda pair: order.get(pair[0], -1)):
         if name not in owners:
             problems.append(f"{name} in the address is no setting; there are {', '.join(owners)}")
             continue

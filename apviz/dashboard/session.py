@@ -24,6 +24,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import THEMES, Shared, View
 from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.store.own_data import OwnData
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import FONT
 
@@ -65,7 +66,7 @@ class Session:
         visitors: Visitors | None = None,
         first_runs: Job | None = None,
     ) -> None:
-        system = SystemChoice(limits)
+        system = SystemChoice(limits, OwnData(runs.path / ".data"))
         if dataset is not None:
             system.dataset = dataset
         self.shared = Shared(limits, queue, runs, lecture, View(), system, first_runs=first_runs)

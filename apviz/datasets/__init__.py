@@ -10,7 +10,7 @@ from apviz.datasets.published import (
     published_residuals,
     published_training,
 )
-from apviz.datasets.tables import load_table
+from apviz.datasets.tables import Table, inspect_table, load_table
 from apviz.hyperparameters import Hyperparameters
 
 __all__ = [
@@ -22,9 +22,11 @@ __all__ = [
     "Entry",
     "Hyperparameters",
     "PublishedRun",
+    "Table",
     "card",
     "cards",
     "fetch",
+    "inspect_table",
     "is_here",
     "load",
     "load_table",

@@ -35,7 +35,8 @@ class Dataset:
         train_y: standardised target.
         grid_stride: of pictures only: pixels lie on the grid with that stride.
         grid_shape: (rows, columns) of that grid; (x + 1) / 2 · (shape − 1) gives a pixel's row and column in it.
-        notes: sentences on what was left out of a table of one's own, and what its rounding has made alike.
+        notes: sentences on what was made of a table of one's own, left out of it, and made alike by rounding.
+        preparation: of such a table, what was chosen and done, as JSON, for traces; else empty.
     """
 
     train_x: torch.Tensor
@@ -49,6 +50,7 @@ class Dataset:
     grid_stride: int | None = None
     grid_shape: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
+    preparation: str = ""
 
     def with_test_rows(self, rows: int) -> Dataset:
         """The same with at most the first `rows` of the shuffled test rows."""

@@ -1,18 +1,14 @@
-"""Your own table: a CSV or Parquet file with a target column."""
+"""Your own table: a file of numbers, texts and dates with a target column, made ready to be solved."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import re
+import hashlib
+import json
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,86 +16,382 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
+from apviz.datasets.columns import Column, column_of, encode, quoted
 from apviz.datasets.preprocessing import (
+    MINIMUM_ROWS,
     Dataset,
     RawTable,
     check_settings,
     check_values,
     prepare,
     scaled,
+    train_size,
     varying_inputs,
 )
+from apviz.datasets.reading import UNLIMITED, SizeLimits, TextFormat, read_columns
 from apviz.rounding import copies, lost, merged_rows
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
-# how pandas calls a column whose name is empty
-UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
-# beyond it float64 does not tell one whole number from the next
-_WHOLE = 2**53
+Missing = Literal["drop", "fill", "refuse"]
+Copies = Literal["keep", "drop"]
+MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
+COPIES: tuple[Copies, ...] = ("keep", "drop")
+#: how pandas calls a column whose name is empty
+UNNAMED = r"Unnamed: \d+(\.\d+)?"
+_HEAD_ROWS, _HEAD_CHARACTERS = 5, 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChoices:
+    """What is made of a table; see `load_table`.
+
+    Raises:
+        ValueError: a choice that there is not.
+    """
+
+    target: str | int
+    inputs: tuple[str, ...] | None = None
+    missing: Missing = "drop"
+    copies: Copies = "keep"
+    header: bool | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.target, bool) or not isinstance(self.target, str | int):
+            raise ValueError(f"target = {self.target!r}: expected the name of a column, or its position")
+        if self.inputs is not None and (isinstance(self.inputs, str) or not self.inputs):
+            raise ValueError(f"inputs = {self.inputs!r}: expected names of columns, at least one, or None for all")
+        for setting, value, known in (("missing", self.missing, MISSING), ("copies", self.copies, COPIES)):
+            if value not in known:
+                raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file as it was read: its columns, and what they hold.
+
+    Attributes:
+        text: how a text file is written; None for one that says so itself.
+        head: the first rows as text, a cell a column.
+        sha256: of the file.
+    """
+
+    path: Path
+    rows: int
+    columns: tuple[Column, ...]
+    text: TextFormat | None
+    head: tuple[tuple[str, ...], ...]
+    sha256: str
+
+    def column(self, name: str | int) -> Column:
+        """A column by its name or position.
+
+        Raises:
+            ValueError: there is none; with those that there are.
+        """
+        count, names = len(self.columns), [each.name for each in self.columns]
+        if not isinstance(name, str):
+            if not -count <= name < count:
+                raise ValueError(
+                    f"target = {name}: {self.path} has {count} columns, so −{count} to {count - 1} are accepted"
+                )
+            return self.columns[name]
+        if name not in names:
+            nameless = self.text is not None and not self.text.header
+            hint = (
+                ". Its first line holds numbers where names would stand: call a column by such a name or its position"
+            )
+            raise ValueError(
+                f"target = {name!r}: {self.path} has no such column; its columns are {quoted(names, 40)}"
+                f"{hint if nameless else ''}"
+            )
+        return self.columns[names.index(name)]
+
+    def default_target(self) -> str:
+        """Name of the last column that can be predicted, or the last of all."""
+        able = [each.name for each in self.columns if each.can_be_target]
+        return able[-1] if able else self.columns[-1].name
+
+    def inputs_for(self, choices: TableChoices) -> tuple[list[Column], Column]:
+        """Columns that are inputs, and the target.
+
+        Raises:
+            ValueError: a column that is not there, or cannot be what it is to be; no input.
+        """
+        target = self.column(choices.target)
+        if not target.can_be_target:
+            why = {
+                "constant": f"is constant ({target.about})",
+                "text": f"is text ({target.about}): numbers are predicted, or dates",
+            }.get(target.kind, f"holds {target.about}")
+            raise ValueError(f"{self.path}: the target {target.name} {why}. Choose another column")
+        if choices.inputs is None:
+            inputs = [
+                each for each in self.columns if each is not target and (each.is_usable or each.kind == "constant")
+            ]
+        else:
+            inputs = [self.column(name) for name in dict.fromkeys(choices.inputs)]
+            for each in inputs:
+                if each is target:
+                    raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
+                if each.kind == "unusable":
+                    raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
+        if not any(each.kind != "constant" for each in inputs):
+            raise ValueError(
+                f"{self.path}: no input column varies; the others are "
+                f"{quoted([f'{each.name} ({each.about})' for each in self.columns if each is not target])}"
+            )
+        return inputs, target
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """Numbers made of a table.
+
+    Attributes:
+        notes: what was done and left out, a sentence each.
+        dropped: rows that were dropped, for a value was missing or as copies.
+    """
+
+    raw: RawTable
+    notes: tuple[str, ...]
+    dropped: int
+
+    @property
+    def d(self) -> int:
+        """Inputs that vary."""
+        return int(varying_inputs(self.raw).sum())
+
+    @property
+    def train_rows(self) -> int:
+        """Rows to train on: 80%."""
+        return train_size(len(self.raw.target))
+
+
+def inspect_table(
+    path: str | Path, *, header: bool | None = None, target: str | int | None = None, limits: SizeLimits = UNLIMITED
+) -> Table:
+    """Reads a file and says what its columns hold; nothing is prepared.
+
+    Args:
+        path: CSV and its like (`.csv`, `.tsv`, `.txt`, also `.gz`; separated by commas, semicolons, tabs, bars or
+            spaces, decimal points or commas, in UTF-8, UTF-16 or Latin-1), Parquet, `.npy` or `.npz`.
+        header: whether the first line of a text file holds names; None: it does unless it has numbers where names
+            would stand.
+        target: the column that is wanted; where the first line has it, that line holds names.
+        limits: of a file that strangers brought.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no table: a row that is longer or shorter than the first, two columns of one name, one column only.
+    """
+    path = Path(path)
+    read = read_columns(path, header=header, name=target if isinstance(target, str) else None, limits=limits)
+    frame, text = read.frame, read.text
+    if len(frame.columns) < 2:
+        raise ValueError(
+            f"{path} has {len(frame.columns)} column: a target and at least one input are needed, separated by commas, "
+            "semicolons, tabs, bars or spaces"
+        )
+    decimal_comma = text is not None and text.decimal == ","
+    day_first = decimal_comma or (text is not None and text.separator == ";")
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    head = frame.head(_HEAD_ROWS).astype(object).where(frame.head(_HEAD_ROWS).notna(), "")
+    return Table(
+        path, len(frame),
+        tuple(
+            column_of(name, frame.iloc[:, place], decimal_comma=decimal_comma, day_first=day_first)
+            for place, name in enumerate(frame.columns)
+        ),
+        text,
+        tuple(tuple(str(cell)[:_HEAD_CHARACTERS] for cell in row) for row in head.itertuples(index=False)),
+        sha256,
+    )  # fmt: skip
+
+
+def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
+    """Makes numbers of a table: texts become 0 and 1, dates days, missing values go or are filled.
+
+    Raises:
+        ValueError: a column that is not there or cannot be used; too few rows are left.
+    """
+    inputs, target = table.inputs_for(choices)
+    notes = [each.note for each in (*inputs, target) if each.note]
+    unused = [each for each in table.columns if each is not target and each not in inputs]
+    notes += _left_out(unused)
+    rows, said = _rows_with_values(table, inputs, target, choices)
+    notes += said
+    if choices.copies == "drop":
+        again = pd.DataFrame({place: each.values[rows] for place, each in enumerate((*inputs, target))}).duplicated()
+        rows[np.flatnonzero(rows)[again.to_numpy()]] = False
+        if again.any():
+            notes.append(f"{int(again.sum()):,} of {len(again):,} rows were exact copies of another, and are dropped")
+    parts = [encode(each, rows, choices.missing == "fill") for each in inputs]
+    names = [name for _, encoded, _ in parts for name in encoded]
+    raw = RawTable(
+        inputs=np.column_stack([values for values, _, _ in parts]),
+        target=target.values[rows],
+        feature_names=tuple(names),
+        target_name=target.name,
+    )
+    check_values(raw, str(table.path))
+    notes += [how for *_, how in parts if how]
+    if target.first is not None:
+        notes.append(f"{target.name}: days since {target.first}")
+    constant = [name for name, varies in zip(names, varying_inputs(raw), strict=True) if not varies]
+    constant += [each.name for each in unused if each.kind == "constant"]
+    if constant:
+        notes.append(f"left out, for every row has the same value: {quoted(constant)}")
+    return PreparedTable(raw, tuple(notes), table.rows - int(rows.sum()))
+
+
+def _left_out(unused: Sequence[Column]) -> list[str]:
+    """Why columns are no inputs; constants are told with those that became so."""
+    by_name = [f"{each.name} ({each.about})" for each in unused if each.names_rows]
+    unusable = [f"{each.name} ({each.about})" for each in unused if each.kind == "unusable"]
+    others = [each.name for each in unused if each.is_usable]
+    return [
+        *([f"left out, for nearly every row has a text of its own: {quoted(by_name)}"] if by_name else []),
+        *([f"left out, for no input can be made of it: {quoted(unusable)}"] if unusable else []),
+        *([f"left out, as chosen: {quoted(others)}"] if others else []),
+    ]
+
+
+def _rows_with_values(
+    table: Table, inputs: Sequence[Column], target: Column, choices: TableChoices
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Rows that are kept, and what is said of the others.
+
+    Raises:
+        ValueError: missing values where they are refused; too few rows.
+    """
+    # a column that is always the same takes no rows with it
+    varying = [each for each in (*inputs, target) if each.kind != "constant"]
+    missing = {each.name: np.isnan(each.values) for each in varying if each.missing}
+    counts = [f"{name} ({int(where.sum()):,})" for name, where in missing.items()]
+    if missing and choices.missing == "refuse":
+        raise ValueError(f"{table.path} has missing or infinite values in: {quoted(counts)}. Drop or fill these rows")
+    filled = {name: where for name, where in missing.items() if choices.missing == "fill" and name != target.name}
+    without = [where for name, where in missing.items() if name not in filled]
+    dropped = np.logical_or.reduce(without) if without else np.zeros(table.rows, dtype=bool)
+    rows, notes = ~dropped, []
+    if dropped.any():
+        of = [each for each in counts if each.rsplit(" (", 1)[0] not in filled]
+        notes.append(f"{int(dropped.sum()):,} of {table.rows:,} rows are dropped, for a value is missing: {quoted(of)}")
+    if rows.sum() < MINIMUM_ROWS:
+        hint = "" if choices.missing == "fill" or not without else "; leave such columns out, or fill what is missing"
+        said = f"; of {table.rows:,}, a value is missing in: {quoted(counts)}{hint}" if dropped.any() else ""
+        raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {MINIMUM_ROWS} are needed{said}")
+    by = {each.name: each for each in inputs}
+    left = {name: where & rows for name, where in filled.items() if (where & rows).any()}
+    if left:
+        said = quoted([
+            f"{name} ({int(where.sum()):,}, "
+            + ("as a text of its own)" if by[name].kind == "text" else "by the median)")
+            for name, where in left.items()
+        ])  # fmt: skip
+        notes.append(f"{sum(int(where.sum()) for where in left.values()):,} missing values are filled: {said}")
+    return rows, notes
 
 
 def load_table(
     path: str | Path,
     target: str | int,
     *,
+    inputs: Sequence[str] | None = None,
+    missing: Missing = "drop",
+    copies: Copies = "keep",
+    header: bool | None = None,
     seed: int = 0,
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Dataset:
-    """Reads a table of numbers and preprocesses it as `load` does; every column but the target is an input.
+    """Reads a table of one's own and preprocesses it as `load` does.
 
-    What is left out of the table, or becomes alike by rounding, is warned about and in the `notes` of the data set.
+    Separators, decimal commas and the encoding are found (see `inspect_table`). Texts become inputs of 0 and 1, one for
+    each of the 20 commonest; dates become days since the first. What was made of the table, what is left out of it, and
+    what becomes alike by rounding, is warned about and in the `notes` of the data set.
 
     Args:
-        target: a name: the first line of a CSV file holds the names; or a position (−1 is the last column): a CSV file
-            has no header. A Parquet file has names in any case and takes either.
+        target: what is predicted: a name, or a position (−1 is the last column).
+        inputs: names of columns; None: every column but the target that varies, without texts that name the rows.
+        missing: `drop` rows in which a value of target or inputs is missing or infinite; `fill` inputs with the
+            column's median, over all rows as in scaling, and texts with a text of their own; or `refuse`.
+        copies: `keep` rows that are exact copies of another, or `drop` all but the first.
+        header: whether the first line of a text file holds names; None: it does unless it has numbers where names
+            would stand.
         seed: of the shuffle before the split.
         n: keeps the first n of the shuffled training rows; all test rows stay.
         dtype: torch.float32 or torch.float64.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no table of numbers: a row that is longer or shorter than the header, two columns of one name,
-            values that are missing or no numbers, or a column whose values its largest leaves no room for.
+        ValueError: no table: a row that is longer or shorter than the header, two columns of one name; a target that is
+            constant or text; too few rows; or a column whose values its largest leaves no room for.
+
+    Examples:
+        >>> import apviz, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "rents.csv"
+        >>> rows = [f"{k % 7},5;{'Oslo' if k % 3 else 'Bergen'};{k},0" for k in range(40)]
+        >>> _ = path.write_text("size;city;rent\\n" + "\\n".join(rows))
+        >>> data = apviz.datasets.load_table(path, "rent")  # doctest: +SKIP
+        >>> data.feature_names  # doctest: +SKIP
+        ('size', 'city=Bergen')
     """
     check_settings(seed, n, dtype)
-    path = Path(path)
-    table = read_table(path, target)
-    check_values(table, str(path))
+    choices = TableChoices(
+        target=target, inputs=None if inputs is None else tuple(inputs), missing=missing, copies=copies, header=header
+    )
+    data = dataset_of(inspect_table(path, header=header, target=target), choices, seed=seed, n=n, dtype=dtype)
+    for note in data.notes:
+        warnings.warn(f"{path}: {note}", stacklevel=2)
+    return data
+
+
+def dataset_of(
+    table: Table, choices: TableChoices, *, seed: int = 0, n: int | None = None, dtype: torch.dtype = torch.float32
+) -> Dataset:
+    """Data set of a table that was read; see `load_table`."""
+    made, path = prepare_table(table, choices), table.path
+    raw = made.raw
     card = Card(
         # whole: no data set of apviz is called so, and houses.2023.csv is not houses.2024.csv
         name=path.name,
         title=path.name,
-        n=len(table.target),
-        d=int(varying_inputs(table).sum()),
-        d_raw=table.inputs.shape[1],
-        target=table.target_name,
+        n=len(raw.target),
+        d=made.d,
+        d_raw=raw.inputs.shape[1],
+        target=raw.target_name,
         licence="not stated: your own table",
         citation="",
         page="",
         documented="",
-        reading="Every column but the target is an input.",
+        reading="Texts as 0 and 1, dates as days.",
         files=(path.name,),
     )
-    data = prepare(table, card, seed=seed, n=n, dtype=dtype, source=str(path))
-    notes = _notes(table, path, dtype)
-    for note in notes:
-        warnings.warn(f"{path}: {note}", stacklevel=2)
-    return replace(data, notes=tuple(notes))
+    notes = (*made.notes, *_rounding_notes(raw, path, dtype))
+    if n is not None and n > made.train_rows:
+        raise ValueError(
+            f"n = {n:,}: {path} has {made.train_rows:,} training rows, 80% of {len(raw.target):,}"
+            f"{f' that are left of {table.rows:,}' if made.dropped else ''}; ask for at most that many"
+        )
+    data = prepare(raw, card, seed=seed, n=n, dtype=dtype, source=str(path))
+    inputs = [each.name for each in table.inputs_for(choices)[0] if each.kind != "constant"]
+    record = asdict(choices) | {
+        "file": path.name, "sha256": table.sha256, "written": str(table.text or ""), "rows": table.rows,
+        "rows_used": len(raw.target), "target": raw.target_name, "inputs": inputs, "notes": notes,
+    }  # fmt: skip
+    return replace(data, notes=notes, preparation=json.dumps(record, ensure_ascii=False))
 
 
-def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
-    """What was left out, and what rounding to dtype makes alike.
+def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
+    """What nobody gave a name, is a copy, or becomes alike by rounding to dtype.
 
     Raises:
         ValueError: a column of which not even float64 keeps the values apart.
     """
     notes, varying = [], varying_inputs(table)
     names = tuple(name for name, varies in zip(table.feature_names, varying, strict=True) if varies)
-    constant = [name for name in table.feature_names if name not in names]
-    if constant:
-        notes.append(f"left out, for every row has the same value: {', '.join(constant)}")
-    unnamed = [name for name in names if UNNAMED.fullmatch(name)]
+    unnamed = pd.Index(names)[pd.Index(names).str.fullmatch(UNNAMED)].tolist()
     if unnamed:
         notes.append(
             f"a column without a name in the file is an input: {', '.join(unnamed)}; if it only numbers the rows, as "
@@ -120,125 +412,11 @@ def _notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
 
 
 def read_table(path: Path, target: str | int) -> RawTable:
-    """Raw table of a CSV or Parquet file (see `load_table` for `target`).
+    """Raw table of a file in which no value may be missing (see `load_table` for `target`).
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no table of numbers.
+        ValueError: no table, or missing values.
     """
-    frame = _read_frame(path, headerless=not isinstance(target, str))
-    position = _target_position(frame, target, path)
-    _check_numeric(frame, path, headerless=frame.columns.inferred_type == "integer")
-    columns = [str(name) for name in frame.columns]
-    values = np.column_stack([_numbers(frame.iloc[:, place]) for place in range(len(columns))])
-    return RawTable(
-        inputs=np.delete(values, position, axis=1),
-        target=values[:, position],
-        feature_names=tuple(columns[:position] + columns[position + 1 :]),
-        target_name=columns[position],
-    )
-
-
-def _read_frame(path: Path, headerless: bool) -> pd.DataFrame:
-    name = path.name.lower()
-    if not name.endswith(SUFFIXES):
-        raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise FileNotFoundError(f"No such file: {path}")
-    if name.endswith((".parquet", ".pq")):
-        import pyarrow.parquet
-
-        with _readable(path):
-            columns = pyarrow.parquet.read_schema(path).names
-        _require_one_of_each(columns, path)
-        with _readable(path):
-            frame = pd.read_parquet(path)
-            # pandas hides a column that it wrote as an index
-            return frame.reset_index([each for each in frame.index.names if each is not None])
-    with _readable(path), _lines(path) as lines:
-        first = next((row for row in lines if row), list[str]())
-    if not headerless:
-        _require_one_of_each(first, path)
-    try:
-        with _readable(path):
-            frame = pd.read_csv(path, header=None if headerless else 0)
-    except ValueError as error:
-        if isinstance(error.__cause__, pd.errors.ParserError):
-            _require_even(path, len(first), headerless)
-        raise
-    # pandas takes the first columns for an index where the first row is longer, and fills up rows that are shorter
-    if not isinstance(frame.index, pd.RangeIndex) or frame.isna().any(axis=None):
-        _require_even(path, len(first), headerless)
-    return frame
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """The errors of all readers and decompressors, in a sentence."""
-    try:
-        yield
-    except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty") from error
-    except Exception as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}") from error
-
-
-@contextmanager
-def _lines(path: Path) -> Iterator[Any]:
-    """The rows of a CSV file as lists of text, with the number of the line in `line_num`."""
-    compressed = path.name.lower().endswith(".gz")
-    with gzip.open(path, "rb") if compressed else path.open("rb") as file:
-        yield csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""))
-
-
-def _require_even(path: Path, width: int, headerless: bool) -> None:
-    """Refuse a file with a row that has more or fewer values than the first line; blank lines do not count."""
-    with _readable(path), _lines(path) as lines:
-        uneven = next(((lines.line_num, len(row)) for row in lines if row and len(row) != width), None)
-    if uneven:
-        raise ValueError(
-            f"{path}: line {uneven[0]} has {uneven[1]} values, {'the first' if headerless else 'the header'} has "
-            f"{width}; every row needs one for each column. Look for a comma too many or too few, or a column without "
-            "a name"
-        )
-
-
-def _require_one_of_each(names: Sequence[str], path: Path) -> None:
-    twice = [name for name, count in Counter(names).items() if name and count > 1]
-    if twice:
-        raise ValueError(f"{path} has more than one column called {', '.join(twice)}; give each a name of its own")
-
-
-def _numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
-    """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
-    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
-        low, high = int(column.min()), int(column.max())
-        if max(-low, high) > _WHOLE:
-            whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)
-            return np.asarray((whole - np.uint64(low % 2**64)).astype(np.float64))
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _target_position(frame: pd.DataFrame, target: str | int, path: Path) -> int:
-    count = len(frame.columns)
-    if count < 2:
-        raise ValueError(f"{path} has {count} column: a target and at least one input are needed, separated by commas")
-    if not isinstance(target, str):
-        if not -count <= target < count:
-            raise ValueError(f"target = {target}: {path} has {count} columns, so −{count} to {count - 1} are accepted")
-        return target % count
-    columns = [str(name) for name in frame.columns]
-    if target not in columns:
-        raise ValueError(f"target = {target!r}: {path} has no such column; its columns are {', '.join(columns)}")
-    return columns.index(target)
-
-
-def _check_numeric(frame: pd.DataFrame, path: Path, headerless: bool) -> None:
-    bad = [
-        str(name)
-        for name, kind in frame.dtypes.items()
-        if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)
-    ]
-    if bad:
-        hint = " If the first line holds column names, give the target by name." if headerless else ""
-        raise ValueError(f"{path}: not numeric: {', '.join(bad)}. Encode these columns as numbers or drop them.{hint}")
+    choices = TableChoices(target=target, missing="refuse")
+    return prepare_table(inspect_table(path, target=target), choices).raw

@@ -79,6 +79,7 @@ class Training:
             has. Either is only where the search for a start begins, with `search_rows`.
         operator, dtype, device: as of `KernelSystem`.
         dataset: the name of the data, for charts and traces.
+        preparation: what was made of the table that they come from (`Dataset.preparation`), for the trace.
 
     Raises:
         FileExistsError: what is at `path` is not the trace of a training with a checkpoint beside it.
@@ -107,9 +108,10 @@ class Training:
         dtype: torch.dtype | None = None,
         device: str | torch.device = "auto",
         dataset: str = "",
+        preparation: str = "",
     ) -> None:
         self.settings = s = settings or TrainingSettings()
-        self._operator, self._dataset = operator, dataset
+        self._operator, self._dataset, self._preparation = operator, dataset, preparation
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
         y = torch.as_tensor(y)
         if y.ndim != 1:
@@ -379,6 +381,7 @@ class Training:
             "d": self._d,
             "kernel": s.kernel if isinstance(s.kernel, str) else s.kernel.name,
             **self._kernel_parameters(),
+            **({"data_preparation": self._preparation} if self._preparation else {}),
             "method": self._solver.method.plain(),
             "label": self._solver.label,
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),

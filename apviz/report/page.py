@@ -23,11 +23,17 @@ from apviz.tracing.opening import check_complete
 
 @dataclass(frozen=True)
 class Section:
-    """Runs of one system, with verdict, table and figures; `chosen` says what `auto` took for a run, and why."""
+    """Runs of one system, with verdict, table and figures.
+
+    Attributes:
+        prepared: what was made of a table of one's own, a sentence each.
+        chosen: what `auto` took for a run, and why.
+    """
 
     title: str
     verdict: str
     facts: dict[str, str]
+    prepared: list[str]
     chosen: dict[str, str]
     rows: list[Row]
     figures: list[Figure]
@@ -107,7 +113,10 @@ def _section(traces: Sequence[Trace]) -> Section:
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     verdict = judge(drawn, names).sentence
-    return Section(title, verdict, facts, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn))
+    prepared = drawn[-1].preparation.get("notes", [])
+    return Section(
+        title, verdict, facts, prepared, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn)
+    )  # fmt: skip
 
 
 def _estimate(trace: Trace, name: str) -> str:

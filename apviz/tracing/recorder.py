@@ -362,6 +362,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs["kernel_is_foreign"] = True
     if system.operator.noises is not None:
         attrs["largest_noise"] = float(system.operator.noises.max())
+    if system.preparation:
+        attrs["data_preparation"] = system.preparation
     if system.seed is not None:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):

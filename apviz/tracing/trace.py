@@ -113,6 +113,11 @@ class Trace:
         """
         return kernel_of(self.attrs)
 
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """What was made of the user's own table: the choices, the file, `notes` in words; empty for other data."""
+        return dict(json.loads(self.attrs.get("data_preparation", "{}")))
+
     def noise_in_words(self, digits: int) -> str:
         """Writes σ², or its range where rows have their own."""
         least, largest = self.attrs["noise"], self.attrs.get("largest_noise")

@@ -16,7 +16,7 @@ from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import LiveHook, duration
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import Loaded, SystemSpec, spec_of
-from apviz.dashboard.settings.uploaded_file import Upload
+from apviz.dashboard.store.own_data import OwnTable
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.solvers import Automatic, Hook, Solver
 from apviz.solvers.run import Run
@@ -169,13 +169,13 @@ def solver_of(trace: Trace) -> Solver:
     return solver
 
 
-def rerun(trace: Trace, diagnosis: Diagnosis, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, Solver]:
+def rerun(trace: Trace, diagnosis: Diagnosis, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, Solver]:
     """System and solver of a run, with the change of its diagnosis.
 
     Raises:
         ValueError: the data or the solver is not at hand.
     """
-    spec, change = spec_of(trace.attrs, find_upload), dict(diagnosis.change)
+    spec, change = spec_of(trace.attrs, find_own), dict(diagnosis.change)
     for name in ("dtype", "noise"):
         if name in change:
             spec = replace(spec, **{name: change.pop(name)})

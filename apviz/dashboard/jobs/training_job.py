@@ -110,7 +110,10 @@ class TrainingJob(Job):
         if refused:
             raise ValueError(refused)
         check_data(self.path, x, y)
-        training = Training(x, y, s, path=self.path, dtype=DTYPES[self._spec.dtype], dataset=data.card.name)
+        training = Training(
+            x, y, s, path=self.path, dtype=DTYPES[self._spec.dtype], dataset=data.card.name,
+            preparation=data.preparation,
+        )  # fmt: skip
         self._done = self._done_before = training.steps_done
         self._look(training)
         self._begun = time.perf_counter()

@@ -24,7 +24,6 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.dashboard.settings.uploaded_file import Upload
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import ThemeName
 from apviz.solvers import Solver
@@ -76,10 +75,6 @@ class Shared:
     def awaits_first_runs(self) -> bool:
         """Whether a new folder is still being filled."""
         return self.first_runs is not None and self.first_runs.is_active
-
-    def find_upload(self, name: str) -> Upload | None:
-        """File of this session behind the name of a data set, as traces have it; None for no such file."""
-        return self.system.uploads.get(name)
 
     def tell(self, message: str, *, bad: bool = False) -> None:
         """Shows a message to the visitor, which stays until it is closed if it is bad news."""
@@ -201,7 +196,7 @@ class SolvingPage(Page):
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
         """Solves again what a run solved, with the change that its diagnosis proposes."""
         try:
-            spec, solver = rerun(trace, diagnosis, self.shared.find_upload)
+            spec, solver = rerun(trace, diagnosis, self.shared.system.own.find)
         except ValueError as error:
             self._bar.refuse(str(error))
             return

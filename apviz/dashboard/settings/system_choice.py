@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
-import panel as pn
 import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
@@ -20,6 +13,7 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.settings.own_table import OwnTablePanel, notes_in_words
 from apviz.dashboard.settings.systems import (
     BY_HAND,
     DEFAULT_N,
@@ -29,18 +23,18 @@ from apviz.dashboard.settings.systems import (
     SystemSpec,
     read_lengthscales,
 )
-from apviz.dashboard.settings.uploaded_file import Upload, check, discard, receive
+from apviz.dashboard.store.own_data import OwnData, OwnTable
 from apviz.kernels import KERNELS
 
-#: reads the files of all sessions
-_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
+#: training rows that a table of one's own begins with, where it has more: a comparison takes a minute or so
+OWN_N = 10_000
 
 
 class SystemChoice(param.Parameterized):
     """Settings of a system; a session has one of them.
 
-    Attributes:
-        uploads: the files of this session, by the names they are offered under.
+    Args:
+        own: tables of visitors; None: there are none, and none can be kept.
     """
 
     dataset = param.Selector(default="china", objects=["china"], label="Data set")
@@ -54,44 +48,49 @@ class SystemChoice(param.Parameterized):
     seed = param.Integer(0, bounds=(0, None), label="Seed of split and probes")
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
-    def __init__(self, limits: Limits, **params: object) -> None:
+    def __init__(self, limits: Limits, own: OwnData | None = None, **params: object) -> None:
         super().__init__(**{"n": min(DEFAULT_N, limits.max_n)} | params)
-        self.limits = limits
-        self.uploads: dict[str, Upload] = {}
+        self.limits, self.own = limits, own or OwnData(None)
         self.param.n.bounds = (10, limits.max_n)
         self.list_datasets()
         self.param.watch(lambda event: self._fit_n(), "dataset")
 
     def list_datasets(self) -> None:
-        """Offers the data sets that are on this machine, and this session's own."""
+        """Offers the data sets that are on this machine, and the tables that visitors brought."""
         here = [name for name in datasets.registry if datasets.is_here(name)]
-        self.param.dataset.objects = [*here, *self.uploads]
+        self.param.dataset.objects = [*here, *self.own.names()]
 
-    def add_upload(self, upload: Upload) -> str:
-        """Offers a file, and returns the name it has from then on in this session and in its traces.
+    def use_own(self, table: OwnTable) -> None:
+        """Keeps a visitor's table, and chooses it.
 
-        It is that of the file, unless a data set, another file or another target has it: recorded runs stand for what
-        they were run on.
+        Raises:
+            OSError: it cannot be kept.
         """
-        own = upload.path.name
-        names = chain([own], (f"{own} ({number})" for number in count(2)))
-        name = next(each for each in names if each not in datasets.registry and self._is_free(each, upload))
-        self.uploads.setdefault(name, upload)
+        name = self.own.add(table)
         self.list_datasets()
-        return name
+        self.dataset = name
 
-    def _is_free(self, name: str, upload: Upload) -> bool:
-        """Whether nothing has this name, or the same file with the same target."""
-        known = self.uploads.get(name)
-        if known is None:
-            return True
-        return known.target == upload.target and filecmp.cmp(known.path, upload.path, shallow=False)
+    def remove_own(self) -> None:
+        """Removes the visitor's table that is chosen, and chooses the default.
+
+        Raises:
+            OSError: it is not there.
+        """
+        name = self.dataset
+        self.dataset = self.param.dataset.default
+        self.own.remove(name)
+        self.list_datasets()
 
     def _fit_n(self) -> None:
-        """Lowers n to the rows that the data set has to train on."""
-        upload = self.uploads.get(self.dataset)
-        rows = datasets.train_size(datasets.card(self.dataset).n) if upload is None else upload.rows
-        self.n = min(self.n, rows)
+        """Bounds n by the rows that the data set has to train on; of a visitor's own all are taken, if not too many."""
+        own = self.own.find(self.dataset)
+        rows = datasets.train_size(datasets.card(self.dataset).n) if own is None else own.rows
+        most = min(self.limits.max_n, rows)
+        n = min(self.n, most) if own is None else min(most, OWN_N)
+        # the bounds hold also while it changes
+        self.param.n.bounds = (10, max(most, self.n))
+        self.n = n
+        self.param.n.bounds = (10, most)
 
     def check_setting(self, name: str, value: object) -> None:
         """Checks what only a field may hold for a while: the lengthscales are text, and read when they are used.
@@ -106,12 +105,15 @@ class SystemChoice(param.Parameterized):
         """Plain values of the settings as they are now.
 
         Raises:
-            ValueError: lengthscales that are no numbers.
+            ValueError: lengthscales that are no numbers; a table that was removed.
         """
+        own = self.own.find(self.dataset)
+        if own is None and self.dataset not in datasets.registry:
+            raise ValueError(f"the table {self.dataset} was removed; choose other data, or upload the file again")
         return SystemSpec(
             dataset=self.dataset, n=self.n, source=self.source, kernel=self.kernel,
             lengthscale=read_lengthscales(self.lengthscale), outputscale=self.outputscale, noise=self.noise,
-            rhs=self.rhs, seed=self.seed, dtype=self.dtype, upload=self.uploads.get(self.dataset),
+            rhs=self.rhs, seed=self.seed, dtype=self.dtype, own=own,
         )  # fmt: skip
 
 
@@ -153,8 +155,11 @@ def data_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewa
     wide = {"sizing_mode": "stretch_width"}
     card = server_owned(pmui.Typography("", variant="body2"))
 
+    own = OwnTablePanel(system, folder)
+
     def describe(*events: object) -> None:
         card.object = describe_dataset(system)
+        own.show_chosen()
 
     system.param.watch(describe, ["dataset"])
     describe()
@@ -162,95 +167,18 @@ def data_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewa
         pmui.Typography("Data", variant="h6"),
         pmui.Select.from_param(p.dataset, **wide),
         card,
-        upload_panel(system, folder),
+        own.view,
         fields.add(p.n, **wide),
     ]
-
-
-def upload_panel(system: SystemChoice, folder: Path) -> Viewable:
-    """Widgets to drop a file, choose its target and use it; it lies in `folder`."""
-    limits = system.limits
-    #: the last file that came; it is in use only once "Use this file" was pressed, and it was found good
-    received: list[Path] = []
-    drop = pn.widgets.FileDropper(
-        max_file_size=f"{limits.max_upload_mb}MB", multiple=False, sizing_mode="stretch_width", height=90
-    )
-    target = pmui.Select(label="Column to predict", options=[], visible=False, sizing_mode="stretch_width")
-    use = server_owned(pmui.Button(label="Use this file", variant="outlined", visible=False))
-    note = server_owned(pmui.Alert(object="", severity="error", visible=False, sizing_mode="stretch_width"))
-
-    def discard_unused(path: Path) -> None:
-        if path not in [upload.path for upload in system.uploads.values()]:
-            discard(path)
-
-    def arrived(event: Any) -> None:
-        # emptied, for the dropper would hand over a file again after another has replaced it
-        files = dict(drop.value)
-        drop.value.clear()
-        # it also tells that a file was taken away: that before this one, which may be after this one came
-        if not files:
-            return
-        note.visible = False
-        while received:
-            discard_unused(received.pop())
-        for name, content in files.items():
-            try:
-                path, columns = receive(folder, name, content, limits)
-            except (ValueError, OSError) as error:
-                target.visible = use.visible = False
-                note.param.update(object=escape(str(error)), visible=True)
-                return
-            received.append(path)
-            # a button that is there stays: hidden and shown again at once, it sometimes stayed as it was while loading
-            target.param.update(options=columns, value=columns[-1], visible=True)
-            use.visible = True
-
-    def use_it(event: Any) -> None:
-        if not received:
-            return
-        # taken out while it is read, so that another that comes meanwhile does not remove it
-        path, column = received.pop(), str(target.value)
-        page = pn.state.curdoc
-        if page is None:
-            finish(path, column, partial(check, path, column))
-            return
-        use.disabled = True
-        # a large table takes seconds, in which other visitors go on. Not by a coroutine, of which Panel sometimes keeps
-        # what it changes after an await until something else happens on the page
-        reading = _READERS.submit(check, path, column)
-        reading.add_done_callback(lambda _: page.add_next_tick_callback(partial(finish, path, column, reading.result)))
-
-    def finish(path: Path, column: str, rows: Callable[[], int]) -> None:
-        try:
-            system.dataset = system.add_upload(Upload(path, column, rows()))
-            note.visible = False
-        except (ValueError, OSError) as error:
-            note.param.update(object=escape(str(error)), visible=True)
-        finally:
-            use.disabled = False
-        if received:
-            discard_unused(path)
-        else:
-            # it can be used again, with another column
-            received.append(path)
-
-    drop.param.watch(arrived, "value")
-    use.on_click(use_it)
-    label = f"A file of your own: CSV or Parquet, up to {limits.max_upload_mb} MB, parsed as numbers only."
-    return pmui.Accordion(
-        ("Your own data", pn.Column(pmui.Typography(label, variant="body2"), drop, target, use, note,
-                                    sizing_mode="stretch_width")),
-        sizing_mode="stretch_width", margin=(4, 0), title_variant="body1",
-    )  # fmt: skip
 
 
 def describe_dataset(system: SystemChoice) -> str:
     """Sentences on the data set that is chosen: size, licence, source."""
     name = system.dataset
-    upload = system.uploads.get(name)
-    if upload is not None:
-        target = escape(str(upload.target))
-        return f"Your own file, for this session only: {upload.rows:,} rows to train on. Target: {target}."
+    own = system.own.find(name)
+    if own is not None:
+        target = escape(str(own.choices.target))
+        return f"A table of yours: {own.rows:,} rows to train on. Target: {target}.{notes_in_words(own.notes)}"
     card = datasets.card(name)
     return f"**{card.title}**: {card.n:,} rows, d = {card.d}. Licence: {card.licence}. {card.citation}"
 
@@ -260,7 +188,7 @@ def describe_hyperparameters(system: SystemChoice) -> str:
     if system.source == BY_HAND:
         return "As given below."
     fitted = "Fitted in seconds, to at most 1,000 training rows, when it runs."
-    if system.source == FITTED or system.dataset in system.uploads:
+    if system.source == FITTED or system.own.find(system.dataset) is not None:
         return fitted
     known = datasets.card(system.dataset).hyperparameters
     return fitted if known is None else f"{known.kernel}, σ² = {known.noise:.3g}; {known.provenance}."

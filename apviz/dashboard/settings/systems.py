@@ -11,8 +11,9 @@ import torch
 from apviz import datasets
 from apviz.comparison import build_system, choose_hyperparameters
 from apviz.dashboard.limits import Limits
-from apviz.dashboard.settings.uploaded_file import Upload, without_folder
+from apviz.dashboard.store.own_data import OwnTable, without_folder
 from apviz.datasets import Dataset, DatasetUnavailable
+from apviz.datasets.tables import dataset_of, inspect_table
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.solvers import Hook
@@ -41,7 +42,7 @@ class SystemSpec:
     Args:
         source: of the hyperparameters: `FROM_CARD`, `FITTED` or `BY_HAND`; those given here count for the last alone.
         kernel: a name; or, of a recorded run, a kernel itself, which has its own lengthscales and scales.
-        upload: the file behind `dataset`; None for a data set of apviz.
+        own: the table behind `dataset`; None for a data set of apviz.
     """
 
     dataset: str
@@ -54,7 +55,7 @@ class SystemSpec:
     rhs: int = 4
     seed: int = 0
     dtype: str = "float32"
-    upload: Upload | None = None
+    own: OwnTable | None = None
 
     def load(self) -> Dataset:
         """Data, split and standardised.
@@ -64,10 +65,13 @@ class SystemSpec:
             ValueError: an unknown name, a bad file.
         """
         dtype = DTYPES[self.dtype]
-        if self.upload is not None:
-            path = self.upload.path
+        if self.own is not None:
+            path, choices = self.own.path, self.own.choices
             try:
-                data = datasets.load_table(path, self.upload.target, seed=self.seed, n=self.n, dtype=dtype)
+                table = inspect_table(path, header=choices.header, target=choices.target)
+                data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
+            except FileNotFoundError as error:
+                raise ValueError(f"the table {self.dataset} is not here any more; upload the file again") from error
             except ValueError as error:
                 raise ValueError(without_folder(error, path)) from error
             # under the name it is offered by, with which a trace finds it again
@@ -120,7 +124,7 @@ class SystemSpec:
         return Loaded(data, chosen, system)
 
 
-def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | None]) -> SystemSpec:
+def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]) -> SystemSpec:
     """System of a recorded run, from the root attributes of its trace.
 
     Raises:
@@ -131,32 +135,41 @@ def spec_of(attrs: Mapping[str, object], find_upload: Callable[[str], Upload | N
     if "largest_noise" in a:
         raise ValueError("rows with noises of their own can be solved again from Python only")
     name = str(a["dataset"])
-    upload = data_of("run", name, find_upload)
+    own = data_of("run", name, attrs, find_own)
     return SystemSpec(
         dataset=name, n=int(str(a["n"])), source=BY_HAND, kernel=kernel, noise=float(str(a["noise"])),
-        rhs=int(str(a["right_hand_sides"])), seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), upload=upload,
+        rhs=int(str(a["right_hand_sides"])), seed=int(str(a.get("seed", 0))), dtype=str(a["dtype"]), own=own,
     )  # fmt: skip
 
 
-def data_of(what: str, name: str, find_upload: Callable[[str], Upload | None]) -> Upload | None:
-    """File behind the name of a data set in a trace; None for a data set of apviz.
+def data_of(
+    what: str, name: str, attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]
+) -> OwnTable | None:
+    """Table behind the name of a data set in a trace; None for a data set of apviz.
 
     Args:
         what: what the trace is of: a run, or a training.
+        attrs: its root attributes.
 
     Raises:
-        ValueError: data that are not at hand any more.
+        ValueError: data that are not at hand any more, or a table of that name that is another.
     """
-    upload = find_upload(name)
-    if upload is None and name not in datasets.registry:
-        missing = f"the data of this {what}, {name or 'without a name'}, are not here"
+    own = find_own(name)
+    preparation = json.loads(str(attrs.get("data_preparation", "{}")))
+    missing = f"the data of this {what}, {name or 'without a name'}, are not here"
+    if own is not None and not own.is_that_of(preparation):
+        raise ValueError(
+            f"{missing}: the table of that name is another file, or other columns and rows of it were chosen; use the "
+            f"file again with the target {preparation.get('target')} and {len(preparation.get('inputs', []))} inputs"
+        )
+    if own is None and name not in datasets.registry:
         raise ValueError(f"{missing}; upload the file again" + (f", under the name {name}" if name else ""))
-    if upload is None:
+    if own is None:
         try:
             datasets.require_here(name)
         except DatasetUnavailable as error:
             raise ValueError(str(error)) from error
-    return upload
+    return own
 
 
 def read_lengthscales(text: str) -> tuple[float, ...]:

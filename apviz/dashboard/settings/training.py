@@ -15,7 +15,7 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.settings.fields import Fields
 from apviz.dashboard.settings.system_choice import SystemChoice, data_panel
 from apviz.dashboard.settings.systems import SystemSpec, data_of
-from apviz.dashboard.settings.uploaded_file import Upload
+from apviz.dashboard.store.own_data import OwnTable
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
 from apviz.gp.training_settings import TrainingSettings, settings_of
 from apviz.preconditioners import PivotedCholesky
@@ -132,7 +132,7 @@ def less_work_words(plan: TrainingPlan) -> str:
     )
 
 
-def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) -> tuple[SystemSpec, TrainingSettings]:
+def recorded(trace: TrainingTrace, find_own: Callable[[str], OwnTable | None]) -> tuple[SystemSpec, TrainingSettings]:
     """Data and settings of a recorded training.
 
     A trace does not say with which seed the data were split: it is taken to be that of the probes, as on this page
@@ -143,9 +143,9 @@ def recorded(trace: TrainingTrace, find_upload: Callable[[str], Upload | None]) 
     """
     a, settings = trace.attrs, settings_of(trace)
     name = str(a["dataset"])
-    upload = data_of("training", name, find_upload)
+    own = data_of("training", name, a, find_own)
     spec = SystemSpec(
-        dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), upload=upload
+        dataset=name, n=int(a["n"]), kernel=settings.kernel, seed=settings.seed, dtype=str(a["dtype"]), own=own
     )
     return spec, settings
 

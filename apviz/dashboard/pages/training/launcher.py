@@ -77,7 +77,7 @@ class Launcher:
             self.job.stop()
 
     def _recorded(self, trace: TrainingTrace) -> tuple[SystemSpec, TrainingSettings]:
-        return recorded(trace, self._shared.find_upload)
+        return recorded(trace, self._shared.system.own.find)
 
     def _training(self, spec: SystemSpec, settings: TrainingSettings, name: str | None = None) -> TrainingJob:
         return TrainingJob(self._shared.queue, self._shared.limits, self._trainings, spec, settings, name)

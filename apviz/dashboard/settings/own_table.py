@@ -1,0 +1,326 @@
+"""A table of one's own in one step: drop a file, look at its columns, use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import panel as pn
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.tables import SortedTable
+from apviz.dashboard.components.text import escape
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, look_into, prepare, receive
+from apviz.datasets.columns import Column
+from apviz.datasets.tables import PreparedTable, Table, TableChoices
+
+#: reads the files of all sessions: a large table takes seconds, in which other visitors go on
+_READERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="apviz-file")
+_KINDS = {"number": "number", "text": "text", "date": "date", "constant": "constant", "unusable": "not usable"}
+_WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
+#: the paper of the dialog leaves no more of a phone's screen than it must
+_PAPER = {"& .MuiDialog-paper": {"margin": "12px", "width": "calc(100% - 24px)", "maxHeight": "calc(100% - 24px)"}}
+#: notes in the dialog and beside the data set; the others are in the report
+_SHOWN_NOTES = 8
+Result = TypeVar("Result")
+
+
+class Chooser(Protocol):
+    """What a system's settings do with tables of visitors."""
+
+    limits: Limits
+    own: OwnData
+    dataset: str
+
+    def use_own(self, table: OwnTable) -> None:
+        """Keeps a table, and chooses it."""
+
+    def remove_own(self) -> None:
+        """Removes the table that is chosen."""
+
+
+def in_background(work: Callable[[], Result], done: Callable[[Callable[[], Result]], None]) -> None:
+    """Does the work in a thread, and then calls `done` on the page with what gives its result, or raises its error.
+
+    Not by a coroutine, of which Panel sometimes keeps what it changes after an await until something else happens on
+    the page. Without a page, as in a test, it is done at once.
+    """
+    page = pn.state.curdoc
+    if page is None:
+        done(work)
+        return
+    _READERS.submit(work).add_done_callback(
+        lambda finished: page.add_next_tick_callback(partial(done, finished.result))
+    )
+
+
+class OwnTablePanel:
+    """Widgets to drop a file, see what it holds, choose columns, and use it.
+
+    Args:
+        folder: of this session; a file lies there until it is used.
+    """
+
+    def __init__(self, system: Chooser, folder: Path) -> None:
+        self._system, self._folder = system, folder
+        self._table: Table | None = None
+        #: a file that was received and is of no use any more once another comes
+        self._received: Path | None = None
+        #: counts the previews, of which only the last is shown
+        self._asked = 0
+        self._filling = False
+        most = system.limits.max_upload_mb
+        self.drop = pn.widgets.FileDropper(max_file_size=f"{most}MB", multiple=False, height=90, **_WIDE)
+        self.drop.param.watch(lambda event: self._arrived(), "value")
+        self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
+        self._change = button("Columns …", "table_chart", self._look_again)
+        self._remove = button("Remove", "delete", self._remove_it, color="error")
+        self._of_chosen = pn.Row(self._change, self._remove, visible=False, **_WIDE)
+        self.dialog = self._make_dialog()
+        about = (
+            f"CSV, TSV or text, Parquet, .npy or .npz, up to {most} MB. It is kept with the runs, where everybody who "
+            "may open this dashboard sees it."
+        )
+        self.view: Viewable = pmui.Accordion(
+            ("Your own data", pn.Column(pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen,
+                                        self.dialog, **_WIDE)),
+            sizing_mode="stretch_width", margin=(4, 0), title_variant="body1",
+        )  # fmt: skip
+        self.show_chosen()
+
+    def show_chosen(self) -> None:
+        """Offers what can be done with the table that is chosen."""
+        self._of_chosen.visible = self._system.own.find(self._system.dataset) is not None
+
+    # --- the dialog -----------------------------------------------------------------------------------------------
+
+    def _make_dialog(self) -> pmui.Dialog:
+        self.how = server_owned(pmui.Typography("", variant="body2"))
+        self.columns = SortedTable(
+            {"column": "text", "type": "text", "missing": "integer", "what is in it": "text", "first rows": "text"},
+            caption="Columns of the file; ticked ones are inputs", can_tick=True, max_height=360, **_WIDE,
+        )  # fmt: skip
+        self.target = pmui.Select(label="Column to predict", options=[], **_WIDE)
+        self.header = pmui.Checkbox(label="The first line holds the names of the columns")
+        self.missing = pmui.RadioBoxGroup(
+            label="Where a value is missing", inline=True, value="drop",
+            options={"drop the row": "drop", "fill it: numbers by the median, texts as a text of its own": "fill"},
+        )  # fmt: skip
+        self.copies = pmui.RadioBoxGroup(
+            label="Rows that are exact copies of another", inline=True, value="keep",
+            options={"keep them": "keep", "drop them": "drop"},
+        )  # fmt: skip
+        self.summary = server_owned(pmui.Alert(object="", severity="info", variant="outlined", **_WIDE))
+        self.use = button("Use this table", "check", self._use_it, variant="contained", color="primary")
+        for widget, name in (
+            (self.columns, "ticked"), (self.target, "value"), (self.missing, "value"), (self.copies, "value"),
+        ):  # fmt: skip
+            widget.param.watch(lambda event: self._preview(), name)
+        self.header.param.watch(lambda event: self._read_again(), "value")
+        return pmui.Dialog(
+            self.how, self.header, self.target,
+            pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns,
+            _labelled(self.missing), _labelled(self.copies), self.summary,
+            pn.Row(self.use, button("Cancel", "close", self._close), **_WIDE),
+            title="Your own data", title_variant="h6", width_option="md", show_close_button=True, sx=_PAPER,
+        )  # fmt: skip
+
+    def _close(self) -> None:
+        self.dialog.open = False
+
+    # --- a file comes ---------------------------------------------------------------------------------------------
+
+    def _arrived(self) -> None:
+        # emptied, for the dropper would hand over a file again after another has replaced it
+        files = dict(self.drop.value)
+        self.drop.value.clear()
+        # it also tells that a file was taken away: that before this one, which may be after this one came
+        if not files:
+            return
+        self._forget()
+        ((name, content),) = list(files.items())[-1:]
+        try:
+            self._received = receive(self._folder, name, content, self._system.limits.max_upload_mb)
+        except (ValueError, OSError) as error:
+            self._refuse(error)
+            return
+        self._open(self._received)
+
+    def _forget(self) -> None:
+        """Removes the file that came before, which was used by now or never."""
+        if self._received is not None:
+            discard(self._received)
+        self._received = self._table = None
+        self._close()
+
+    def _refuse(self, error: Exception) -> None:
+        self.note.param.update(object=escape(str(error)), severity="error", visible=True)
+
+    def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
+        """Reads a file, and shows its columns as they are chosen, or would be by default."""
+        self.note.param.update(object="Reading the file …", severity="info", visible=True)
+        max_mb = self._system.limits.max_upload_mb
+        in_background(
+            lambda: look_into(path, max_mb, choices.header if choices else header),
+            lambda result: self._show(path, result, choices),
+        )
+
+    def _show(self, path: Path, result: Callable[[], Table], choices: TableChoices | None) -> None:
+        try:
+            table = result()
+        except (ValueError, OSError, ImportError) as error:
+            self._cannot_read(path, error)
+            return
+        self.note.visible = False
+        self._table, self._filling = table, True
+        able = [each.name for each in table.columns if each.can_be_target]
+        target = str(choices.target) if choices else table.default_target()
+        ticked = [each.name for each in table.columns if each.is_usable and each.name != target]
+        if choices and choices.inputs is not None:
+            ticked = list(choices.inputs)
+        written = f"{escape(str(table.text))}. " if table.text else ""
+        self.how.object = f"**{escape(path.name)}**: {table.rows:,} rows, {len(table.columns)} columns. {written}"
+        self.header.param.update(visible=table.text is not None, value=table.text is not None and table.text.header)
+        self.target.param.update(options=able, value=target if target in able else None)
+        self.missing.value = choices.missing if choices else "drop"
+        self.copies.value = choices.copies if choices else "keep"
+        heads = zip(*table.head, strict=True) if table.head else [()] * len(table.columns)
+        self.columns.show(
+            {each.name: _row(each, cells) for each, cells in zip(table.columns, heads, strict=True)}, ticked=ticked
+        )
+        self._filling = False
+        self._preview()
+        self.dialog.open = True
+
+    def _cannot_read(self, path: Path, error: Exception) -> None:
+        if self._table is not None and self._table.path == path and self.dialog.open:
+            # it could be read the other way
+            self.note.visible = False
+            self._filling = True
+            self.header.value = not self.header.value
+            self._filling = False
+            self._say(error)
+            return
+        if path == self._received:
+            self._forget()
+        self._refuse(error)
+
+    def _read_again(self) -> None:
+        """Reads the file with names in its first line, or without."""
+        if not self._filling and self._table is not None:
+            self._open(self._table.path, header=bool(self.header.value))
+
+    # --- what is made of it ---------------------------------------------------------------------------------------
+
+    def _choices(self) -> TableChoices:
+        """What the dialog says.
+
+        Raises:
+            ValueError: no input is ticked, or no column can be predicted.
+        """
+        if self.target.value is None:
+            raise ValueError("no column of this file can be predicted: one of numbers or dates that varies is needed")
+        target = str(self.target.value)
+        inputs = tuple(name for name in self.columns.ticked if name != target)
+        if not inputs:
+            raise ValueError("no input is ticked: tick at least one column beside the one to predict")
+        assert self._table is not None
+        header = None if self._table.text is None else self._table.text.header
+        return TableChoices(
+            target=target, inputs=inputs, missing=self.missing.value, copies=self.copies.value, header=header
+        )
+
+    def _preview(self) -> None:
+        """Says what would be made of the table."""
+        if self._filling or self._table is None:
+            return
+        self._asked += 1
+        asked, table = self._asked, self._table
+        try:
+            choices = self._choices()
+        except ValueError as error:
+            self._say(error)
+            return
+        in_background(lambda: prepare(table, choices), lambda result: self._show_preview(asked, result))
+
+    def _show_preview(self, asked: int, result: Callable[[], PreparedTable]) -> None:
+        if asked != self._asked:
+            return
+        try:
+            self._say(result())
+        except ValueError as error:
+            self._say(error)
+
+    def _say(self, found: PreparedTable | Exception) -> None:
+        if isinstance(found, Exception):
+            words = escape(str(found))
+            self.summary.param.update(object=words[:1].upper() + words[1:], severity="error")
+            self.use.disabled = True
+            return
+        rows, limit = len(found.raw.target), self._system.limits.max_n
+        said = f"**{rows:,} rows: {found.train_rows:,} to train on, {rows - found.train_rows:,} to test; "
+        said += f"{found.d:,} inputs.**"
+        if found.train_rows > limit:
+            said += f" This server solves up to {limit:,} of them."
+        self.summary.param.update(object=said + notes_in_words(found.notes), severity="info")
+        self.use.disabled = False
+
+    def _use_it(self) -> None:
+        table = self._table
+        if table is None:
+            return
+        try:
+            choices = self._choices()
+        except ValueError as error:
+            self._say(error)
+            return
+        self.use.disabled = True
+        in_background(lambda: check(table, choices), self._finish)
+
+    def _finish(self, result: Callable[[], OwnTable]) -> None:
+        try:
+            self._system.use_own(result())
+        except (ValueError, OSError) as error:
+            self._say(error)
+        else:
+            self._forget()
+        finally:
+            self.use.disabled = False
+
+    # --- the table that is chosen ---------------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        own = self._system.own.find(self._system.dataset)
+        if own is not None:
+            self._open(own.path, own.choices)
+
+    def _remove_it(self) -> None:
+        try:
+            self._system.remove_own()
+        except OSError as error:
+            self._refuse(error)
+
+
+def _labelled(group: pmui.RadioBoxGroup) -> Viewable:
+    label = pmui.Typography(group.label, variant="subtitle2", margin=(8, 10, 0, 10))
+    group.label = ""
+    return pn.Column(label, group, **_WIDE)
+
+
+def _row(column: Column, cells: Sequence[str]) -> list[str | float]:
+    shown = ", ".join(cell or "–" for cell in cells[:3])
+    return [column.name, _KINDS[column.kind], float(column.missing), column.about, shown]
+
+
+def notes_in_words(notes: Sequence[str]) -> str:
+    """Notes as a list in Markdown, the first of many."""
+    lines = [f"- {escape(note[:1].upper() + note[1:])}." for note in notes[:_SHOWN_NOTES]]
+    if len(notes) > _SHOWN_NOTES:
+        lines.append(f"- {len(notes) - _SHOWN_NOTES} more notes are in the report.")
+    return "\n\n" + "\n".join(lines) if lines else ""

@@ -1,0 +1,236 @@
+"""Tables that visitors bring: looked at before anything is done with them, and kept beside the runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, Final
+
+from apviz import datasets
+from apviz.dashboard.store.importing import require_inside
+from apviz.datasets.reading import SUFFIXES, SizeLimits
+from apviz.datasets.tables import PreparedTable, Table, TableChoices, dataset_of, inspect_table, prepare_table
+from apviz.files import folder_made_whole
+
+#: a file may unpack to so many times what may be uploaded
+MAX_UNPACKING: Final = 10
+MAX_COLUMNS: Final = 2_000
+#: training rows under which there is nothing to solve
+MIN_ROWS: Final = 10
+_MAX_NAME_BYTES: Final = 100
+#: beside a file, what was made of it
+_RECORD: Final = "table.json"
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A visitor's table: where the file lies, what is made of it, and how many rows that gives to train on.
+
+    Attributes:
+        sha256: of the file.
+        notes: what was made of it, a sentence each.
+    """
+
+    path: Path
+    choices: TableChoices
+    rows: int
+    sha256: str = ""
+    notes: tuple[str, ...] = ()
+
+    def is_that_of(self, preparation: dict[str, Any]) -> bool:
+        """Whether a trace with that record was made of this; of former versions, which have none, nothing is known."""
+        if not preparation:
+            return True
+        mine = asdict(self.choices)
+        same = all(preparation.get(name) == mine[name] for name in ("missing", "copies", "header"))
+        inputs = self.choices.inputs is None or list(self.choices.inputs) == preparation.get("inputs")
+        return same and inputs and (preparation.get("sha256"), preparation.get("target")) == (
+            self.sha256, self.choices.target,
+        )  # fmt: skip
+
+
+class OwnData:
+    """Folder of such tables, `.data` in that of the runs: each in a folder of its name, with a record beside it.
+
+    Whoever starts the dashboard again on the same runs finds them there. Only what was put there is removed.
+
+    Args:
+        path: None for a folder in which there is nothing, and nothing can be kept.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        """Path of the folder, which need not be there.
+
+        Raises:
+            FileNotFoundError: there can be none.
+        """
+        if self._path is None:
+            raise FileNotFoundError("tables cannot be kept here")
+        return self._path
+
+    def names(self) -> list[str]:
+        """Names of the tables, in order."""
+        if self._path is None or not self._path.is_dir():
+            return []
+        return sorted(each.name for each in os.scandir(self.path) if (Path(each.path) / _RECORD).is_file())
+
+    def find(self, name: str) -> OwnTable | None:
+        """Table of that name; None where there is none."""
+        try:
+            folder = self._folder(name)
+            record = json.loads((folder / _RECORD).read_text("utf-8"))
+            choices = record["choices"]
+            inputs = None if choices["inputs"] is None else tuple(choices["inputs"])
+            return OwnTable(
+                folder / Path(record["file"]).name, TableChoices(**choices | {"inputs": inputs}), int(record["rows"]),
+                str(record["sha256"]), tuple(record["notes"]),
+            )  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def add(self, table: OwnTable) -> str:
+        """Keeps a copy of a table, and returns the name it has from then on, also in traces.
+
+        It is that of the file, unless a data set, another file or other choices have it: recorded runs stand for what
+        they were run on.
+        """
+        own = table.path.name
+        for name in chain([own], (f"{own} ({number})" for number in count(2))):
+            if name in datasets.registry:
+                continue
+            known = self.find(name)
+            if known is not None and (known.sha256, known.choices) == (table.sha256, table.choices):
+                return name
+            if known is None and self._place(table, name):
+                return name
+        raise AssertionError  # names do not end
+
+    def remove(self, name: str) -> None:
+        """Removes a table; what somebody else put beside it stays.
+
+        Raises:
+            FileNotFoundError: there is none of that name.
+        """
+        table = self.find(name)
+        if table is None:
+            raise FileNotFoundError(f"there is no table {name} here; it may have been removed already")
+        (table.path.parent / _RECORD).unlink()
+        table.path.unlink(missing_ok=True)
+        for folder in (table.path.parent, self.path):
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
+
+    def _folder(self, name: str) -> Path:
+        require_inside(name)
+        return self.path / name
+
+    def _place(self, table: OwnTable, name: str) -> bool:
+        """Writes a table's folder whole, and gives it its name, unless something has that."""
+        folder = self._folder(name)
+        if os.path.lexists(folder):
+            return False
+        record = {
+            "file": table.path.name, "choices": asdict(table.choices), "rows": table.rows, "sha256": table.sha256,
+            "notes": table.notes,
+        }  # fmt: skip
+        try:
+            with folder_made_whole(folder) as made:
+                shutil.copyfile(table.path, made / table.path.name)
+                (made / _RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=1), "utf-8")
+        except OSError:
+            # another visitor was faster
+            if not os.path.lexists(folder):
+                raise
+            return False
+        return True
+
+
+# --- what arrives -----------------------------------------------------------------------------------------------------
+
+
+def receive(folder: Path, name: str, content: bytes | str, max_mb: float) -> Path:
+    """Writes an uploaded file into the session's folder, and returns its path; nothing of it is read.
+
+    Every file has a place of its own: an earlier one of its name stays as it is.
+
+    Raises:
+        ValueError: another kind of file, a name that is none here, or one that is too large.
+    """
+    plain = Path(name.replace("\\", "/")).name
+    if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
+        raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
+    if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
+        raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MAX_NAME_BYTES} characters are accepted")
+    data = content.encode() if isinstance(content, str) else content
+    if len(data) > max_mb * 1e6:
+        raise ValueError(f"{plain} has {len(data) / 1e6:,.1f} MB; up to {max_mb:,} MB are accepted")
+    path = Path(tempfile.mkdtemp(dir=folder)) / plain
+    path.write_bytes(data)
+    return path
+
+
+def look_into(path: Path, max_mb: float, header: bool | None = None) -> Table:
+    """What the columns of a file hold, which may unpack to ten times `max_mb`.
+
+    Raises:
+        ValueError: no table, or one that is too large; without the folder it is in.
+    """
+    most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
+    try:
+        return inspect_table(path, header=header, limits=most)
+    except ValueError as error:
+        raise ValueError(without_folder(error, path)) from error
+
+
+def prepare(table: Table, choices: TableChoices) -> PreparedTable:
+    """What is made of a table.
+
+    Raises:
+        ValueError: choices that leave nothing to solve; without the folder it is in.
+    """
+    try:
+        made = prepare_table(table, choices)
+        if made.train_rows < MIN_ROWS:
+            raise ValueError(
+                f"{table.path.name} leaves {made.train_rows} rows to train on; at least {MIN_ROWS} are needed"
+            )
+    except ValueError as error:
+        raise ValueError(without_folder(error, table.path)) from error
+    return made
+
+
+def check(table: Table, choices: TableChoices) -> OwnTable:
+    """A table that can be solved, as it is kept.
+
+    Raises:
+        ValueError: choices that leave nothing to solve, or values that rounding wipes out; without the folder.
+    """
+    prepare(table, choices)
+    # with what is ticked by name: another version of apviz may tick others by itself
+    inputs = tuple(each.name for each in table.inputs_for(choices)[0] if each.kind != "constant")
+    choices = replace(choices, inputs=choices.inputs or inputs)
+    try:
+        data = dataset_of(table, choices)
+    except ValueError as error:
+        raise ValueError(without_folder(error, table.path)) from error
+    return OwnTable(table.path, choices, len(data.train_x), table.sha256, data.notes)
+
+
+def discard(path: Path) -> None:
+    """Removes a file that `receive` wrote."""
+    shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def without_folder(error: Exception, path: Path) -> str:
+    """Message of an error about a file, without the folder in which the server keeps it."""
+    return str(error).replace(f"{path.parent}/", "")

@@ -1,0 +1,297 @@
+"""What the columns of a table hold: numbers, texts, dates, one value alone; and how they become numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Kind = Literal["number", "text", "date", "constant", "unusable"]
+Array = NDArray[np.float64]
+
+#: texts of a column that get an input each, the commonest first; what is beyond is none of them
+MAX_LEVELS: Final = 20
+#: a text column with more texts than `MAX_LEVELS`, and more than so many a row, names the rows
+NAMING_SHARE: Final = 0.5
+#: of the values of a column that are numbers, or dates, the share that makes it one of them
+MOST: Final = 0.9
+#: different values by which a form of date is looked for
+_TRIED: Final = 100
+# beyond it float64 does not tell one whole number from the next
+_WHOLE = 2**53
+_DAY_SECONDS = 86_400.0
+_POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
+_COMMAS_BETWEEN_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_DAY_FIRST = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%d-%m-%Y")
+_MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
+_NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S")
+#: how a form of date is said
+_PARTS = {"d": "day", "m": "month", "b": "month", "B": "month"}
+_WORDS = {"ISO8601": "year-month-day"} | {
+    form: re.sub(r"%(.)", lambda sign: _PARTS.get(sign[1], "year"), form)
+    for form in (*_DAY_FIRST, *_MONTH_FIRST, *_NAMED)
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of a table, and what is in it.
+
+    Attributes:
+        kind: number, text, date, constant (one value, or none at all), or unusable (lists and the like).
+        values: (n,) numbers; of dates days since the first; of texts the place in `levels`. NaN where missing.
+        levels: the texts, the commonest first.
+        distinct: different values.
+        missing: rows without a value, also those whose value is infinite, or no number among numbers.
+        about: what is in it, in words.
+        note: what had to be decided in reading it, in words; empty where nothing had.
+        first: of dates, the day that is 0.
+    """
+
+    name: str
+    kind: Kind
+    values: Array
+    distinct: int
+    missing: int
+    about: str
+    levels: tuple[str, ...] = ()
+    note: str = ""
+    first: date | None = None
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether it is text of which nearly every row has its own, as names and addresses are."""
+        return self.kind == "text" and self.distinct > max(MAX_LEVELS, NAMING_SHARE * len(self.values))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is an input unless it is left out: it varies, and is no name of rows."""
+        return self.kind in ("number", "date", "text") and not self.names_rows
+
+    @property
+    def can_be_target(self) -> bool:
+        """Whether it can be predicted."""
+        return self.kind in ("number", "date")
+
+
+def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False, day_first: bool = False) -> Column:
+    """What a column holds that was read from a file.
+
+    Args:
+        decimal_comma: in texts that are numbers.
+        day_first: where a date such as 03/04/2020 could be read either way.
+    """
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        if pd.api.types.is_string_dtype(values.dtype.categories):
+            # not unpacked: a long text may stand in every row
+            return _from_levels(
+                name, values.cat.codes.to_numpy(), values.dtype.categories, decimal_comma, day_first
+            )  # fmt: skip
+        values = values.astype(values.dtype.categories.dtype)
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if pd.api.types.is_bool_dtype(values.dtype) or kind == "boolean":
+        return _number(name, _floats(values), words="false or true, as 0 or 1")
+    if kind.startswith("complex"):
+        return _unusable(name, values, "complex numbers")
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return _number(name, numbers(values))
+    if pd.api.types.is_timedelta64_dtype(values.dtype):
+        return _number(name, values.dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS, words="in days")
+    if kind in ("datetime64", "datetime", "date"):
+        return _date(name, pd.to_datetime(values, utc=True))
+    if kind in ("decimal", "integer", "floating", "mixed-integer-float"):
+        return _number(name, _floats(values))
+    if kind == "empty":
+        return _constant(name, np.full(len(values), np.nan), "every value is missing")
+    if kind != "string":
+        return _unusable(name, values, f"{kind} values")
+    return _from_levels(name, *pd.factorize(values.str.strip()), decimal_comma, day_first)
+
+
+def numbers(column: pd.Series[Any]) -> Array:
+    """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
+    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+        low, high = int(column.min()), int(column.max())
+        if max(-low, high) > _WHOLE:
+            whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)
+            return np.asarray((whole - np.uint64(low % 2**64)).astype(np.float64))
+    return _floats(column)
+
+
+def _floats(column: pd.Series[Any]) -> Array:
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _number(name: str, values: Array, *, words: str = "", note: str = "") -> Column:
+    infinite = int(np.isinf(values).sum())
+    if infinite:
+        values = np.where(np.isinf(values), np.nan, values)
+        note = "; ".join(filter(None, [note, f"{infinite:,} infinite values of {name} count as missing"]))
+    there = values[~np.isnan(values)]
+    distinct = len(np.unique(there))
+    if distinct < 2:
+        return _constant(name, values, f"always {there[0]:g}" if distinct else "every value is missing", note)
+    return Column(
+        name, "number", values, distinct, len(values) - len(there),
+        words or f"from {there.min():.4g} to {there.max():.4g}", note=note,
+    )  # fmt: skip
+
+
+def _date(name: str, when: pd.Series[Any], note: str = "") -> Column:
+    since = (when - when.min()).dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS
+    there = since[~np.isnan(since)]
+    if len(np.unique(there)) < 2:
+        return _constant(name, since, f"always {when.min():%Y-%m-%d}" if len(there) else "every value is missing", note)
+    return Column(
+        name, "date", since, len(np.unique(there)), len(since) - len(there),
+        f"from {when.min():%Y-%m-%d} to {when.max():%Y-%m-%d}", note=note, first=when.min().date(),
+    )  # fmt: skip
+
+
+def _constant(name: str, values: Array, about: str, note: str = "") -> Column:
+    missing = int(np.isnan(values).sum())
+    return Column(name, "constant", values, int(missing < len(values)), missing, about, note=note)
+
+
+def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
+    return Column(name, "unusable", np.full(len(values), np.nan), 0, int(values.isna().sum()), about)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _from_levels(name: str, codes: NDArray[Any], found: pd.Index[Any], decimal_comma: bool, day_first: bool) -> Column:
+    """Numbers with thousands, dates, or texts: what nine values of ten are.
+
+    Args:
+        codes: (n,) place in `found` of each row's text; −1 where it is missing.
+    """
+    levels = pd.Series(found, dtype=object)
+    # of each different text, in how many rows it is
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    if levels.empty or not counts.sum():
+        return _constant(name, np.full(len(codes), np.nan), "every value is missing")
+    number = _parse_numbers(levels, decimal_comma)
+    if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
+        return _number(name, _spread(number, codes), note=_left_over(name, levels, counts, np.isnan(number), "numbers"))
+    form, other = _find_form(levels, counts, day_first)
+    if form:
+        when = _parse_dates(levels, form)
+        spread = when.reindex(codes).reset_index(drop=True)
+        note = _left_over(name, levels, counts, when.isna().to_numpy(), "dates")
+        if other:
+            note = "; ".join(filter(None, [f"{name} is read as {_said(form)}, and could be {_said(other)}", note]))
+        return _date(name, spread, note)
+    order = np.argsort(-counts, kind="stable")
+    place = np.empty(len(levels))
+    place[order] = np.arange(len(levels))
+    texts = tuple(str(levels[each]) for each in order)
+    if len(texts) == 1:
+        return _constant(name, _spread(np.zeros(1), codes), f"always “{_short(texts[0])}”")
+    shown = ", ".join(map(_short, texts[:3])) + (", …" if len(texts) > 3 else "")
+    return Column(
+        name, "text", _spread(place, codes), len(texts), int((codes < 0).sum()),
+        f"{len(texts):,} different: {shown}", texts,
+    )  # fmt: skip
+
+
+def _spread(of_levels: Array, codes: NDArray[Any]) -> Array:
+    """Values of the rows from those of the levels; NaN where there is none."""
+    return np.asarray(np.append(of_levels, np.nan)[codes])
+
+
+def _parse_numbers(levels: pd.Series[Any], decimal_comma: bool) -> Array:
+    between = _POINTS_BETWEEN_THOUSANDS if decimal_comma else _COMMAS_BETWEEN_THOUSANDS
+    thousands, decimal = (".", ",") if decimal_comma else (",", ".")
+
+    def plain(text: str) -> str:
+        if between.fullmatch(text):
+            text = text.replace(thousands, "")
+        return text.replace(decimal, ".")
+
+    return np.asarray(pd.to_numeric(levels.map(plain), errors="coerce").to_numpy(np.float64))
+
+
+def _parse_dates(levels: pd.Series[Any], form: str) -> pd.Series[Any]:
+    return pd.to_datetime(levels, format=form, errors="coerce", utc=True)
+
+
+def _find_form(levels: pd.Series[Any], counts: NDArray[Any], day_first: bool) -> tuple[str, str]:
+    """Form of the dates, and another that fits as well; both empty where the texts are no dates."""
+    forms = (*_DAY_FIRST, *_MONTH_FIRST) if day_first else (*_MONTH_FIRST, *_DAY_FIRST)
+    all_forms = ["ISO8601", *(form + clock for form in (*forms, *_NAMED) for clock in _CLOCKS)]
+    # cheap on a few before it is tried on all; those by which most rows go
+    tried = levels.iloc[np.argsort(-counts, kind="stable")[:_TRIED]]
+    likely = [form for form in all_forms if _parse_dates(tried, form).notna().mean() >= MOST / 2]
+    shares = {form: counts[_parse_dates(levels, form).notna()].sum() / counts.sum() for form in likely}
+    best = max(shares, key=lambda form: shares[form], default="")
+    if not best or shares[best] < MOST:
+        return "", ""
+    return best, next((form for form in shares if form != best and shares[form] == shares[best]), "")
+
+
+def _said(form: str) -> str:
+    return _WORDS[form.removesuffix(":%S").removesuffix(" %H:%M")]
+
+
+def _left_over(name: str, levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_], what: str) -> str:
+    if not left.any():
+        return ""
+    shown = ", ".join(f"“{_short(str(each))}”" for each in levels[left].iloc[:3])
+    return f"{int(counts[left].sum()):,} values of {name} are no {what} ({shown}) and count as missing"
+
+
+def _short(text: str, most: int = 24) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# --- as inputs --------------------------------------------------------------------------------------------------------
+
+
+def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Array, list[str], str]:
+    """Inputs that a column becomes in the rows that are kept: (m, k), a name each, and how, in words.
+
+    Numbers stay, what is always the same is 0, dates are days since the first, texts are 0 or 1: an input for each of
+    the `MAX_LEVELS` commonest, one alone where there are two.
+
+    Args:
+        rows: (n,), which are kept.
+        fill: give missing values the median of the kept rows, and texts a level of its own; else there are none.
+    """
+    if column.kind == "constant":
+        return np.zeros((int(rows.sum()), 1)), [column.name], ""
+    values = column.values[rows]
+    missing = np.isnan(values)
+    if column.kind != "text":
+        how = "" if column.first is None else f"{column.name}: days since {column.first}"
+        if fill and missing.any():
+            values = np.where(missing, np.median(values[~missing]), values)
+        return values[:, None], [column.name], how
+    present, counts = np.unique(values[~missing], return_counts=True)
+    order = [int(present[place]) for place in np.argsort(-counts, kind="stable")]
+    chosen = order[:MAX_LEVELS] if len(order) > 2 or (fill and missing.any()) else order[1:]
+    inputs = [values == level for level in chosen]
+    names = [f"{column.name}={column.levels[level]}" for level in chosen]
+    if fill and missing.any():
+        inputs.append(missing)
+        names.append(f"{column.name} is missing")
+    how = f"{column.name}: {len(names)} inputs of 0 or 1 for {len(order):,} texts"
+    if len(order) > MAX_LEVELS:
+        rest = int(counts.sum() - np.sort(counts)[-MAX_LEVELS:].sum())
+        how += f", the {MAX_LEVELS} commonest; the others are alike, in {rest:,} rows"
+    elif len(names) == 1:
+        one, zero = (_short(column.levels[level]) for level in (chosen[0], order[0]))
+        how = f"{column.name}: 1 where it is {one}, 0 where it is {zero}"
+    return np.column_stack(inputs).astype(np.float64) if inputs else np.empty((len(values), 0)), names, how
+
+
+def quoted(names: Sequence[str], most: int = 8) -> str:
+    """Names in a row, the first of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

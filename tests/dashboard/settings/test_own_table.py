@@ -1,0 +1,182 @@
+"""Dropping a file of one's own, choosing its columns, and using it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from panel.models.file_dropper import DeleteEvent
+
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.own_table import OwnTablePanel
+from apviz.dashboard.settings.system_choice import SystemChoice, describe_dataset
+from apviz.dashboard.store.own_data import OwnData
+
+GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
+OTHER = GOOD.replace("0.", "1.")
+#: sixty rows and five copies, decimal commas, a date in words, three gaps, a constant, and a name of every row
+MESSY = "kürzel;größe;stadt;tag;währung;preis\n" + "".join(
+    f"id-{k};{'' if k in (3, 4) else f'{k % 9},5'};{'n.a.' if k == 7 else ('Köln', 'Bern', 'Wien')[k % 3]};"
+    f"{1 + k % 28:02}.03.2021;CHF;{k * k % 101},25\n"
+    for k in [*range(60), *range(10, 15)]
+)
+
+
+class Panel:
+    """What a visitor does with it."""
+
+    def __init__(self, folder, limits=None):
+        self.system = SystemChoice(limits or Limits(), OwnData(folder / "runs" / ".data"))
+        self.folder = folder / "session"
+        self.folder.mkdir()
+        self.panel = OwnTablePanel(self.system, self.folder)
+        self.system.param.watch(lambda event: self.panel.show_chosen(), "dataset")
+
+    def __getattr__(self, name):
+        return getattr(self.panel, name)
+
+    def drops(self, text, name="mine.csv"):
+        self.panel.drop.value = {name: text.encode() if isinstance(text, str) else text}
+
+    def takes_away(self, name):
+        self.panel.drop._process_event(DeleteEvent(None, {"name": name}))
+
+    def press(self, button):
+        button.clicks += 1
+
+    def received(self):
+        return [path for path in self.folder.rglob("*") if path.is_file()]
+
+    @property
+    def types(self):
+        return {row[0]: row[2] for row in self.columns.rows}
+
+
+@pytest.fixture
+def panel(tmp_path):
+    return Panel(tmp_path)
+
+
+def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
+    panel.drops(MESSY.encode("latin-1"))
+    assert panel.dialog.open and not panel.note.visible
+    assert "65 rows, 6 columns. Latin-1 (Windows-1252), separated by semicolons, decimal commas" in panel.how.object
+    assert panel.types == {
+        "kürzel": "text", "größe": "number", "stadt": "text", "tag": "date", "währung": "constant", "preis": "number",
+    }  # fmt: skip
+    assert panel.target.value == "preis" and panel.columns.ticked == ["größe", "stadt", "tag"]
+    said = panel.summary.object
+    # of 65 rows three have a gap
+    for words in (
+        "62 rows: 49 to train on, 13 to test; 5 inputs",
+        "3 of 65 rows are dropped, for a value is missing: größe (2), stadt (1)",
+        "Tag: days since 2021-03-01",
+        "Stadt: 3 inputs of 0 or 1 for 3 texts",
+        "Left out, for every row has the same value: währung",
+        "Left out, for nearly every row has a text of its own: kürzel (60 different: id-10, id-11, ",
+    ):
+        assert words in said
+    panel.press(panel.use)
+    assert not panel.dialog.open and panel.system.dataset == "mine.csv" and panel.system.n == 49
+    assert panel.system.spec().load().feature_names[-1] == "tag"
+    assert "49 rows to train on. Target: preis" in describe_dataset(panel.system)
+    assert "5 of 62 rows are exact copies of another; they are kept" in describe_dataset(panel.system)
+    assert panel.received() == []
+
+
+def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
+    panel.drops(MESSY)
+    panel.columns.ticked = ["größe", "währung", "preis"]
+    panel.missing.value, panel.copies.value = "fill", "drop"
+    # the five, and rows 46 and 55, of which only what is ticked is alike
+    assert "59 rows: 47 to train on" in panel.summary.object
+    assert "2 missing values are filled: größe (2, by the median)" in panel.summary.object
+    panel.target.value = "tag"
+    assert "Tag: days since" in panel.summary.object and "2 inputs" in panel.summary.object
+    panel.target.value = "preis"
+    panel.press(panel.use)
+    data = panel.system.spec().load()
+    assert data.feature_names == ("größe",) and len(data.train_x) + len(data.test_x) == 59
+    assert "left out, for every row has the same value: währung" in data.notes
+
+
+def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):
+    panel.drops(MESSY)
+    for ticked, words in ((["preis"], "No input is ticked"), (["währung"], "no input column varies")):
+        panel.columns.ticked = ticked
+        assert words in panel.summary.object and panel.summary.severity == "error" and panel.use.disabled
+    panel.columns.ticked = ["größe"]
+    assert panel.summary.severity == "info" and not panel.use.disabled
+    panel.drops("a,b\n" + "x,y\nz,y\n" * 20)
+    assert "No column of this file can be predicted" in panel.summary.object and panel.use.disabled
+
+
+def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
+    lines = GOOD.split("\n")
+    panel.drops("\n".join(lines[2:]))
+    assert panel.target.options == ["column 1", "column 2", "column 3"] and not panel.header.value
+    panel.header.value = True
+    assert panel.target.options == lines[2].split(",") and "58 rows" in panel.how.object
+    # a first line of equal numbers cannot be names
+    panel.drops("\n".join(lines[1:]))
+    panel.header.value = True
+    assert "more than one column called 0.0" in panel.summary.object
+    assert panel.dialog.open and not panel.header.value and panel.target.options == ["column 1", "column 2", "column 3"]
+
+
+def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
+    panel = Panel(tmp_path, Limits(max_n=20))
+    panel.drops(GOOD)
+    assert "48 to train on" in panel.summary.object and "This server solves up to 20 of them" in panel.summary.object
+    panel.press(panel.use)
+    assert panel.system.n == 20
+
+
+def test_a_file_that_was_only_dropped_changes_nothing_of_the_one_in_use(panel):
+    panel.drops(GOOD)
+    assert panel.system.dataset == "china"
+    panel.press(panel.use)
+    own = panel.system.spec().own
+    assert panel.system.dataset == "mine.csv" and own.path.read_text() == GOOD
+    panel.drops(OTHER)
+    assert panel.system.spec().own == own and own.path.read_text() == GOOD
+    panel.press(panel.use)
+    assert panel.system.dataset == "mine.csv (2)"
+    assert panel.system.spec().own.path.read_text() == OTHER and own.path.read_text() == GOOD
+
+
+def test_a_table_can_be_used_again_with_other_columns_and_removed(panel):
+    panel.drops(GOOD)
+    panel.columns.ticked = ["b"]
+    panel.press(panel.use)
+    assert panel._of_chosen.visible
+    panel.press(panel._change)
+    assert panel.dialog.open and panel.columns.ticked == ["b"] and panel.target.value == "price"
+    panel.target.value = "a"
+    panel.press(panel.use)
+    assert panel.system.dataset == "mine.csv (2)"
+    assert [panel.system.own.find(name).choices.target for name in panel.system.own.names()] == ["price", "a"]
+    panel.press(panel._remove)
+    assert panel.system.dataset == "china" and not panel._of_chosen.visible
+    assert panel.system.own.names() == ["mine.csv"] and "mine.csv (2)" not in panel.system.param.dataset.objects
+
+
+def test_files_that_nobody_used_do_not_pile_up(panel):
+    for text in (GOOD, OTHER, GOOD, "one\n1\n"):
+        panel.drops(text)
+    assert panel.received() == [] and panel.system.own.names() == []
+    assert panel.note.visible and "mine.csv has 1 column" in panel.note.object and not panel.dialog.open
+
+
+def test_a_file_stays_when_the_browser_tells_late_that_the_one_before_was_taken_away(panel):
+    panel.drops(OTHER, "large.csv")
+    panel.drops(GOOD)
+    panel.takes_away("large.csv")
+    panel.press(panel.use)
+    assert panel.system.dataset == "mine.csv"
+
+
+def test_another_kind_of_file_is_refused_in_words(panel):
+    panel.drops(b"x", "mine.xlsx")
+    assert panel.note.visible and "mine.xlsx: files ending in .csv" in panel.note.object
