@@ -28,6 +28,7 @@ _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 _PAPER = {"& .MuiDialog-paper": {"margin": "12px", "width": "calc(100% - 24px)", "maxHeight": "calc(100% - 24px)"}}
 #: notes in the dialog and beside the data set; the others are in the report
 _SHOWN_NOTES = 8
+_SHOWN_COLUMNS = 12
 Result = TypeVar("Result")
 
 
@@ -104,9 +105,9 @@ class OwnTablePanel:
         self.how = server_owned(pmui.Typography("", variant="body2"))
         self.columns = SortedTable(
             {"column": "text", "type": "text", "missing": "integer", "what is in it": "text", "first rows": "text"},
-            caption="Columns of the file; ticked ones are inputs", can_tick=True, max_height=360, **_WIDE,
+            caption="Columns of the file; ticked ones are inputs", can_tick=True, page_rows=_SHOWN_COLUMNS, **_WIDE,
         )  # fmt: skip
-        self.target = pmui.Select(label="Column to predict", options=[], **_WIDE)
+        self.target = pmui.Select(label="Column to predict", options=[], styles={"flex": "1 1 220px"})
         self.header = pmui.Checkbox(label="The first line holds the names of the columns")
         self.missing = pmui.RadioBoxGroup(
             label="Where a value is missing", inline=True, value="drop",
@@ -117,18 +118,20 @@ class OwnTablePanel:
             options={"keep them": "keep", "drop them": "drop"},
         )  # fmt: skip
         self.summary = server_owned(pmui.Alert(object="", severity="info", variant="outlined", **_WIDE))
-        self.use = button("Use this table", "check", self._use_it, variant="contained", color="primary")
+        self.notes = server_owned(pmui.Typography("", variant="body2"))
+        self.use = button("Use this table", "check", self._use_it, variant="contained", color="primary", size="medium")
+        close = button("Close", "close", self._close, size="medium")
         for widget, name in (
             (self.columns, "ticked"), (self.target, "value"), (self.missing, "value"), (self.copies, "value"),
         ):  # fmt: skip
             widget.param.watch(lambda event: self._preview(), name)
         self.header.param.watch(lambda event: self._read_again(), "value")
         return pmui.Dialog(
-            self.how, self.header, self.target,
-            pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns,
-            _labelled(self.missing), _labelled(self.copies), self.summary,
-            pn.Row(self.use, button("Cancel", "close", self._close), **_WIDE),
-            title="Your own data", title_variant="h6", width_option="md", show_close_button=True, sx=_PAPER,
+            self.how, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.summary,
+            pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns, self.header,
+            _labelled(self.missing), _labelled(self.copies),
+            pmui.Typography("What is made of it", variant="subtitle2"), self.notes,
+            title="Your own data", title_variant="h6", width_option="md", sx=_PAPER,
         )  # fmt: skip
 
     def _close(self) -> None:
@@ -261,6 +264,7 @@ class OwnTablePanel:
         if isinstance(found, Exception):
             words = escape(str(found))
             self.summary.param.update(object=words[:1].upper() + words[1:], severity="error")
+            self.notes.object = "–"
             self.use.disabled = True
             return
         rows, limit = len(found.raw.target), self._system.limits.max_n
@@ -268,7 +272,8 @@ class OwnTablePanel:
         said += f"{found.d:,} inputs.**"
         if found.train_rows > limit:
             said += f" This server solves up to {limit:,} of them."
-        self.summary.param.update(object=said + notes_in_words(found.notes), severity="info")
+        self.summary.param.update(object=said, severity="info")
+        self.notes.object = notes_in_words(found.notes) or "Nothing is left out or changed."
         self.use.disabled = False
 
     def _use_it(self) -> None:

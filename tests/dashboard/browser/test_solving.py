@@ -105,38 +105,6 @@ def test_the_third_solve_of_two_waits_in_sight_until_one_ends(visit):
         visitor.says("Stopped: ")
 
 
-GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
-
-
-def offer(visitor, folder, name: str, text: str):
-    """Drops a file."""
-    path = folder / name
-    path.write_text(text)
-    visitor.tab.set_input_files("input[type=file]", path)
-
-
-def test_a_file_of_ones_own_is_solved_and_bad_ones_are_refused_with_the_reason(visit, tmp_path):
-    someone = visit().go(rhs=2, methods="cg", max_epochs=5)
-    someone.tab.get_by_text("Your own data").click()
-    offer(someone, tmp_path, "one.csv", "price\n1\n2\n")
-    someone.says("one.csv has one column; a target and at least one input are needed")
-    offer(someone, tmp_path, "notes.txt", GOOD)
-    someone.says("notes.txt: files ending in")
-    offer(someone, tmp_path, "large.csv", GOOD + "\n" + "0,0,0\n" * 200_000)
-    someone.says("File is too large")
-    offer(someone, tmp_path, "words.csv", GOOD + "\n0.1,low,3")
-    someone.press("Use this file")
-    refused = someone.tab.get_by_role("alert").filter(has_text="words.csv: not numeric: b")
-    refused.wait_for()
-    offer(someone, tmp_path, "mine.csv", GOOD)
-    refused.wait_for(state="hidden")
-    someone.press("Use this file")
-    someone.tab.wait_for_function("location.search.includes('dataset=mine.csv')")
-    someone.says("Your own file, for this session only: 48 rows to train on. Target: price.")
-    someone.press("Run")
-    assert all(name.startswith("mine") for name in finished(someone))
-
-
 @pytest.mark.slow
 def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
     someone, other = visit().go(**ENDLESS), visit().go()

@@ -49,6 +49,11 @@ class Panel:
         return [path for path in self.folder.rglob("*") if path.is_file()]
 
     @property
+    def said(self):
+        """What would be made of it."""
+        return f"{self.summary.object}\n{self.notes.object}"
+
+    @property
     def types(self):
         return {row[0]: row[2] for row in self.columns.rows}
 
@@ -66,7 +71,7 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
         "kürzel": "text", "größe": "number", "stadt": "text", "tag": "date", "währung": "constant", "preis": "number",
     }  # fmt: skip
     assert panel.target.value == "preis" and panel.columns.ticked == ["größe", "stadt", "tag"]
-    said = panel.summary.object
+    said = panel.said
     # of 65 rows three have a gap
     for words in (
         "62 rows: 49 to train on, 13 to test; 5 inputs",
@@ -90,10 +95,10 @@ def test_what_is_ticked_filled_and_dropped_is_what_is_used(panel):
     panel.columns.ticked = ["größe", "währung", "preis"]
     panel.missing.value, panel.copies.value = "fill", "drop"
     # the five, and rows 46 and 55, of which only what is ticked is alike
-    assert "59 rows: 47 to train on" in panel.summary.object
-    assert "2 missing values are filled: größe (2, by the median)" in panel.summary.object
+    assert "59 rows: 47 to train on" in panel.said
+    assert "2 missing values are filled: größe (2, by the median)" in panel.said
     panel.target.value = "tag"
-    assert "Tag: days since" in panel.summary.object and "2 inputs" in panel.summary.object
+    assert "Tag: days since" in panel.said and "2 inputs" in panel.said
     panel.target.value = "preis"
     panel.press(panel.use)
     data = panel.system.spec().load()
@@ -105,11 +110,11 @@ def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):
     panel.drops(MESSY)
     for ticked, words in ((["preis"], "No input is ticked"), (["währung"], "no input column varies")):
         panel.columns.ticked = ticked
-        assert words in panel.summary.object and panel.summary.severity == "error" and panel.use.disabled
+        assert words in panel.said and panel.summary.severity == "error" and panel.use.disabled
     panel.columns.ticked = ["größe"]
     assert panel.summary.severity == "info" and not panel.use.disabled
     panel.drops("a,b\n" + "x,y\nz,y\n" * 20)
-    assert "No column of this file can be predicted" in panel.summary.object and panel.use.disabled
+    assert "No column of this file can be predicted" in panel.said and panel.use.disabled
 
 
 def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
@@ -121,14 +126,14 @@ def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):
     # a first line of equal numbers cannot be names
     panel.drops("\n".join(lines[1:]))
     panel.header.value = True
-    assert "more than one column called 0.0" in panel.summary.object
+    assert "more than one column called 0.0" in panel.said
     assert panel.dialog.open and not panel.header.value and panel.target.options == ["column 1", "column 2", "column 3"]
 
 
 def test_a_server_that_solves_fewer_rows_says_how_many(tmp_path):
     panel = Panel(tmp_path, Limits(max_n=20))
     panel.drops(GOOD)
-    assert "48 to train on" in panel.summary.object and "This server solves up to 20 of them" in panel.summary.object
+    assert "48 to train on" in panel.said and "This server solves up to 20 of them" in panel.said
     panel.press(panel.use)
     assert panel.system.n == 20
 
