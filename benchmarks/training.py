@@ -38,9 +38,6 @@ import math
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +67,7 @@ from apviz.kernels import KERNELS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.system import KernelSystem
+from benchmarks.gpytorch_training import RANK, GPyTorchTraining
 from benchmarks.machine import RESULTS, describe
 from benchmarks.solvers import peak_kib
 
@@ -100,10 +98,6 @@ LESS_GOALS = {"work": 5.0, "log likelihood": 0.005, "test RMSE": 0.01}
 EXACT_ROWS, WHITENING_RANK = 16_000, 500
 #: at tolerance 0.01, against Cholesky: ratios of noise and of test RMSE to 1, nats a row
 GOALS = {"noise": 0.1, "log likelihood": 0.01, "test RMSE": 0.01}
-#: of GPyTorch's preconditioner; its default is 15
-RANK = 100
-#: GPyTorch takes Cholesky below the first, no preconditioner below the second; a smaller n than ever is for tests
-MAX_CHOLESKY, MIN_PRECONDITIONED = 800, 2_000
 #: rows on which GPyTorch takes a step before it is timed, to compile
 WARM_UP_ROWS = 1_000
 #: seconds after which a training is stopped
@@ -247,8 +241,11 @@ def by_gpytorch(source: Source, method: str, steps: int, limit: float) -> tuple[
 
     x, y = source.data.train_x.float(), source.data.train_y.float()
     some = min(len(x), WARM_UP_ROWS)
-    _GPyTorch(x[:some], y[:some], GPYTORCH[method]).run(1, math.inf)
-    training = _GPyTorch(x, y, GPYTORCH[method])
+    same: dict[str, Any] = {
+        "kind": GPYTORCH[method], "step_size": STEP_SIZE, "probes": PROBES, "noise_floor": NOISE_FLOOR,
+    }  # fmt: skip
+    GPyTorchTraining(x[:some], y[:some], **same).run(1, math.inf)
+    training = GPyTorchTraining(x, y, **same)
     before = peak_kib(reset=True)
     training.run(steps, limit)
     peak, done = peak_kib() - before, training.seconds
@@ -260,103 +257,6 @@ def by_gpytorch(source: Source, method: str, steps: int, limit: float) -> tuple[
             "seconds": [round(one, 3) for one in done], "epochs": training.iterations, "noise": training.noises,
         },
     }  # fmt: skip
-
-
-class _OutOfTime(Exception):
-    """The limit came first."""
-
-
-class _GPyTorch:
-    """An exact GP as GPyTorch trains it by CG.
-
-    Attributes:
-        seconds, iterations, unconverged, noises: of the steps done; the noise is the one a step starts from.
-        unfinished: seconds spent on a step that the limit ended.
-        work: in the steps done.
-    """
-
-    def __init__(self, x: torch.Tensor, y: torch.Tensor, kind: str) -> None:
-        import gpytorch
-        from gpytorch import kernels
-
-        matern = {"dense": kernels.MaternKernel, "keops": kernels.keops.MaternKernel}[kind]
-
-        class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood(noise_constraint=floor))
-                self.mean_module = gpytorch.means.ConstantMean()
-                self.covar_module = kernels.ScaleKernel(matern(2.5, ard_num_dims=x.shape[1]))
-
-            def forward(self, inputs: torch.Tensor) -> Any:
-                return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
-        floor = gpytorch.constraints.GreaterThan(NOISE_FLOOR)
-        self.x, self.y, self.model = x, y, Model().train()
-        self.objective = gpytorch.mlls.ExactMarginalLogLikelihood(self.model.likelihood, self.model)
-        self.adam = torch.optim.Adam(self.model.parameters(), lr=STEP_SIZE)
-        self.seconds: list[float] = []
-        self.iterations: list[int] = []
-        self.unconverged: list[bool] = []
-        self.noises: list[float] = []
-        self.unfinished = self.work = 0.0
-
-    @contextmanager
-    def _settings(self) -> Iterator[None]:
-        from gpytorch import settings
-
-        n = len(self.x)
-        with ExitStack() as stack:
-            for setting in (
-                settings.cg_tolerance(TRAINING_TOL), settings.max_cg_iterations(MAX_TRAINING_EPOCHS),
-                settings.num_trace_samples(PROBES), settings.max_preconditioner_size(RANK),
-                settings.max_cholesky_size(min(MAX_CHOLESKY, n // 2)),
-                settings.min_preconditioning_size(min(MIN_PRECONDITIONED, n)),
-                # a value of log det K would take 20 Lanczos iterations, and so 21 of CG at least
-                settings.skip_logdet_forward(True), settings.max_lanczos_quadrature_iterations(MIN_TRAINING_EPOCHS - 1),
-            ):  # fmt: skip
-                stack.enter_context(setting)
-            yield
-
-    def run(self, steps: int, limit: float) -> None:
-        """Takes so many steps, or stops where the limit comes first; a step that it cuts does not count."""
-        import linear_operator
-        from gpytorch.utils.warnings import NumericalWarning
-
-        from apviz.gpytorch.intercept import intercepted
-
-        products, end = 0, time.perf_counter() + limit
-
-        def count(linear_cg: Any, matmul: Any, *args: Any, **kwargs: Any) -> Any:
-            def counted(p: torch.Tensor) -> Any:
-                nonlocal products
-                if time.perf_counter() > end:
-                    raise _OutOfTime
-                products += 1
-                return matmul(p)
-
-            return linear_cg(counted, *args, **kwargs)
-
-        torch.manual_seed(0)
-        with self._settings(), intercepted(linear_operator.utils, "linear_cg", count):
-            for _ in range(steps):
-                products, started, noise = 0, time.perf_counter(), self.model.likelihood.noise.item()
-                try:
-                    with warnings.catch_warnings(record=True) as said:
-                        warnings.simplefilter("always")
-                        self.adam.zero_grad()
-                        (-self.objective(self.model(self.x), self.y)).backward()
-                except _OutOfTime:
-                    self.unfinished = time.perf_counter() - started
-                    return
-                self.adam.step()
-                self.seconds.append(time.perf_counter() - started)
-                self.iterations.append(products - 1)  # the first product is of the initial guess, zero
-                self.work += products + RANK / len(self.x) + 1.0
-                self.noises.append(float(f"{noise:.6g}"))
-                capped = [one for one in said if issubclass(one.category, NumericalWarning)]
-                self.unconverged.append(any("CG terminated" in str(one.message) for one in capped))
-                if time.perf_counter() > end:
-                    return
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------

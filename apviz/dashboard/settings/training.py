@@ -120,7 +120,7 @@ def less_work_words(plan: TrainingPlan) -> str:
     """Says what the steps of a plan are when they are to take less work, and what that saved where it was measured."""
     settings = TrainingSettings(solver=plan.choose_solver(), steps=plan.steps).with_less_work()
     named = {0.25: "a quarter", 0.5: "half"}
-    parts = [f"{count} on {named[share]} of the rows" for share, count in settings.stages]
+    parts = [f"{count} are on {named[share]} of the rows" for share, count in settings.stages]
     if not parts:
         return f"{plan.steps} step is too few for any to be on fewer rows."
     parts.append(f"{plan.steps - settings.steps_in_stages} on all")

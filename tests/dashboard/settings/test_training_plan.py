@@ -46,7 +46,9 @@ def test_less_work_is_the_librarys_and_a_sentence_says_what_the_steps_are():
     settings = plan.settings(SPEC)
     assert settings.stages == ((0.25, 40), (0.5, 20)) and settings.max_epochs == 1 and settings.steps == 70
     words = less_work_words(plan)
-    assert words.startswith("Of the 70 steps 40 on a quarter of the rows, 20 on half of the rows and 10 on all;")
+    assert words.startswith(
+        "Of the 70 steps 40 are on a quarter of the rows, 20 are on half of the rows and 10 on all;"
+    )
     assert "each solve ends after 1 epoch." in words
     # the paper's solver takes 11 epochs at least
     plan.solver = "ap"
@@ -65,7 +67,7 @@ def test_the_page_shows_the_sentence_where_less_work_is_chosen(tmp_path):
     (said,) = [each for each in panel if "5 to 8 times less work" in str(getattr(each, "object", ""))]
     assert not said.visible
     plan.less_work, plan.steps = True, 14
-    assert said.visible and "Of the 14 steps 8 on a quarter" in said.object
+    assert said.visible and "Of the 14 steps 8 are on a quarter" in said.object
 
 
 @pytest.mark.parametrize("query", ["steps=0", "steps=1001", "solver=magic", "probes=65", "step_size=-1", "ard=maybe"])
