@@ -36,7 +36,7 @@ class Entrance:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        self._server = _server_of(address)((address, port), _Answer, bind_and_activate=False)
+        self._server = _Server(address, port)
         try:
             self._server.server_bind()
             self._server.server_activate()
@@ -48,10 +48,11 @@ class Entrance:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the port to the dashboard."""
+        """Leaves the port to the dashboard; who has knocked is answered, not cut off."""
         if self._is_open:
             self._is_open = False
             self._server.shutdown()
+            self._server.answer_waiting()
             self._server.server_close()
 
     def __enter__(self) -> Entrance:
@@ -62,6 +63,9 @@ class Entrance:
 
 
 class _Answer(BaseHTTPRequestHandler):
+    #: seconds that somebody may take to ask
+    timeout = 1
+
     def do_GET(self) -> None:
         self.send_response(503)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -79,12 +83,24 @@ class _Answer(BaseHTTPRequestHandler):
         """Says nothing in the terminal."""
 
 
-def _server_of(address: str) -> type[socketserver.ThreadingTCPServer]:
-    class Server(socketserver.ThreadingTCPServer):
-        allow_reuse_address, daemon_threads = True, True
-        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+class _Server(socketserver.ThreadingTCPServer):
+    # threads are waited for as it closes
+    allow_reuse_address, daemon_threads = True, False
 
-    return Server
+    def __init__(self, address: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), _Answer, bind_and_activate=False)
+
+    def answer_waiting(self) -> None:
+        """Those who connected while the interpreter was busy with imports."""
+        self.socket.setblocking(False)
+        while True:
+            try:
+                request, client = self.get_request()
+            except BlockingIOError:
+                return
+            request.setblocking(True)
+            self.process_request(request, client)
 
 
 def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:

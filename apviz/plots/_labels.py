@@ -146,7 +146,9 @@ def _differences(traces: Sequence[Trace], leave_out: Sequence[str]) -> list[list
         if key in leave_out:
             continue
         values = [trace.block_size if key == "block_size" else trace.attrs.get(key) for trace in traces]
-        texts = [None if value is None else sign + form(value) for value in values]
+        forms = [None if value is None else form(value) for value in values]
+        # a kernel of none has no lengthscales
+        texts = [sign + text if text else None for text in forms]
         if len({text for text in texts if text is not None}) > 1:
             for differences, text in zip(found, texts, strict=True):
                 differences += [text] if text is not None else []

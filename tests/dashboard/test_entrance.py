@@ -45,3 +45,14 @@ def test_nothing_that_takes_seconds_to_import_is_imported_before_it_listens():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_who_has_knocked_while_it_was_busy_is_answered_as_it_closes_and_not_cut_off():
+    port = free_port()
+    with Entrance("127.0.0.1", port) as entrance:
+        # as when imports keep its thread from running: nobody is let in
+        entrance._server.shutdown()
+        with socket.create_connection(("127.0.0.1", port)) as waiting:
+            waiting.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
+            entrance.close()
+            assert waiting.recv(100).startswith(b"HTTP/1.0 503")

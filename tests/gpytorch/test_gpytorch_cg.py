@@ -212,7 +212,10 @@ def test_the_traces_are_written_open_again_and_make_charts_and_a_report(tmp_path
         np.testing.assert_array_equal(trace["epoch"]["residual"], kept["epoch"]["residual"])
         assert trace.finished
     figure = apviz.plots.residuals(opened)
-    assert any("GPyTorch CG" in (each.name or "") for each in figure.data)
+    curves = [each for each in figure.data if each.legendgroup]
+    # one method: it stands above the chart, and each curve says in what its solve differs
+    assert "GPyTorch CG" in figure.layout.title.text
+    assert len({each.legendgroup for each in curves}) == 4 and any("sides 20" in each.name for each in curves)
     assert "GPyTorch CG" in write_report(opened, tmp_path / "report.html").read_text()
 
 

@@ -81,7 +81,7 @@ class OwnTablePanel:
         self.drop.param.watch(lambda event: self._arrived(), "value")
         self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
         self._change = button("Columns …", "table_chart", self._look_again)
-        self._remove = button("Remove", "delete", self._remove_it, color="error")
+        self._remove = button("Remove this table", "delete", self._remove_it, color="error")
         self._of_chosen = pn.Row(self._change, self._remove, visible=False, **_WIDE)
         self.dialog = self._make_dialog()
         about = (

@@ -88,9 +88,10 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         later.says("1 of 1 runs recorded")
         assert len(list(server.runs.glob("mieten.csv*.zarr"))) == 2
         later.tab.get_by_text("Your own data").first.click()
-        later.press("Remove")
+        later.press("Remove this table")
         later.tab.wait_for_function("location.search.includes('dataset=china')")
         assert not (server.runs / ".data").exists()
+        later.server_may_go = True
     finally:
         server.kill()
 
@@ -113,5 +114,5 @@ def test_bad_files_are_refused_with_the_reason_and_the_next_one_is_taken(visit, 
     someone.says("A table of yours: 48 rows to train on. Target: price.")
     someone.press("Run")
     assert all(name.startswith("mine") for name in finished(someone))
-    someone.press("Remove")
+    someone.press("Remove this table")
     someone.tab.wait_for_function("location.search.includes('dataset=china')")
