@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import xarray as xr
 
 from apviz.tracing.former import brought_up
@@ -83,6 +85,28 @@ def attributes_of(path: Path) -> dict[str, Any]:
         return brought_up(attrs) if attrs.get("schema_version") == 1 else dict(attrs)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
+
+
+def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
+    """Reads the last number of an array of a trace on disk, in a hundredth of the time that opening it takes.
+
+    Args:
+        arrays: metadata of its arrays by name, as its root holds them.
+
+    Returns:
+        NaN where there is none, or where it does not lie there as apviz writes it: plain float64.
+    """
+    about = arrays.get(name, {})
+    try:
+        shape, chunks = about["shape"], about["chunk_grid"]["configuration"]["chunk_shape"]
+        codecs = [each["name"] for each in about["codecs"]]
+        if about["data_type"] != "float64" or codecs != ["bytes"] or len(shape) > 1 or 0 in shape:
+            return math.nan
+        number, place = divmod(shape[0] - 1, chunks[0]) if shape else (None, 0)
+        chunk = (path / name / "c").joinpath(*([] if number is None else [str(number)])).read_bytes()
+        return float(np.frombuffer(chunk, "<f8", 1, 8 * place)[0])
+    except (KeyError, TypeError, AttributeError, OSError, ValueError):
+        return math.nan
 
 
 def _require_every_chunk(path: Path) -> None:

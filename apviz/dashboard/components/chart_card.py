@@ -68,6 +68,8 @@ def plotly_folder() -> Path:
 
 #: a figure of more panels than this is as high as it asks for
 OWN_PANELS = 2
+#: runs that a chart tells of in words
+TOLD_RUNS = 24
 #: rows of a table in a page; the download has all
 SHOWN_ROWS = 500
 
@@ -156,7 +158,9 @@ class ChartCard:
 
     def words(self) -> str:
         """Summary of what the chart shows, run by run."""
-        runs = "; ".join(self._sentence(trace) for trace in self._traces)
+        sentences = [self._sentence(trace) for trace in self._traces[:TOLD_RUNS]]
+        more = len(self._traces) - len(sentences)
+        runs = "; ".join([*sentences, *([f"and {more} runs more"] if more else [])])
         return f"{self.heading}. {runs}." if runs else f"{self.heading}: nothing to draw yet."
 
     def _figure(self, traces: Sequence[Trace], theme: ThemeName) -> go.Figure:

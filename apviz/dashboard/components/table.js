@@ -217,6 +217,13 @@ export function render({ model }) {
     waiting = true;
     queueMicrotask(() => ((waiting = false), draw()));
   };
+  // other columns: cells of rows that were made for those before are not theirs
+  model.on("columns", () => {
+    rows.forEach((row) => row.remove());
+    rows.clear();
+    makeHead();
+    redraw();
+  });
   for (const name of ["rows", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
   makeHead();
   draw();

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
+from apviz.tracing.opening import last_number
 from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRAINING
 
 #: a trace that was written to so many seconds ago may still grow
@@ -27,6 +29,9 @@ class RunEntry:
         finished: whether it came to a stop by itself; if not, it was interrupted or still runs.
         epochs: of a solve; of a training its steps.
         work, seconds, residual: NaN where the root attributes do not have them.
+        rmse: the last test RMSE; kappa: κ of K; both NaN where they were not recorded.
+        lengthscale: where inputs have their own, their geometric mean.
+        system: what runs of one system to one tolerance share, to compare by; empty of a training.
         created: ISO, in UTC.
         changed: when it was last written to, in seconds since 1970.
         problem: why it cannot be read; empty if it can.
@@ -45,7 +50,20 @@ class RunEntry:
     seconds: float = math.nan
     residual: float = math.nan
     created: str = ""
+    d: int | None = None
+    block_size: int | None = None
+    noise: float = math.nan
+    tol: float = math.nan
+    lengthscale: float = math.nan
+    kernel: str = ""
+    dtype: str = ""
+    seed: int | None = None
+    rmse: float = math.nan
+    kappa: float = math.nan
+    kappa_is_estimate: bool = True
+    system: str = ""
     note: str = ""
+    tags: tuple[str, ...] = ()
     problem: str = ""
 
     def ended(self, now: float) -> str:
@@ -54,8 +72,9 @@ class RunEntry:
         return "interrupted, or still running" if fresh else self.ending
 
     def matches(self, words: str) -> bool:
-        """Whether every word occurs in its name, method, data set, kind, ending or note; whatever the case."""
-        text = " ".join((self.name, self.method, self.dataset, self.kind, self.ending, self.note, self.problem))
+        """Whether every word occurs in its name, method, data set, kind, ending, tags or note; whatever the case."""
+        parts = self.name, self.method, self.dataset, self.kind, self.ending, *self.tags, self.note, self.problem
+        text = " ".join(parts)
         return all(word in text.casefold() for word in words.casefold().split())
 
 
@@ -75,7 +94,8 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
-            _number(attrs, "seconds"), _number(attrs, "residual"), str(attrs["created"]),
+            _number(attrs, "seconds"), _number(attrs, "residual"), str(attrs["created"]), **_settings(attrs),
+            **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
         )  # fmt: skip
     except FileNotFoundError:
         problem = "it has no zarr.json: no trace of Zarr v3, or one whose files were lost"
@@ -107,6 +127,37 @@ def _ending(attrs: dict[str, Any]) -> str:
     return message if message.startswith("interrupted") else "interrupted"
 
 
+def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
+    """What a list of runs has columns of, as far as a trace has it."""
+    method, scales = attrs["method"], [each for each in attrs.get("lengthscale") or [] if each > 0]
+    size = method.get("block_size") if isinstance(method, dict) else None
+    d, seed = attrs.get("d"), attrs.get("seed")
+    return {
+        "d": None if d is None else int(d),
+        "block_size": size if isinstance(size, int) else None,
+        "noise": _number(attrs, "noise"),
+        "tol": _number(attrs, "tol"),
+        "lengthscale": math.exp(sum(math.log(each) for each in scales) / len(scales)) if scales else math.nan,
+        "kernel": str(attrs.get("kernel", "")),
+        "dtype": str(attrs.get("dtype", "")),
+        "seed": None if seed is None else int(seed),
+    }
+
+
+def _results(path: Path, root: dict[str, Any]) -> dict[str, Any]:
+    kappa = _arrays(root).get("spectrum/kappa", {})
+    return {
+        "rmse": last_number(path, _arrays(root), "epoch/test_rmse"),
+        "kappa": last_number(path, _arrays(root), "spectrum/kappa"),
+        "kappa_is_estimate": bool(kappa.get("attributes", {}).get("is_estimate", True)),
+    }
+
+
+def _arrays(root: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of the arrays of a trace by name, which its root holds."""
+    return (root.get("consolidated_metadata") or {}).get("metadata") or {}
+
+
 def _number(attrs: dict[str, Any], name: str) -> float:
     value = attrs.get(name, math.nan)
     return float(value)
@@ -114,8 +165,7 @@ def _number(attrs: dict[str, Any], name: str) -> float:
 
 def _length(root: dict[str, Any], array: str) -> int | None:
     """Length of an array, from the metadata that the root holds of it."""
-    metadata = (root.get("consolidated_metadata") or {}).get("metadata") or {}
-    shape = metadata.get(array, {}).get("shape")
+    shape = _arrays(root).get(array, {}).get("shape")
     # the first epoch of a solve is number 0, before any update
     return None if not shape else int(shape[0]) - (array == "epoch/epoch")
 

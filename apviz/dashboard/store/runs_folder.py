@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from apviz.dashboard.store import importing
 from apviz.dashboard.store.importing import check_name, require_inside
+from apviz.dashboard.store.notes import Texts, check_tags, tags_of
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import DeletedRun, Trash
-from apviz.files import file_made_whole
 from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
@@ -26,7 +26,7 @@ CACHED_TRACES, CACHED_BYTES = 100, 150e6
 
 
 class RunsFolder:
-    """Folder of traces (`NAME.zarr`); notes lie beside them in `.notes`, deleted runs in `.trash` for some days.
+    """Folder of traces (`NAME.zarr`); notes and tags lie in `.notes` beside them, deleted runs in `.trash` for days.
 
     Raises:
         FileNotFoundError: a name that is not there.
@@ -39,7 +39,8 @@ class RunsFolder:
         # sessions of one server share the folder, and so do the threads of their jobs
         self._lock = threading.Lock()
         self._entries: dict[str, tuple[tuple[int, int], RunEntry]] = {}
-        self._notes, self._trash, self._opened = Notes(path / ".notes"), Trash(path / ".trash"), TraceCache()
+        self._notes, self._tags = Texts(path / ".notes", ".txt"), Texts(path / ".notes", ".tags")
+        self._trash, self._opened = Trash(path / ".trash"), TraceCache()
         importing.remove_leftovers(path)
         self._trash.remove_expired()
 
@@ -75,8 +76,11 @@ class RunsFolder:
                 if known is None or known[0] != stamp:
                     known = stamp, read_entry(name, Path(each.path), changed.st_mtime)
                 found[name] = known
-            self._entries, notes = found, self._notes.all()
-        entries = [dataclasses.replace(entry, note=notes.get(name, "")) for name, (_, entry) in found.items()]
+            self._entries, notes, tags = found, self._notes.all(), self._tags.all()
+        entries = [
+            dataclasses.replace(entry, note=notes.get(name, ""), tags=tags_of(tags.get(name, "")))
+            for name, (_, entry) in found.items()
+        ]
         return sorted(entries, key=lambda entry: (not entry.problem, entry.created, entry.changed), reverse=True)
 
     def path_of(self, name: str) -> Path:
@@ -91,7 +95,7 @@ class RunsFolder:
     # --- what is done with a run ----------------------------------------------------------------------------------
 
     def rename(self, name: str, new: str) -> str:
-        """Gives a run another name, which is returned; its note and a training's checkpoint go with it.
+        """Gives a run another name, which is returned; its note, tags and a training's checkpoint go with it.
 
         Raises:
             FileExistsError: there is a run of that name.
@@ -123,6 +127,17 @@ class RunsFolder:
         """
         self._existing(name)
         return self._notes.write(name, note)
+
+    def write_tags(self, name: str, tags: Sequence[str]) -> tuple[str, ...]:
+        """Keeps tags of a run, in place of those before, and returns them, each once; none are none.
+
+        Raises:
+            ValueError: also too many of them, or one that is too long.
+        """
+        self._existing(name)
+        kept = check_tags(tags)
+        self._tags.write(name, ", ".join(kept))
+        return kept
 
     def delete(self, name: str) -> DeletedRun:
         """Moves a run into the trash, from where `restore` brings it back.
@@ -188,9 +203,10 @@ class RunsFolder:
         return path
 
     def _files_of(self, name: str) -> tuple[Path, ...]:
-        """Paths of all that a run may have, note and checkpoint, and last its trace: with it the run is there."""
+        """Paths of all that a run may have, and last its trace: with it the run is there."""
         path = self.path_of(name)
-        return self._notes.path_of(name), checkpoint_of(path), former_checkpoint_of(path), path
+        beside = self._notes.path_of(name), self._tags.path_of(name)
+        return *beside, checkpoint_of(path), former_checkpoint_of(path), path
 
     def _own_files(self, name: str) -> list[Path]:
         """Paths of what a run has; a checkpoint under its former name may be another training's."""
@@ -254,50 +270,3 @@ def _open(name: str, path: Path) -> Trace:
         return open_trace(path)
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), name)) from error
-
-
-#: characters of a note
-MAX_NOTE_CHARACTERS = 2_000
-
-
-class Notes:
-    """Notes that people wrote on runs: one text file a run, by its name."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._read: dict[str, tuple[int, str]] = {}
-
-    def path_of(self, name: str) -> Path:
-        """Path of the note on a run, which need not be there."""
-        return self.path / f"{name}.txt"
-
-    def all(self) -> dict[str, str]:
-        """Notes by the names of their runs; one is read again only when it has changed."""
-        found: dict[str, tuple[int, str]] = {}
-        for each in os.scandir(self.path) if self.path.is_dir() else ():
-            name, changed = each.name.removesuffix(".txt"), each.stat().st_mtime_ns
-            if not each.name.endswith(".txt") or each.name.startswith("."):
-                continue
-            known = self._read.get(name)
-            if known is None or known[0] != changed:
-                known = (changed, Path(each.path).read_text("utf-8", errors="replace")[:MAX_NOTE_CHARACTERS])
-            found[name] = known
-        self._read = found
-        return {name: note for name, (_, note) in found.items()}
-
-    def write(self, name: str, note: str) -> str:
-        """Keeps a note, in place of the one before, and returns it; an empty one is none.
-
-        Raises:
-            ValueError: it is too long.
-        """
-        note = note.strip()
-        if len(note) > MAX_NOTE_CHARACTERS:
-            raise ValueError(f"the note has {len(note):,} characters; up to {MAX_NOTE_CHARACTERS:,} are accepted")
-        path = self.path_of(name)
-        if not note:
-            path.unlink(missing_ok=True)
-            return note
-        with file_made_whole(path) as file:  # a kill leaves the old note or the new one
-            file.write(note.encode())
-        return note

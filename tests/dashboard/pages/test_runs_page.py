@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,44 +16,9 @@ pytest.importorskip("panel")
 import apviz
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.dashboard import address
-from apviz.dashboard.jobs.job import JobQueue
-from apviz.dashboard.limits import Limits
-from apviz.dashboard.pages.base import Shared, View
-from apviz.dashboard.pages.runs.listing import MAX_RUNS
-from apviz.dashboard.pages.runs.page import Runs
 from apviz.dashboard.pages.runs.viewing import RunsView
-from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
-
-
-@pytest.fixture
-def page(folder):
-    limits = Limits()
-    shared = Shared(limits, JobQueue(1), RunsFolder(folder), False, View(), SystemChoice(limits))
-    page = Runs(shared)
-    page.main()
-    page.sidebar()
-    page.open()
-    yield page
-    shared.end()
-
-
-def settle(page):
-    """Ticks until there is nothing left to open, to draw or to write."""
-    deadline = time.monotonic() + 30
-    while not page.loader.is_done or page._to_draw or page.transfer.job is not None:
-        assert time.monotonic() < deadline
-        page.tick()
-        time.sleep(0.005)
-
-
-def message(page):
-    return page.editor.message.object if page.editor.message.visible else ""
-
-
-def press(page, label):
-    (button,) = page.main().select(lambda each: getattr(each, "label", "") == label)
-    button.clicks += 1
+from tests.dashboard.runs_page import message, press, settle
 
 
 def settings(page):
@@ -111,16 +75,6 @@ def test_without_a_training_there_is_no_chart_of_trainings(page):
     page.choose(["cg"])
     settle(page)
     assert page.comparison.cards["residuals"].view.visible and not page.comparison.cards["training"].view.visible
-
-
-def test_more_runs_than_fit_one_chart_are_refused_in_words(page, folder):
-    for number in range(MAX_RUNS):
-        shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
-    page.refresh()
-    page.choose(page.table.names)
-    assert len(page.choice.runs) == MAX_RUNS
-    assert message(page) == f"{MAX_RUNS + 4} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
-    assert len(page.table.table.ticked) == MAX_RUNS
 
 
 def test_a_run_whose_name_would_break_the_address_asks_for_another_name(page, folder):
@@ -198,7 +152,9 @@ def test_a_note_is_kept_and_shown(page, folder):
     page.select("cg")
     page.details.note.value = "for the lecture"
     press(page, "Keep note")
-    assert [row[6] for row in page.table.table.rows if row[0] == "cg"] == ["for the lecture"]
+    titles = [title for title, _ in page.table.table.columns]
+    (row,) = [row for row in page.table.table.rows if row[0] == "cg"]
+    assert row[1 + titles.index("note")] == "for the lecture"
     assert {each.name: each.note for each in RunsFolder(folder).entries()}["cg"] == "for the lecture"
 
 
@@ -288,12 +244,12 @@ def test_a_bad_import_is_refused_in_words(page):
 
 def test_the_view_is_in_the_address_and_comes_back_from_it(page):
     page.choose(["cg", "ap"])
-    page.choice.param.update(filter="a b", x="epochs", selected="ap", differences=False)
+    chosen = {"filter": "a b", "x": "epochs", "selected": "ap", "differences": False}
+    chosen |= {"group": True, "band": "range", "baseline": "cg", "columns": ["b", "rmse"]}
+    page.choice.param.update(**chosen)
     other = RunsView()
     assert address.apply(address.to_query([page.choice]), [other]) == []
-    assert {name: getattr(other, name) for name in address.settings(other)} == {
-        "filter": "a b", "x": "epochs", "runs": ["cg", "ap"], "selected": "ap", "differences": False
-    }  # fmt: skip
+    assert {name: getattr(other, name) for name in address.settings(other)} == chosen | {"runs": ["cg", "ap"]}
 
 
 def test_a_solve_that_is_looked_at_has_a_diagnosis(page):

@@ -16,6 +16,7 @@ from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trash import DeletedRun
 from apviz.report import write_report
@@ -55,6 +56,25 @@ class RunEditor:
         """Keeps a note on a run."""
         if self._try(lambda: self._runs.write_note(name, note)) is not None:
             self.say(f"The note on {name} is kept")
+
+    def keep_tags(self, name: str, tags: Sequence[str]) -> None:
+        """Keeps the tags of a run, in place of those before."""
+        kept: tuple[str, ...] | None = self._try(lambda: self._runs.write_tags(name, tags))
+        if kept is not None:
+            self.say(f"{name} has the tags {', '.join(kept)}" if kept else f"{name} has no tags")
+
+    def tag(self, entries: Sequence[RunEntry], tags: Sequence[str], *, remove: bool = False) -> None:
+        """Adds tags to runs, or takes them off."""
+        if not tags:
+            self.say("type a tag first, or several with commas between them", bad=True)
+            return
+        self.say("")
+        for entry in entries:
+            kept = [tag for tag in entry.tags if tag not in tags]
+            self._try(partial(self._runs.write_tags, entry.name, kept if remove else [*entry.tags, *tags]))
+        if not self.message.visible:
+            what = "taken off" if remove else "put on"
+            self.say(f"{', '.join(tags)}: {what} {len(entries)} run{'s' * (len(entries) != 1)}")
 
     def delete(self, names: Sequence[str]) -> list[str]:
         """Moves runs into the trash, from where `undo` brings them back; returns the names of those that were moved."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 import panel_material_ui as pmui
 
 from apviz.dashboard.components.server_owned import server_owned
-from apviz.dashboard.components.tables import Cell, Form, SortedTable
+from apviz.dashboard.components.tables import Cell, SortedTable
 from apviz.dashboard.components.text import escape
+from apviz.dashboard.pages.runs.columns import DEFAULT, ELSEWHERE, cells, headings
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.tracing import Trace
@@ -59,8 +60,12 @@ class Listing:
         return next((each for each in self.entries if each.name == name), None)
 
 
+#: seconds of a tick in which traces are opened
+MOMENT = 0.08
+
+
 class Loader:
-    """Loader of the traces that a page wants: one after another, so that the page answers in between.
+    """Loader of the traces that a page wants: some at a time, so that the page answers in between.
 
     Attributes:
         traces: those that are open, by name.
@@ -79,6 +84,11 @@ class Loader:
     def is_done(self) -> bool:
         """Whether no trace waits to be opened."""
         return not self._waiting
+
+    @property
+    def waiting(self) -> int:
+        """Number of traces that wait to be opened."""
+        return len(self._waiting)
 
     def request(self, names: Iterable[str]) -> None:
         """Asks for these and no others; those that have changed since they were opened are opened anew."""
@@ -106,8 +116,13 @@ class Loader:
         self.traces.pop(name, None)
         self._stamps.pop(name, None)
 
-    def open_next(self) -> None:
-        """Opens one of the traces that wait."""
+    def open_some(self) -> None:
+        """Opens some of the traces that wait: as many as a moment takes."""
+        until = time.monotonic() + MOMENT
+        while self._waiting and time.monotonic() < until:
+            self._open_next()
+
+    def _open_next(self) -> None:
         name = self._waiting.pop(0)
         try:
             self.traces[name] = self._runs.open(name)
@@ -117,15 +132,8 @@ class Loader:
             self.problems[name] = str(error)
 
 
-#: runs in one chart
-MAX_RUNS = 12
 #: rows of a page of the table
 PAGE_ROWS = 12
-_FOLDER_COLUMNS: dict[str, Form] = {
-    "name": "text", "ended": "text", "residual": "scientific", "work": "2 decimals", "seconds": "2 decimals",
-    "note": "text", "method": "text", "data": "text", "n": "integer", "epochs": "integer", "of": "text",
-    "begun (UTC)": "text",
-}  # fmt: skip
 
 
 class FolderTable:
@@ -141,8 +149,10 @@ class FolderTable:
         self.names: list[str] = []
         self._choose = choose
         self._filling = False
+        self._columns: Sequence[str] = DEFAULT
+        self._baseline: RunEntry | None = None
         self.table = SortedTable(
-            _FOLDER_COLUMNS,
+            headings(DEFAULT, pinned=False),
             caption="Runs in the folder",
             can_tick=True,
             page_rows=PAGE_ROWS,
@@ -156,14 +166,28 @@ class FolderTable:
             sizing_mode="stretch_width", margin=8, elevation=1,
         )  # fmt: skip
 
+    def show_columns(self, columns: Sequence[str], baseline: RunEntry | None) -> None:
+        """Chooses columns by their names in `COLUMNS`, and the pinned run, for what is shown next."""
+        self._columns, self._baseline = columns, baseline
+        titles = [[title, form] for title, form in headings(columns, pinned=baseline is not None).items()]
+        if titles != self.table.columns:
+            # rows of other columns must not stand under these
+            self.table.param.update(columns=titles, rows=[])
+
     def show(self, entries: Sequence[RunEntry], chosen: Sequence[str], total: int) -> None:
         """Shows the runs that the filter leaves, of so many in all, and which of them are ticked."""
         self.names = [entry.name for entry in entries]
         now = time.time()
         shown = f"{len(entries):,} of {total:,} runs" if len(entries) < total else f"{total:,} runs"
-        tick = f"Tick up to {MAX_RUNS} to see them together; click a row to look at that run in detail."
-        self._count.object = f"{shown}. {tick}"
-        self._fill(rows={entry.name: _folder_row(entry, now) for entry in entries}, chosen=chosen)
+        words = [f"{shown}. Tick some to see them together; click a row to look at that run in detail."]
+        if (pinned := self._baseline) is not None:
+            words.append(
+                f"★ {escape(pinned.name)} is pinned: × is how many times its work, seconds or RMSE, of runs that "
+                f"converged; {ELSEWHERE.strip()} marks another system or tolerance."
+            )
+        self._count.object = " ".join(words)
+        rows = {entry.name: cells(entry, self._columns, now, self._baseline) for entry in entries}
+        self._fill(rows=rows, chosen=chosen)
 
     def tick(self, chosen: Sequence[str]) -> None:
         """Ticks these runs and no others."""
@@ -187,11 +211,3 @@ class FolderTable:
     def _ticked(self, names: list[str]) -> None:
         if not self._filling:
             self._choose([name for name in names if name in self.names])
-
-
-def _folder_row(entry: RunEntry, now: float) -> list[Cell]:
-    return [
-        entry.name, entry.ended(now), entry.residual, entry.work, entry.seconds, entry.problem or entry.note,
-        entry.method or None, entry.dataset or None, entry.n, entry.epochs, entry.kind or None,
-        entry.created[:16].replace("T", " ") or None,
-    ]  # fmt: skip

@@ -14,15 +14,20 @@ from panel.viewable import Viewable
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
+from apviz.dashboard.pages.runs.columns import COLUMNS
+from apviz.dashboard.pages.runs.comparing import RunComparison
 from apviz.dashboard.pages.runs.editing import DeletedRuns, FileTransfer, RunEditor
-from apviz.dashboard.pages.runs.listing import MAX_RUNS, FolderTable, Listing, Loader
-from apviz.dashboard.pages.runs.viewing import RunComparison, RunDetails, RunsView
+from apviz.dashboard.pages.runs.listing import FolderTable, Listing, Loader
+from apviz.dashboard.pages.runs.viewing import RunDetails, RunsView
+from apviz.dashboard.store.notes import tags_of
 from apviz.dashboard.store.run_entry import solves_of
 from apviz.dashboard.store.trash import TRASH_DAYS
 from apviz.tracing import Trace
 
 #: seconds between two looks into the folder
 LOOK_SECONDS = 2.0
+#: runs that the page Compare shows
+COMPARED = 12
 
 
 class Runs(Page):
@@ -41,16 +46,17 @@ class Runs(Page):
         self.editor = RunEditor(shared.runs, self.choose_also)
         self.table = FolderTable(self.choose, self.select)
         self.transfer = FileTransfer(shared, lambda: self.choice.runs, self.editor.say, self.choose_also)
-        self.bar = ChosenBar(self.transfer, self.compare, lambda: self.choose([]), self.delete)
-        self.details = RunDetails(self.rename, self.keep_note, self.rerun)
+        self.bar = ChosenBar(self.transfer, self.compare, lambda: self.choose([]), self.delete, self.tag)
+        self.details = RunDetails(self.rename, self.keep_note, self.keep_tags, self.pin, self.rerun)
         self.comparison = RunComparison(self.choice, self.select, lecture=shared.lecture)
         self.deleted = DeletedRuns(self.bring_back)
         self._everything: pn.Column | None = None
         watch = self.choice.param.watch
-        watch(lambda event: self._fill_table(), ["filter"])
+        watch(lambda event: self._fill_table(), ["filter", "columns", "baseline"])
+        watch(lambda event: self._show_selected(), ["baseline"])
         watch(lambda event: self._choose_changed(), ["runs"])
         watch(lambda event: self._show_selected(), ["selected"])
-        watch(lambda event: self._draw_all(), ["x"])
+        watch(lambda event: self._draw_all(), ["x", "group", "band"])
 
     # --- what is on it --------------------------------------------------------------------------------------------
 
@@ -60,8 +66,8 @@ class Runs(Page):
     def main(self) -> Viewable:
         if self._everything is None:
             self._everything = pn.Column(
-                self.editor.view, self.listing.broken, self.table.view, self.bar.view, self.details.view,
-                self.comparison.view, sizing_mode="stretch_width",
+                self.editor.view, self.listing.broken, self.table.view, self.bar.view, self.comparison.view,
+                self.details.view, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
@@ -80,7 +86,8 @@ class Runs(Page):
         if time.monotonic() > self._next_look:
             self.refresh()
         if not self.loader.is_done:
-            self.loader.open_next()
+            self.loader.open_some()
+            self._say_progress()
             if self.loader.is_done:
                 self._show()
         self.draw_next()
@@ -102,6 +109,7 @@ class Runs(Page):
     def _fill_table(self) -> None:
         entries = self.listing.entries
         matching = [entry for entry in entries if entry.matches(self.choice.filter)]
+        self.table.show_columns(self.choice.columns, self.listing.entry(self.choice.baseline))
         self.table.show(matching, self.choice.runs, len(entries))
 
     # --- what is looked at ----------------------------------------------------------------------------------------
@@ -121,8 +129,13 @@ class Runs(Page):
     def _choose_changed(self) -> None:
         self.table.tick(self.choice.runs)
         self.loader.request([*self.choice.runs, *([self.choice.selected] if self.choice.selected else [])])
+        self._say_progress()
         if self.loader.is_done:
             self._show()
+
+    def _say_progress(self) -> None:
+        waiting = self.loader.waiting
+        self.comparison.say_progress(len(self.loader.traces), len(self.loader.traces) + waiting)
 
     def _show(self) -> None:
         problems = self.loader.problems
@@ -143,7 +156,7 @@ class Runs(Page):
         entry = self.listing.entry(name)
         if entry is not None:
             self.loader.request_also(name)
-        self.details.show(entry, self.loader.traces.get(name))
+        self.details.show(entry, self.loader.traces.get(name), self.choice.baseline)
 
     def _draw_all(self) -> None:
         for card in self.comparison.cards.values():
@@ -164,6 +177,22 @@ class Runs(Page):
         self.editor.keep_note(self.choice.selected, note)
         self.refresh()
 
+    def keep_tags(self, tags: Sequence[str]) -> None:
+        """Keeps the tags of the run that is looked at."""
+        self.editor.keep_tags(self.choice.selected, tags)
+        self.refresh()
+
+    def tag(self, tags: Sequence[str], remove: bool) -> None:
+        """Puts tags on the chosen runs, or takes them off."""
+        found = [entry for name in self.choice.runs if (entry := self.listing.entry(name)) is not None]
+        self.editor.tag(found, tags, remove=remove)
+        self.refresh()
+
+    def pin(self) -> None:
+        """Measures the others by the run that is looked at; by none, if they are already."""
+        name = self.choice.selected
+        self.choice.baseline = "" if self.choice.baseline == name else name
+
     def delete(self) -> None:
         """Moves the chosen runs into the trash."""
         self._moved(dict.fromkeys(self.editor.delete(self.choice.runs), ""))
@@ -174,8 +203,8 @@ class Runs(Page):
             self.loader.drop(old)
         self.refresh()
         runs = [names.get(name, name) for name in self.choice.runs]
-        selected = names.get(self.choice.selected, self.choice.selected)
-        self.choice.param.update(runs=[name for name in runs if name], selected=selected)
+        selected, baseline = (names.get(name, name) for name in (self.choice.selected, self.choice.baseline))
+        self.choice.param.update(runs=[name for name in runs if name], selected=selected, baseline=baseline)
 
     def bring_back(self, key: str) -> None:
         """Brings back one of the deleted runs."""
@@ -185,7 +214,7 @@ class Runs(Page):
     def choose_also(self, names: Sequence[str]) -> None:
         """Chooses runs that have come into the folder, beside those that are chosen."""
         self.refresh()
-        self.choose([*self.choice.runs, *names][:MAX_RUNS])
+        self.choose([*self.choice.runs, *names])
 
     def _refuse(self, message: str) -> None:
         self.editor.say(message, bad=True)
@@ -196,7 +225,10 @@ class Runs(Page):
         if not names:
             self._refuse("Compare shows solves, and all runs chosen are trainings")
         elif self.shared.go is not None:
-            selected = self.choice.selected if self.choice.selected in names else names[0]
+            selected = self.choice.selected if self.choice.selected in names[:COMPARED] else names[0]
+            if len(names) > COMPARED:
+                self.shared.tell(f"Compare shows {COMPARED} runs: the first of the {len(names)} that are chosen")
+                names = names[:COMPARED]
             self.shared.go("compare", lambda page: page.look_at(names, selected))
 
     def rerun(self, trace: Trace, diagnosis: Diagnosis) -> None:
@@ -216,7 +248,13 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, m
     return [
         pmui.Typography("Find", variant="h6"),
         pmui.TextInput.from_param(choice.param.filter, label="Filter", sizing_mode="stretch_width"),
-        pmui.Typography("Words of name, method, data set, how it ended, or note.", variant="body2"),
+        pmui.Typography("Words of name, method, data set, how it ended, tags, or note.", variant="body2"),
+        pmui.MultiChoice.from_param(
+            choice.param.columns,
+            label="Columns",
+            options={column.title: name for name, column in COLUMNS.items()},
+            sizing_mode="stretch_width",
+        ),
         pmui.Typography("Import", variant="h6"),
         pmui.Typography(
             f"Traces as .zarr.zip, up to {max_upload_mb} MB; read as data only, and never over another run.",
@@ -233,7 +271,7 @@ def runs_panel(choice: RunsView, transfer: FileTransfer, deleted: DeletedRuns, m
 def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection[str]) -> tuple[list[str], str]:
     """Runs that are chosen now, those from before first; and why not all that are ticked, empty if they are.
 
-    No more than one chart holds are chosen, and none whose name breaks the address.
+    None is chosen whose name breaks the address.
 
     Args:
         before: those chosen so far; the filter may have left some of them out of the table: they stay.
@@ -248,32 +286,39 @@ def chosen_of(ticked: Sequence[str], before: Sequence[str], in_table: Collection
             "another name first"
         )
         chosen = [name for name in chosen if name not in with_comma]
-    if len(chosen) > MAX_RUNS:
-        problem = f"{len(chosen)} runs are too many for one chart; up to {MAX_RUNS} can be chosen"
-    return chosen[:MAX_RUNS], problem
+    return chosen, problem
 
 
 class ChosenBar:
-    """Buttons for what can be done with the chosen runs: a file of them, the page Compare, the trash.
+    """Buttons for what can be done with the chosen runs: a file of them, the page Compare, tags, the trash.
 
     Args:
         compare, clear, delete: what the buttons do, beside making a file.
+        tag: called with tags, and whether they are to be taken off.
     """
 
     def __init__(
-        self, transfer: FileTransfer, compare: Callable[[], None], clear: Callable[[], None], delete: Callable[[], None]
-    ) -> None:
+        self, transfer: FileTransfer, compare: Callable[[], None], clear: Callable[[], None],
+        delete: Callable[[], None], tag: Callable[[Sequence[str], bool], None],
+    ) -> None:  # fmt: skip
+        self.tags = pmui.TextInput(label="Tag", width=130, size="small")
         self._delete = button("Delete", "delete", delete, color="error")
+        tagging = [
+            button("Tag", "label", lambda: tag(tags_of(self.tags.value), False)),
+            button("Untag", "label_off", lambda: tag(tags_of(self.tags.value), True)),
+        ]
         others = [
             button("Open on page Compare", "open_in_new", compare),
             button("Choose none", "clear", clear),
             self._delete,
         ]
-        self._buttons = [transfer.button, *others]
+        self._buttons = [transfer.button, *tagging, *others]
         self.view = pn.FlexBox(
             transfer.format,
             transfer.button,
             transfer.download,
+            self.tags,
+            *tagging,
             *others,
             align_items="center",
             sizing_mode="stretch_width",

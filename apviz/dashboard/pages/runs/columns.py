@@ -1,0 +1,88 @@
+"""Columns of the table of everything in the folder: those that one chooses, and ratios to a pinned run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apviz.dashboard.components.tables import Cell, Form
+from apviz.dashboard.store.run_entry import RunEntry
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column: its heading, how its cells are written, and the cell of a run at a time in seconds since 1970."""
+
+    title: str
+    form: Form
+    cell: Callable[[RunEntry, float], Cell]
+
+
+#: by the names that an address has, in the order of the table; the name of a run comes first anyway
+COLUMNS: Final[dict[str, Column]] = {
+    "ended": Column("ended", "text", lambda run, now: run.ended(now)),
+    "method": Column("method", "text", lambda run, now: run.method or None),
+    "b": Column("b", "integer", lambda run, now: run.block_size),
+    "noise": Column("σ²", "scientific", lambda run, now: run.noise),
+    "seed": Column("seed", "integer", lambda run, now: run.seed),
+    "work": Column("work", "2 decimals", lambda run, now: run.work),
+    "seconds": Column("seconds", "2 decimals", lambda run, now: run.seconds),
+    "residual": Column("residual", "scientific", lambda run, now: run.residual),
+    "rmse": Column("RMSE", "4 decimals", lambda run, now: run.rmse),
+    "tags": Column("tags", "text", lambda run, now: ", ".join(run.tags) or None),
+    "note": Column("note", "text", lambda run, now: run.problem or run.note or None),
+    "data": Column("data", "text", lambda run, now: run.dataset or None),
+    "n": Column("n", "integer", lambda run, now: run.n),
+    "d": Column("d", "integer", lambda run, now: run.d),
+    "kernel": Column("kernel", "text", lambda run, now: run.kernel or None),
+    "lengthscale": Column("ℓ", "scientific", lambda run, now: run.lengthscale),
+    "kappa": Column("κ", "scientific", lambda run, now: (run.kappa, "≈" if run.kappa_is_estimate else "")),
+    "tol": Column("tolerance", "scientific", lambda run, now: run.tol),
+    "dtype": Column("dtype", "text", lambda run, now: run.dtype or None),
+    "epochs": Column("epochs", "integer", lambda run, now: run.epochs),
+    "of": Column("of", "text", lambda run, now: run.kind or None),
+    "begun": Column("begun (UTC)", "text", lambda run, now: run.created[:16].replace("T", " ") or None),
+}
+#: shown at first
+DEFAULT: Final = ["ended", "method", "b", "noise", "seed", "work", "seconds", "residual", "rmse", "tags", "note"]
+#: columns that have a ratio to the pinned run beside them, and its value
+_RATIOS: Final[dict[str, Callable[[RunEntry], float]]] = {
+    "work": lambda run: run.work if run.ending == "converged" else math.nan,
+    "seconds": lambda run: run.seconds if run.ending == "converged" else math.nan,
+    "rmse": lambda run: run.rmse,
+}
+#: before a ratio to a run on another system, or to another tolerance
+ELSEWHERE: Final = "≠ "
+
+
+def headings(chosen: Sequence[str], *, pinned: bool) -> dict[str, Form]:
+    """Headings of the columns chosen and of the ratios beside them, with the forms of their cells."""
+    found: dict[str, Form] = {"name": "text"}
+    for name, column in COLUMNS.items():
+        if name in chosen:
+            found[column.title] = column.form
+            if pinned and name in _RATIOS:
+                found[f"× {column.title}"] = "2 decimals"
+    return found
+
+
+def cells(entry: RunEntry, chosen: Sequence[str], now: float, baseline: RunEntry | None) -> list[Cell]:
+    """Cells of a run, under those headings; a star before the name of the pinned run."""
+    is_pinned = baseline is not None and baseline.name == entry.name
+    found: list[Cell] = [f"★ {entry.name}" if is_pinned else entry.name]
+    for name, column in COLUMNS.items():
+        if name in chosen:
+            found.append(column.cell(entry, now))
+            if baseline is not None and name in _RATIOS:
+                found.append(_ratio(entry, baseline, _RATIOS[name]))
+    return found
+
+
+def _ratio(entry: RunEntry, baseline: RunEntry, value: Callable[[RunEntry], float]) -> Cell:
+    """How many times the baseline's; missing where one of both did not converge, whose work says nothing."""
+    own, pinned = value(entry), value(baseline)
+    if not math.isfinite(own) or not math.isfinite(pinned) or pinned <= 0:
+        return None
+    return own / pinned, "" if entry.system == baseline.system else ELSEWHERE

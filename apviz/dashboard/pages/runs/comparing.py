@@ -1,0 +1,212 @@
+"""Chosen runs side by side: their curves, one by one or in groups, profiles, settings and numbers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+import plotly.graph_objects as go
+
+from apviz import plots
+from apviz.analysis.ensembles import but_for_the_seed, group_table, performance_profile, varied
+from apviz.analysis.sweeps import settings_table
+from apviz.dashboard.components.chart_card import ChartCard, steps_table
+from apviz.dashboard.components.cursor import clicked_epoch
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.tables import RunsTable, plain_table
+from apviz.dashboard.pages.base import HALF
+from apviz.dashboard.pages.runs.listing import PAGE_ROWS
+from apviz.dashboard.pages.runs.viewing import RunsView
+from apviz.dashboard.store.run_entry import has_steps, is_solve, solves_of
+from apviz.plots._axes import without_buttons
+from apviz.plots._labels import run_names
+from apviz.plots._style import ThemeName
+from apviz.tracing import Trace
+
+#: runs whose settings stand side by side
+SETTINGS_OF = 12
+
+
+class RunComparison:
+    """Chosen runs side by side: their curves, their numbers, and the settings in which they differ.
+
+    Args:
+        select: called with the name of a run that is clicked, in the table or at its curve.
+    """
+
+    def __init__(self, choice: RunsView, select: Callable[[str], None], *, lecture: bool) -> None:
+        self._choice, self._select = choice, select
+        self._traces: dict[str, Trace] = {}
+        self.cards = _cards(choice, lecture=lecture)
+        for card in self.cards.values():
+            card.view.styles = HALF
+        self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
+        self.cards["parallel"].chart.param.watch(lambda event: self._line_clicked(event.new), "clicked")
+        self.table = RunsTable(select)
+        self.table.table.page_rows = PAGE_ROWS
+        self.groups = pn.Column(sizing_mode="stretch_width", visible=False)
+        self.settings = pn.Column(sizing_mode="stretch_width")
+        choice.param.watch(lambda event: self._show_settings(), ["differences"])
+        choice.param.watch(lambda event: self._show_groups(), ["group"])
+        self.progress = server_owned(pmui.Typography("", variant="body2", margin=(8, 12), visible=False))
+        look = {"size": "small", "margin": (0, 12)}
+        self._controls = pn.FlexBox(
+            pmui.RadioButtonGroup.from_param(choice.param.x, label="x axis of the curves", **look),
+            pmui.Switch.from_param(choice.param.group, margin=(0, 12)),
+            pmui.RadioButtonGroup.from_param(choice.param.band, label="band of a group", **look),
+            align_items="center", sizing_mode="stretch_width",
+        )  # fmt: skip
+        self._everything = pn.Column(
+            self._controls, self.groups,
+            pn.FlexBox(*(card.view for card in self.cards.values()), sizing_mode="stretch_width"), self.table.view,
+            pmui.Paper(
+                pmui.Typography("Settings", variant="h6", margin=(8, 12, 0, 12)),
+                pmui.Switch.from_param(choice.param.differences, margin=(0, 12)), self.settings,
+                sizing_mode="stretch_width", margin=8, elevation=1,
+            ),
+            sizing_mode="stretch_width", visible=False,
+        )  # fmt: skip
+        self.view = pn.Column(self.progress, self._everything, sizing_mode="stretch_width")
+
+    def show(self, traces: Mapping[str, Trace], selected: str) -> None:
+        """Shows everything but the charts, which are drawn when it is their turn."""
+        self._traces, solves = dict(traces), solves_of(traces)
+        several = list(solves.values())
+        self.cards["residuals"].view.visible = bool(solves)
+        self.cards["rmse"].view.visible = any(map(has_rmse, several))
+        self.cards["profiles"].view.visible = has_profile(several)
+        self.cards["parallel"].view.visible = len(several) > 2 and has_settings(several)
+        self.cards["training"].view.visible = any(map(has_steps, traces.values()))
+        self._everything.visible = bool(traces)
+        self.table.view.visible = bool(solves)
+        self.table.show(solves, selected)
+        self._show_settings()
+        self._show_groups()
+
+    def say_progress(self, opened: int, wanted: int) -> None:
+        """Says how many traces are open, while some are not."""
+        self.progress.param.update(object=f"Opening runs: {opened} of {wanted}", visible=opened < wanted)
+
+    def mark(self, name: str) -> None:
+        """Marks the run that is looked at, and no other."""
+        self.table.table.selected = name
+
+    def _clicked(self, point: dict[str, Any]) -> None:
+        """Selects the run whose curve was clicked."""
+        hit = clicked_epoch(self.cards["residuals"].drawn, point)
+        if hit is not None:
+            self._select_trace(hit[0])
+
+    def _line_clicked(self, point: dict[str, Any]) -> None:
+        """Selects the run whose line was clicked: its first number is its place."""
+        values, drawn = point.get("values", []), self.cards["parallel"].drawn
+        if values and int(values[0]) < len(drawn):
+            self._select_trace(drawn[int(values[0])])
+
+    def _select_trace(self, trace: Trace) -> None:
+        name = next((name for name, each in self._traces.items() if each is trace), None)
+        if name is not None:
+            self._select(name)
+
+    def _show_groups(self) -> None:
+        solves = list(solves_of(self._traces).values())
+        self.groups.visible = self._choice.group and bool(solves)
+        if self.groups.visible:
+            words = "Medians over seeds; work and seconds of the runs that converged. RMSE in the unit of the target."
+            self.groups[:] = [
+                pmui.Typography(words, variant="body2", margin=(0, 12)),
+                plain_table(groups_table(solves), index=False, max_height=320, margin=(0, 12, 8, 12)),
+            ]
+
+    def _show_settings(self) -> None:
+        traces = self._traces
+        if len(traces) > SETTINGS_OF:
+            words = f"Settings of up to {SETTINGS_OF} runs stand side by side; the chart of lines has what differs."
+            self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
+            return
+        rows = settings_table(list(traces.values()), only_differences=self._choice.differences and len(traces) > 1)
+        if not rows:
+            words = "These runs do not differ in any setting." if traces else "No run is chosen."
+            self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
+            return
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=list(traces))
+        self.settings[:] = [plain_table(table, max_height=480, margin=(0, 12, 8, 12))]
+
+
+def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
+    """Cards of the page by name, in their order; how curves are drawn is chosen when they are."""
+
+    def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        if choice.group:
+            return plots.grouped_curves(traces, x=choice.x, band=choice.band, theme=theme)
+        return without_buttons(plots.residuals(traces, x=choice.x, theme=theme))
+
+    def rmse(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        if choice.group:
+            return plots.grouped_curves(traces, y="test_rmse", x=choice.x, band=choice.band, theme=theme)
+        return without_buttons(plots.test_rmse(traces, x=choice.x, theme=theme))
+
+    return {
+        "residuals": ChartCard(
+            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge, "
+            "an open circle one that was interrupted or still runs.",
+            residuals, takes=is_solve, axes=380, lecture=lecture,
+        ),
+        "rmse": ChartCard(
+            "Test error", "In standard deviations of the target, to which data sets and files are scaled.",
+            rmse, takes=has_rmse, axes=380, lecture=lecture,
+        ),
+        "profiles": ChartCard(
+            "Performance profile",
+            "Higher is better: the share of systems that a method solves with at most so many times the work, or the "
+            "time, of the best one on each.",
+            lambda traces, theme: plots.performance_profiles(traces, theme=theme), takes=is_solve,
+            table=performance_profile, axes=380, lecture=lecture,
+        ),
+        "parallel": ChartCard(
+            "Settings, and what they cost", "A line a run, from the settings in which runs differ to what came out. "
+            "Point at a line to see it alone in all charts; click it to look at its run.",
+            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme), takes=is_solve,
+            table=varied, axes=420, lecture=lecture,
+        ),
+        "training": ChartCard(
+            "Trainings", "The noise and what each step's solve took, by Adam step.",
+            lambda traces, theme: plots.training(traces, theme=theme),
+            takes=has_steps, table=steps_table, axes=520, lecture=lecture,
+        ),
+    }  # fmt: skip
+
+
+def has_rmse(trace: Trace) -> bool:
+    """Whether a trace is of a solve with a test RMSE."""
+    return is_solve(trace) and bool(trace["epoch"]["test_rmse"].notnull().any())
+
+
+def has_profile(traces: Sequence[Trace]) -> bool:
+    """Whether two methods or more have runs on the same systems, two or more."""
+    try:
+        profile = performance_profile(traces)
+    except ValueError:
+        return False
+    return profile["method"].nunique() > 1 and profile.attrs["systems"] > 1
+
+
+def has_settings(traces: Sequence[Trace]) -> bool:
+    """Whether runs differ in a setting that is an axis."""
+    return not set(varied(traces)) <= {"work", "seconds", "test_rmse"}
+
+
+def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Table of groups that differ in the seed alone, by what tells them apart, as charts name them."""
+    groups = but_for_the_seed(traces)
+    names = [html.unescape(name) for name in run_names([runs[0] for runs in groups], leave_out=["seed"])]
+    table = group_table(groups)
+    table.insert(0, "group", names)
+    form = {"work": "{:.3g}", "seconds": "{:.3g}", "residual": "{:.2e}", "test_rmse": "{:.4g}"}
+    for column, shown in form.items():
+        table[column] = [shown.format(value) if value == value else "–" for value in table[column]]
+    return table.rename(columns={"test_rmse": "test RMSE"})

@@ -1,0 +1,236 @@
+"""The page Runs with many runs: groups and profiles, columns to choose, tags, a pinned run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard import address
+from apviz.dashboard.pages.runs.page import COMPARED
+from apviz.dashboard.pages.runs.viewing import RunsView
+from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.runs_page import cell, message, press, settle
+from tests.dashboard.store.on_disk import files, rewrite
+
+
+def test_any_number_of_runs_is_chosen_and_drawn_in_one_chart(page, folder):
+    for number in range(40):
+        shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
+    page.refresh()
+    page.choose(page.table.names)
+    settle(page)
+    assert message(page) == "" and len(page.chosen) == 44 == len(page.table.table.ticked)
+    drawn = json.loads(page.comparison.cards["residuals"].chart.base)["data"]
+    # a training has no residual
+    assert len({each["legendgroup"] for each in drawn if each.get("legendgroup")}) == 43
+    assert "CG — 41 runs, 41 converged" in {each.get("name") for each in drawn}
+    assert "up to 12 runs" in page.comparison.settings[0].object
+
+
+def test_while_runs_are_opened_the_page_says_how_many_are(page, monkeypatch):
+    page.choose(["cg", "ap", "cut"])
+    assert page.comparison.progress.object == "Opening runs: 0 of 3" and page.comparison.progress.visible
+    settle(page)
+    assert not page.comparison.progress.visible
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+def over_seeds(folder, seeds=3):
+    """Runs of two methods, the same but for the seed in their attributes."""
+    for seed in range(seeds):
+        for name in ("cg", "ap"):
+            copy = shutil.copytree(folder / f"{name}.zarr", folder / f"{name}-{seed}.zarr")
+            rewrite(copy, lambda attrs, seed=seed: attrs.update(seed=seed, data=f"{seed}"))
+    return [f"{name}-{seed}" for seed in range(seeds) for name in ("cg", "ap")]
+
+
+def entries(page, card):
+    found = json.loads(page.comparison.cards[card].chart.base)["data"]
+    return {each["name"].replace("<br>", " — ") for each in found if each.get("name")}
+
+
+def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, folder):
+    names = over_seeds(folder)
+    page.refresh()
+    page.choose(names)
+    settle(page)
+    assert not page.comparison.groups.visible and any("seed 2" in name for name in entries(page, "residuals"))
+    page.choice.group = True
+    settle(page)
+    called = "AP gauss-southwell b=20"
+    assert entries(page, "residuals") == {"CG — 3 runs, 3 converged", f"{called} — 3 runs, 3 converged"}
+    table = page.comparison.groups[1].object
+    assert table["runs"].tolist() == table["converged"].tolist() == [3, 3]
+    assert set(table["group"]) == {"CG", called}
+    page.choice.band = "range"
+    settle(page)
+    assert "least to largest" in page.comparison.cards["residuals"].chart.base
+
+
+def test_methods_on_several_systems_have_a_profile_and_fewer_have_none(page, folder):
+    names = over_seeds(folder)
+    page.refresh()
+    page.choose(names[:2])
+    settle(page)
+    assert not page.comparison.cards["profiles"].view.visible
+    page.choose(names)
+    settle(page)
+    assert page.comparison.cards["profiles"].view.visible
+    assert "3 systems of 3 seeds" in page.comparison.cards["profiles"].chart.base
+
+
+def test_runs_with_other_settings_have_lines_through_them_of_which_a_click_selects_one(page, folder):
+    shutil.copytree(folder / "cg.zarr", folder / "more.zarr")
+    page.refresh()
+    page.choose(["cg", "ap", "cut"])
+    settle(page)
+    card = page.comparison.cards["parallel"]
+    assert card.view.visible
+    card.chart.clicked = {"values": [2.0], "count": 1}
+    assert page.choice.selected == "cut"
+    page.choose(["cg", "more", "ap"])
+    settle(page)
+    assert not card.view.visible
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_chosen_and_kept_in_the_address(page):
+    assert [cell(page, "ap", title) for title in ("b", "σ²", "seed")] == [20, 0.1, 0]
+    page.choice.columns = ["dtype", "kappa", "d"]
+    assert [title for title, _ in page.table.table.columns] == ["name", "d", "κ", "dtype"]
+    trace = page.shared.runs.open("cg")
+    assert cell(page, "cg", "dtype") == "float32" and cell(page, "cg", "d") == 2
+    assert cell(page, "cg", "κ") == [float(trace["spectrum"]["kappa"]), ""]
+    other = RunsView()
+    assert address.apply(address.to_query([page.choice]), [other]) == []
+    assert other.columns == page.choice.columns
+    (problem,) = address.apply("columns=colour", [other])
+    assert "one of ended, method, b, noise" in problem
+
+
+def test_a_training_and_what_cannot_be_read_have_every_column_too(page, folder):
+    (folder / "ap.zarr" / "zarr.json").write_text("{bad")
+    page.refresh()
+    page.choice.columns = list(page.choice.param.columns.objects)
+    assert {len(row) for row in page.table.table.rows} == {2 + len(page.choice.columns)}
+    assert cell(page, "fit", "of") == "training" and cell(page, "ap", "σ²") is None
+
+
+# --- tags ---------------------------------------------------------------------------------------------------------
+
+
+def test_tags_of_a_run_are_kept_shown_found_by_the_filter_and_there_after_a_restart(page, folder):
+    before = files(folder / "cg.zarr")
+    page.select("cg")
+    page.details.tags.value = "paper,  figure 3 ,paper"
+    press(page, "Keep tags")
+    assert message(page) == "cg has the tags paper, figure 3"
+    assert cell(page, "cg", "tags") == "paper, figure 3"
+    page.choice.filter = "figure"
+    assert page.table.names == ["cg"]
+    assert {each.name: each.tags for each in RunsFolder(folder).entries()}["cg"] == ("paper", "figure 3")
+    assert files(folder / "cg.zarr") == before
+    page.details.tags.value = ""
+    press(page, "Keep tags")
+    assert message(page) == "cg has no tags" and page.table.names == []
+
+
+def test_tags_go_with_a_run_under_another_name_into_the_trash_and_back(folder):
+    runs = RunsFolder(folder)
+    runs.write_tags("cg", ["paper"])
+    runs.write_note("cg", "a note")
+    runs.rename("cg", "better")
+    before = files(folder)
+    deleted = runs.delete("better")
+    assert {each.name: each.tags for each in runs.entries()} == dict.fromkeys(("ap", "cut", "fit"), ())
+    runs.restore(deleted.key)
+    assert files(folder) == before
+    found = {each.name: (each.tags, each.note) for each in runs.entries()}
+    assert found["better"] == (("paper",), "a note") and found["ap"] == ((), "")
+
+
+def test_a_tag_is_put_on_all_chosen_runs_and_taken_off(page):
+    page.choose(["cg", "cut"])
+    settle(page)
+    page.bar.tags.value = "week 2"
+    press(page, "Tag")
+    assert message(page) == "week 2: put on 2 runs"
+    assert [cell(page, name, "tags") for name in ("cg", "cut", "ap")] == ["week 2", "week 2", None]
+    page.bar.tags.value = "week 2, other"
+    press(page, "Untag")
+    assert cell(page, "cg", "tags") is None
+    page.bar.tags.value = " "
+    press(page, "Tag")
+    assert "type a tag first" in message(page)
+
+
+def test_a_tag_that_cannot_be_kept_is_refused_in_words(page):
+    page.choose(["cg"])
+    settle(page)
+    page.bar.tags.value = "x" * 41
+    press(page, "Tag")
+    assert "has 41 characters; up to 40" in message(page)
+    page.bar.tags.value = ",".join(map(str, range(21)))
+    press(page, "Tag")
+    assert "21 tags are too many for one run; up to 20 are accepted" in message(page)
+
+
+# --- a pinned run -------------------------------------------------------------------------------------------------
+
+
+def test_the_others_are_measured_by_a_pinned_run_and_what_did_not_converge_by_none(page, folder):
+    page.select("cg")
+    press(page, "Pin as baseline")
+    assert page.choice.baseline == "cg" and cell(page, "cg", "name") == "★ cg"
+    known = {entry.name: entry for entry in page.listing.entries}
+    for title, attribute in (("× work", "work"), ("× seconds", "seconds")):
+        ratio = getattr(known["ap"], attribute) / getattr(known["cg"], attribute)
+        assert cell(page, "ap", title) == [pytest.approx(ratio), ""]
+    assert cell(page, "cg", "× work") == [1.0, ""]
+    assert cell(page, "cut", "× seconds") is None and cell(page, "ap", "× RMSE") is None
+    assert "cg is pinned" in page.table._count.object
+    copy = shutil.copytree(folder / "ap.zarr", folder / "elsewhere.zarr")
+    rewrite(copy, lambda attrs: attrs.update(noise=0.3))
+    page.refresh()
+    assert cell(page, "elsewhere", "× work") == [pytest.approx(known["ap"].work / known["cg"].work), "≠ "]
+    press(page, "Unpin")
+    assert page.choice.baseline == "" and "× work" not in [title for title, _ in page.table.table.columns]
+
+
+def test_a_pinned_run_that_did_not_converge_measures_no_work(page):
+    page.select("cut")
+    page.pin()
+    assert cell(page, "ap", "× work") is None and cell(page, "cut", "name") == "★ cut"
+
+
+def test_the_pinned_run_is_in_the_address_and_follows_its_name(page):
+    page.select("cg")
+    page.pin()
+    other = RunsView()
+    assert address.apply(address.to_query([page.choice]), [other]) == [] and other.baseline == "cg"
+    page.rename("better")
+    assert page.choice.baseline == "better" and cell(page, "better", "name") == "★ better"
+    page.choose(["better"])
+    page.delete()
+    assert page.choice.baseline == ""
+
+
+def test_of_more_runs_than_compare_shows_the_first_go_there(page, folder):
+    for number in range(20):
+        shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")
+    page.refresh()
+    shown = []
+    page.shared.go = lambda name, prepare: prepare(SimpleNamespace(look_at=lambda runs, selected: shown.append(runs)))
+    page.choose([name for name in page.table.names if name != "fit"])
+    settle(page)
+    page.compare()
+    assert len(shown[0]) == COMPARED
