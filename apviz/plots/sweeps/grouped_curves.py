@@ -81,7 +81,7 @@ def grouped_curves(
         curves.log_axis(RESIDUAL, tolerances_of=several)
     curves.grid.axis("y", 1, 1)["title"] = {"text": _Y_TITLES[y]}
     curves.grid.axis("x", 1, 1).update(rangemode="tozero", title={"text": X_TITLES[x]})
-    notes = [f"line: median, band: {_BANDS[band]}, of all seeds, by steps"]
+    notes = [f"median, band: {_BANDS[band]}, over seeds, by steps"]
     if not all(trace.converged for trace in several):
         notes.append("cross: the first end of one that did not converge")
     if len(several) < len(given):

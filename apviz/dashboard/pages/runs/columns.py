@@ -20,10 +20,15 @@ class Column:
     cell: Callable[[RunEntry, float], Cell]
 
 
+def _method(run: RunEntry) -> str:
+    """Its label without the block size, which has a column."""
+    return run.method.replace(f" b={run.block_size}", "")
+
+
 #: by the names that an address has, in the order of the table; the name of a run comes first anyway
 COLUMNS: Final[dict[str, Column]] = {
     "ended": Column("ended", "text", lambda run, now: run.ended(now)),
-    "method": Column("method", "text", lambda run, now: run.method or None),
+    "method": Column("method", "text", lambda run, now: _method(run) or None),
     "b": Column("b", "integer", lambda run, now: run.block_size),
     "noise": Column("σ²", "scientific", lambda run, now: run.noise),
     "seed": Column("seed", "integer", lambda run, now: run.seed),

@@ -116,10 +116,10 @@ class RunComparison:
         solves = list(solves_of(self._traces).values())
         self.groups.visible = self._choice.group and bool(solves)
         if self.groups.visible:
-            words = "Medians over seeds; work and seconds of the runs that converged. RMSE in the unit of the target."
+            words = "Medians over seeds; work and seconds of the runs that converged. RMSE as in the chart."
             self.groups[:] = [
                 pmui.Typography(words, variant="body2", margin=(0, 12)),
-                plain_table(groups_table(solves), index=False, max_height=320, margin=(0, 12, 8, 12)),
+                plain_table(groups_table(solves), max_height=460, margin=(0, 12, 8, 12)),
             ]
 
     def _show_settings(self) -> None:
@@ -209,4 +209,4 @@ def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
     form = {"work": "{:.3g}", "seconds": "{:.3g}", "residual": "{:.2e}", "test_rmse": "{:.4g}"}
     for column, shown in form.items():
         table[column] = [shown.format(value) if value == value else "–" for value in table[column]]
-    return table.rename(columns={"test_rmse": "test RMSE"})
+    return table.rename(columns={"test_rmse": "test RMSE"}).set_index("group")

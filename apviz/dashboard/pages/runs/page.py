@@ -52,11 +52,11 @@ class Runs(Page):
         self.deleted = DeletedRuns(self.bring_back)
         self._everything: pn.Column | None = None
         watch = self.choice.param.watch
-        watch(lambda event: self._fill_table(), ["filter", "columns", "baseline"])
+        watch(lambda *events: self._fill_table(), ["filter", "columns", "baseline"])
         watch(lambda event: self._show_selected(), ["baseline"])
         watch(lambda event: self._choose_changed(), ["runs"])
         watch(lambda event: self._show_selected(), ["selected"])
-        watch(lambda event: self._draw_all(), ["x", "group", "band"])
+        watch(lambda *events: self._draw_all(), ["x", "group", "band"])
 
     # --- what is on it --------------------------------------------------------------------------------------------
 
