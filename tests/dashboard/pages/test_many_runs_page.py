@@ -68,7 +68,7 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     assert entries(page, "residuals") == {"CG — 3 runs, 3 converged", f"{called} — 3 runs, 3 converged"}
     table = page.comparison.groups[1].object
     assert table["runs"].tolist() == table["converged"].tolist() == [3, 3]
-    assert set(table.index) == {"CG", called}
+    assert set(table["group"]) == {"CG", called}
     page.choice.band = "range"
     settle(page)
     assert "least to largest" in page.comparison.cards["residuals"].chart.base

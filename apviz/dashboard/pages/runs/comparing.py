@@ -119,7 +119,7 @@ class RunComparison:
             words = "Medians over seeds; work and seconds of the runs that converged. RMSE as in the chart."
             self.groups[:] = [
                 pmui.Typography(words, variant="body2", margin=(0, 12)),
-                plain_table(groups_table(solves), max_height=460, margin=(0, 12, 8, 12)),
+                plain_table(groups_table(solves), index=False, max_height=460, margin=(0, 12, 8, 12)),
             ]
 
     def _show_settings(self) -> None:
@@ -148,7 +148,10 @@ def _cards(choice: RunsView, *, lecture: bool) -> dict[str, ChartCard]:
     def rmse(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
         if choice.group:
             return plots.grouped_curves(traces, y="test_rmse", x=choice.x, band=choice.band, theme=theme)
-        return without_buttons(plots.test_rmse(traces, x=choice.x, theme=theme))
+        figure = plots.test_rmse(traces, x=choice.x, theme=theme)
+        # the chart of the residuals names the runs
+        figure.update_traces(showlegend=False, selector=lambda each: each.legendgroup)
+        return without_buttons(figure)
 
     return {
         "residuals": ChartCard(
@@ -209,4 +212,4 @@ def groups_table(traces: Sequence[Trace]) -> pd.DataFrame:
     form = {"work": "{:.3g}", "seconds": "{:.3g}", "residual": "{:.2e}", "test_rmse": "{:.4g}"}
     for column, shown in form.items():
         table[column] = [shown.format(value) if value == value else "–" for value in table[column]]
-    return table.rename(columns={"test_rmse": "test RMSE"}).set_index("group")
+    return table.rename(columns={"test_rmse": "test RMSE"})
