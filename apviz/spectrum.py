@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from apviz.system import KernelSystem
@@ -22,6 +23,12 @@ from apviz.system import KernelSystem
 SUBSAMPLE_ROWS = 1_000
 #: rows up to which all eigenvalues are computed; the dense matrices then take 0.4 GB
 DENSE_ROWS = 4_000
+#: rows around one row, whose least eigenvalue is close to K's where σ² is not; rows searched for the closest pair
+NEAR_ROWS, PAIRED_ROWS = 300, 5_000
+#: λmin within this factor of σ² is said to be at it
+AT_NOISE_FACTOR = 1.1
+#: rows of which eigenvalues after the largest are estimated, and the share of them that is reliable
+LEADING_ROWS, LEADING_SHARE = 500, 0.25
 Method = Literal["exact", "lanczos", "subsample"]
 
 
@@ -37,12 +44,19 @@ class Eigenvalue:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues λmax, λmin and λ′max of one system (paper, section 4); blocks: (m,) λmax(K[I,I]) or empty."""
+    """Eigenvalues λmax, λmin and λ′max of one system (paper, section 4).
+
+    Attributes:
+        blocks: (m,) λmax(K[I,I]), or empty.
+        leading: pairs of a number r and λ_{r+1}, the largest eigenvalue of K after r others, for a few r from 0 on;
+            empty where none were asked for, or computed.
+    """
 
     lambda_max: Eigenvalue
     lambda_min: Eigenvalue
     lambda_max_block: Eigenvalue
     blocks: Tensor
+    leading: tuple[tuple[int, float], ...] = ()
 
     @property
     def kappa(self) -> Eigenvalue:
@@ -66,31 +80,37 @@ def spectrum(
     method: Method | None = None,
     steps: int = 30,
     rows: int = SUBSAMPLE_ROWS,
+    leading: bool = False,
 ) -> Spectrum:
     """Computes or estimates the spectrum of a system and of its blocks.
 
     Args:
         blocks: K[I, I] over the solved rows of every block, read one at a time; none: λ′max is NaN.
-        method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample`
-            (λmax of 1,000 random rows scaled by n/1,000: under 1e6 entries), or None: exact up to n = 1,000,
-            else subsample.
+        method: `exact` (dense, float64; n³), `lanczos` (`steps` products with K, each 1.0 work), `subsample` (λmax of
+            1,000 random rows, scaled to n; λmin of the 300 rows around a dense place and around the closest pair: some
+            1.2 million entries), or None: exact up to n = 1,000, else subsample.
         rows: of the subsample.
+        leading: also estimate some eigenvalues after the largest, from 500 random rows where not all are computed.
     """
     if method is None:
         method = "exact" if system.n <= SUBSAMPLE_ROWS else "subsample"
+    found_leading: tuple[tuple[int, float], ...] = ()
     if method == "exact":
-        lambda_max, lambda_min = _exact(system)
+        lambda_max, lambda_min, values = _exact(system)
+        found_leading = _staircase(values, system.n)
     elif method == "lanczos":
         lambda_max, lambda_min = _by_lanczos(system, steps)
     elif method == "subsample":
         lambda_max, lambda_min = _by_subsample(system, rows)
     else:
         raise ValueError(f"method must be exact, lanczos or subsample, got {method!r}")
+    if leading and not found_leading:
+        found_leading = _leading(system)
     # map lets go of a block before the next is evaluated, a comprehension after
     found = torch.tensor(list(map(largest_eigenvalue, blocks)), dtype=torch.float64).reshape(-1, 2)
     value, bound = found.amax(0).tolist() if len(found) else (math.nan, math.nan)
     largest = Eigenvalue(value, "power iteration on the blocks K[I, I]", True, bound)
-    return Spectrum(lambda_max, lambda_min, largest, found[:, 0])
+    return Spectrum(lambda_max, lambda_min, largest, found[:, 0], found_leading)
 
 
 def all_eigenvalues(
@@ -129,14 +149,14 @@ def _dense(system: KernelSystem) -> Tensor:
     return system.operator.exact().block(slice(0, system.n))
 
 
-def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue]:
+def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue, Tensor]:
     values = torch.linalg.eigvalsh(_dense(system))
     how = "all eigenvalues of the dense K in float64"
     low, high = float(values[0]), float(values[-1])
     largest = Eigenvalue(high, how, False, high)
     if low < system.noise + len(values) * torch.finfo(torch.float64).eps * high:  # what rounding may have made of σ²
-        return largest, _noise_floor(system)
-    return largest, Eigenvalue(low, how, False, low)
+        return largest, _noise_floor(system), values.flip(0)
+    return largest, Eigenvalue(low, how, False, low), values.flip(0)
 
 
 def _noise_floor(system: KernelSystem) -> Eigenvalue:
@@ -149,14 +169,68 @@ def _trace(system: KernelSystem) -> float:
 
 
 def _by_subsample(system: KernelSystem, count: int) -> tuple[Eigenvalue, Eigenvalue]:
-    rows = torch.randperm(system.n, generator=torch.Generator().manual_seed(0))[:count]
-    scale = system.n / len(rows)
-    noise = system.operator.noise_of(rows.to(system.device)) / scale
-    k = system.operator.of_rows(rows, noise).block(slice(0, len(rows)))
-    high, _ = lanczos(lambda v: k @ v, len(rows), 20, k.device)
-    value = high * scale
+    rows = _drawn(system.n, count)
+    k = _block(system, rows)
+    high, _ = lanczos(_scaled_up(k, system.n), len(rows), 20, k.device)
     how = f"estimate from {len(rows):,} random rows, scaled by n"
-    return Eigenvalue(value, how, True, _trace(system)), _noise_floor(system)
+    densest = int(rows[k.abs().sum(1).argmax()])
+    del k
+    return Eigenvalue(high, how, True, _trace(system)), _smallest_nearby(system, densest)
+
+
+def _drawn(n: int, count: int) -> Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count]
+
+
+def _block(system: KernelSystem, rows: Tensor) -> Tensor:
+    """K of some rows, noise included, in float64."""
+    noise = system.operator.noise_of(rows.to(system.device))
+    return system.operator.of_rows(rows, noise).block(slice(0, len(rows)))
+
+
+def _scaled_up(k: Tensor, n: int) -> Callable[[Tensor], Tensor]:
+    """The product with K of `len(k)` of n rows as if of all: what is off the diagonal counts for the rows left out."""
+    factor, diagonal = (n - 1) / max(1, len(k) - 1), k.diagonal()
+    return lambda v: factor * (k @ v) + (1 - factor) * diagonal * v
+
+
+def _smallest_nearby(system: KernelSystem, densest: int) -> Eigenvalue:
+    """λmin by rows that lie close together, which is where it comes from.
+
+    Eigenvalues of K of some rows interlace with those of K (Horn & Johnson, *Matrix Analysis*, 4.3.17): the smallest
+    is at least λmin, and close to it where these rows are the closest.
+    """
+    operator, least = system.operator, math.inf
+    for centre in (densest, _closest_pair(operator.inputs)):
+        column = operator.columns(torch.tensor([centre], device=system.device))[:, 0]
+        rows = column.abs().topk(min(NEAR_ROWS, system.n)).indices.sort().values
+        least = min(least, float(torch.linalg.eigvalsh(_block(system, rows))[0]))
+    if least <= AT_NOISE_FACTOR * system.noise:
+        return _noise_floor(system)
+    how = f"estimate from above, by {NEAR_ROWS} rows that lie close together"
+    return Eigenvalue(least, how, True, system.noise)
+
+
+def _closest_pair(inputs: Tensor) -> int:
+    """A row of the closest pair, of 5,000 random rows where there are more; inputs: (n, D) features."""
+    rows = _drawn(len(inputs), PAIRED_ROWS)
+    points = inputs[rows.to(inputs.device)].double().cpu().numpy()
+    distances, _ = cKDTree(points).query(points, k=2)
+    return int(rows[int(distances[:, 1].argmin())])
+
+
+def _leading(system: KernelSystem) -> tuple[tuple[int, float], ...]:
+    """Of a few random rows, scaled to n, which errs upwards the further down an eigenvalue is."""
+    values = torch.linalg.eigvalsh(_block(system, _drawn(system.n, LEADING_ROWS))).flip(0)
+    scaled = (values - system.noise) * (system.n / len(values)) + system.noise
+    return _staircase(scaled, max(1, int(LEADING_SHARE * len(values))))
+
+
+def _staircase(values: Tensor, most: int) -> tuple[tuple[int, float], ...]:
+    """λ_{r+1} for r = 0 and about four r an octave, below `most`; values: all eigenvalues, largest first."""
+    count = min(most, len(values))
+    ranks = sorted({0, *(min(count - 1, round(2 ** (step / 4))) for step in range(4 * count.bit_length()))})
+    return tuple((rank, float(values[rank])) for rank in ranks if rank < count)
 
 
 def _by_lanczos(system: KernelSystem, steps: int) -> tuple[Eigenvalue, Eigenvalue]:

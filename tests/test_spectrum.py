@@ -234,3 +234,41 @@ def test_too_many_rows_for_all_eigenvalues_are_refused_before_any_work():
 def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match="method must be exact, lanczos or subsample, got 'guess'"):
         spectrum(make(n=5), method="guess")
+
+
+@pytest.mark.parametrize(
+    ("d", "noise", "kernel"),
+    [
+        (2, 0.01, Matern52(lengthscale=1e-3)),  # said to have κ = 121, by σ²
+        (2, 0.01, Matern52(lengthscale=0.02)),
+        (2, 0.01, RBF(lengthscale=0.3)),
+        (6, 0.01, Matern52(lengthscale=0.5)),
+        (6, 1e-4, Matern52(lengthscale=2.0)),
+    ],
+    ids=str,
+)
+def test_the_estimate_of_kappa_is_near_the_truth_whether_sigma_is_the_least_eigenvalue_or_not(d, noise, kernel):
+    system = make(n=1200, d=d, noise=noise, kernel=kernel)
+    found, exact = spectrum(system), eigenvalues(system)
+    assert found.kappa.value == pytest.approx(exact[-1] / exact[0], rel=0.35) and found.kappa.is_estimate
+    # by interlacing, unless it is σ²
+    assert found.lambda_min.value == noise or found.lambda_min.value >= exact[0] * (1 - 1e-9)
+    assert found.lambda_min.bound == noise
+
+
+def test_eigenvalues_after_the_largest_are_the_exact_ones_where_all_are_computed():
+    system = make()
+    exact = eigenvalues(system)[::-1]
+    ranks, values = zip(*spectrum(system, method="exact").leading, strict=True)
+    assert ranks[0] == 0 and ranks[-1] == 199 and len(ranks) < 40
+    np.testing.assert_allclose(values, exact[list(ranks)], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [RBF(lengthscale=0.3), Matern52(lengthscale=0.1)], ids=str)
+def test_estimates_of_eigenvalues_after_the_largest_are_within_a_half(kernel):
+    system = make(n=1500, kernel=kernel, noise=0.01)
+    exact = eigenvalues(system)[::-1]
+    found = spectrum(system, leading=True).leading
+    assert max(rank for rank, _ in found) >= 100
+    for rank, value in found:
+        assert value == pytest.approx(exact[rank], rel=0.5)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import xarray as xr
 
-from apviz.tracing.trace import Trace, is_estimate
+from apviz.tracing.trace import Trace, sign_of
 
 #: test errors this close to the last are as good as it
 RMSE_SHARE = 0.01
@@ -98,7 +98,7 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
         kappa = spectrum["kappa"]
         how = f"{trace.condition()}: {kappa.attrs['how']}"
         factor = conjugate_gradient_bound(epochs, float(kappa))
-        return factor, "CG bound", is_estimate(kappa), how
+        return factor, "CG bound", sign_of(spectrum, "kappa") == "≈", how
     return np.full(len(epochs), np.nan), "no bound is known", False, ""
 
 

@@ -29,7 +29,7 @@ from apviz.plots._labels import run_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
-from apviz.tracing.trace import is_estimate
+from apviz.tracing.trace import sign_of
 
 app = typer.Typer()
 sets = typer.Typer(invoke_without_command=True, help="The data sets: what they are, and whether they are here.")
@@ -318,8 +318,8 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     spectrum = Table("eigenvalues", "value", "how")
     for name, value in trace["spectrum"].data_vars.items():
         label = str(value.attrs["long_name"])
-        estimate = "≈ " if is_estimate(value) else ""
-        shown = f"{estimate}{float(value):.4g}" if math.isfinite(value) else "unknown"
+        sign = sign_of(trace["spectrum"], str(name)).replace("=", "")
+        shown = f"{sign} {float(value):.4g}".strip() if math.isfinite(value) else "unknown"
         spectrum.add_row(f"{name}: {label}", shown, str(value.attrs["how"]))
     console.print(spectrum)
     epochs = trace.to_dataframe("epoch").tail(10)

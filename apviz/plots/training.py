@@ -16,7 +16,7 @@ from apviz.plots._axes import as_traces, finish, log_ticks, positive
 from apviz.plots._curves import with_looks
 from apviz.plots._labels import CAPTION_WIDTH, escaped
 from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
-from apviz.tracing.trace import condition_words, is_estimate
+from apviz.tracing.trace import common_sign, condition_words, sign_of
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -115,8 +115,7 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
     """The y axis of a panel: σ² and κ on a log scale, epochs from zero."""
     units = traces[0]["step"][panel].attrs.get("units", "target unit²")
     if panel == "kappa":
-        known = [trace["step"][panel] for trace in traces if _has_kappa([trace])]
-        units = "≈" if any(map(is_estimate, known)) else "="
+        units = common_sign(sign_of(trace["step"], panel) for trace in traces if _has_kappa([trace]))
     figure.update_yaxes(title_text=_PANELS[panel].format(units), row=row, col=1)
     if panel == "epochs":
         # whole numbers, each once
@@ -162,7 +161,7 @@ def _known(trace: Trace, values: Sequence[float]) -> str:
 def _hover_line(trace: Trace, name: str, value: float) -> str:
     if name in ("work", "seconds"):
         return f"work {value:.6g}" if name == "work" else f"{value:.4g} s"
-    return condition_words(name, value, estimated=is_estimate(trace["step"][name]), form=".4g")
+    return condition_words(name, value, sign_of(trace["step"], name), form=".4g")
 
 
 def notes_of(traces: Sequence[Trace]) -> list[str]:

@@ -6,9 +6,9 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 import xarray as xr
@@ -21,7 +21,17 @@ from apviz.tracing.schema import FINISHED
 if TYPE_CHECKING:
     from apviz.kernels import Kernel
 
-_SYMBOLS = {"kappa": "κ", "kappa_prime": "κ′"}
+_SYMBOLS: Final = {"kappa": "κ", "kappa_prime": "κ′"}
+#: attributes of the group `spectrum` that bound its values, and which way
+_BOUNDS: Final[dict[str, tuple[str, str | None, str]]] = {
+    "lambda_max": ("lambda_max_bound", None, "≤"),
+    "lambda_min": ("lambda_min_bound", None, "≥"),
+    "lambda_max_block": ("lambda_max_block_bound", None, "≤"),
+    "kappa": ("lambda_max_bound", "lambda_min_bound", "≤"),
+    "kappa_prime": ("lambda_max_block_bound", "lambda_min_bound", "≤"),
+}
+#: relative: a value so close to its bound is that bound
+_SAME = 1e-9
 
 
 def kernel_of(attrs: Mapping[str, Any]) -> Kernel:
@@ -57,15 +67,36 @@ def is_estimate(value: xr.DataArray) -> bool:
     return bool(value.attrs.get("is_estimate", True))
 
 
-def condition_words(name: str, value: float, *, estimated: bool, form: str = ".3g") -> str:
-    """Formats a condition number: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`.
+def sign_of(group: xr.Dataset, name: str) -> str:
+    """Tells what is to stand before a number of the group `spectrum` or `step` wherever it is shown.
+
+    That is `=`, `≈` before an estimate, `≤` or `≥` before a bound, such as a κ whose λmin is σ².
+    """
+    value = group[name]
+    if not is_estimate(value):
+        return "="
+    over, under, sign = _BOUNDS.get(name, ("", None, ""))
+    bound = group.attrs.get(over, math.nan)
+    bound = bound / group.attrs.get(under, math.nan) if under is not None else bound
+    return sign if value.ndim == 0 and math.isclose(float(value), bound, rel_tol=_SAME) else "≈"
+
+
+def common_sign(signs: Iterable[str]) -> str:
+    """Returns the sign of several numbers together: `≈` unless all have one, or are exact beside those that do."""
+    different = set(signs)
+    return next((sign for sign in ("=", "≤", "≥") if different <= {"=", sign}), "≈")
+
+
+def condition_words(name: str, value: float, sign: str, form: str = ".3g") -> str:
+    """Formats a condition number: `κ = 1.02`, `κ ≈ 121` of an estimate, `κ ≤ 4e+07` of a bound, `κ unknown`.
 
     Args:
         name: `kappa` or `kappa_prime`.
+        sign: as `sign_of` tells it.
     """
     if not math.isfinite(value):
         return f"{_SYMBOLS[name]} unknown"
-    return f"{_SYMBOLS[name]} {'≈' if estimated else '='} {value:{form}}"
+    return f"{_SYMBOLS[name]} {sign} {value:{form}}"
 
 
 class Trace:
@@ -190,9 +221,9 @@ class Trace:
                 self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def condition(self, name: str = "kappa", form: str = ".3g") -> str:
-        """Formats κ, or κ′ for `kappa_prime`: `κ = 1.02`, `κ ≈ 121` for an estimate, `κ unknown`."""
-        value = self["spectrum"][name]
-        return condition_words(name, float(value), estimated=is_estimate(value), form=form)
+        """Formats κ, or κ′ for `kappa_prime`, as `condition_words` does, with the sign of what it is."""
+        spectrum = self["spectrum"]
+        return condition_words(name, float(spectrum[name]), sign_of(spectrum, name), form)
 
     def __repr__(self) -> str:
         a = self.attrs

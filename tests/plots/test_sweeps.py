@@ -228,6 +228,7 @@ def test_an_estimated_kappa_is_called_one(edited, runs):
         assert "κ = " in drawn(exact, 1, "lines+markers")[0].text[0]
         trace = edited(runs[run])
         trace.tree["spectrum"]["kappa"].attrs["is_estimate"] = True
+        trace.tree["spectrum"].attrs["lambda_max_bound"] *= 2  # so that κ is not the bound itself
         figure = plots.noise_sweep(trace)
         assert "κ is an estimate" in figure.layout.title.text and figure.layout.xaxis2.title.text.startswith("κ ≈ ")
         assert "κ ≈ " in drawn(figure, 1, "lines+markers")[0].text[0]

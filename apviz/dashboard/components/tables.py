@@ -15,7 +15,7 @@ from panel.custom import JSComponent
 
 from apviz.plots._labels import method_names, outcome
 from apviz.tracing import Trace
-from apviz.tracing.trace import is_estimate
+from apviz.tracing.trace import sign_of
 
 #: how the cells of a column are written
 Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
@@ -117,7 +117,7 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
         float(last["residual"]),
         outcome(trace),
         float(last["test_rmse"]),
-        *((float(spectrum[name]), "≈" if is_estimate(spectrum[name]) else "") for name in ("kappa", "kappa_prime")),
+        *((float(spectrum[name]), sign_of(spectrum, name).replace("=", "")) for name in ("kappa", "kappa_prime")),
     ]
 
 

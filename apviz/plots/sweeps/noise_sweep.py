@@ -13,7 +13,7 @@ from apviz.method import PLAIN_CG
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 from apviz.plots.sweeps._curves import add_curves
-from apviz.tracing.trace import is_estimate
+from apviz.tracing.trace import common_sign, sign_of
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -50,17 +50,17 @@ def noise_sweep(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") 
     kappa = sweep_table(several)["kappa"]
     # side by side, numbers in full would meet
     figure.update_xaxes(type="log", **log_ticks(kappa) | {"tickformat": "~s"})
-    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in several)
-    sign = "≈" if estimated else "="
+    sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in several)
     figure.update_xaxes(title_text=f"κ {sign} λmax/λmin of K, by σ²", row=len(PANELS), col=1)
-    notes = ["κ is an estimate"] if estimated else []
+    notes = {"≈": ["κ is an estimate"], "≤": ["κ is a bound"]}.get(sign, [])
     return finish(figure, several, colors, "What a smaller noise σ² costs", "noise_sweep", notes)
 
 
 def _add_bounds(figure: go.Figure, traces: Sequence[Trace], theme: Theme) -> None:
     """The bound of plain CG over the range of its κ, for every tolerance."""
-    estimated = any(is_estimate(trace["spectrum"]["kappa"]) for trace in traces if trace.method.is_plain_cg)
-    called, sign = (" (estimate)", "≈") if estimated else ("", "=")
+    sign = common_sign(sign_of(trace["spectrum"], "kappa") for trace in traces if trace.method.is_plain_cg)
+    # above a κ that is one, it is one
+    called = " (estimate)" if sign == "≈" else ""
     for tol, bound in conjugate_gradient_bounds(traces).groupby("tol"):
         figure.add_scatter(
             x=bound["kappa"],

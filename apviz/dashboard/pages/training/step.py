@@ -20,7 +20,7 @@ from apviz.dashboard.pages.base import HALF
 from apviz.dashboard.pages.training.launcher import Launcher
 from apviz.dashboard.pages.training.picker import SelectedTraining
 from apviz.tracing import Trace, TrainingTrace
-from apviz.tracing.trace import condition_words, is_estimate
+from apviz.tracing.trace import condition_words, sign_of
 
 
 class StepSolves:
@@ -177,7 +177,7 @@ def numbers_of_step(trace: TrainingTrace, step: int) -> Viewable:
     }
     for name in ("kappa", "kappa_prime"):
         if math.isfinite(float(row[name])):
-            words = condition_words(name, float(row[name]), estimated=is_estimate(trace["step"][name]))
+            words = condition_words(name, float(row[name]), sign_of(trace["step"], name))
             symbol, number = words.split(" ", 1)
             values[symbol] = number.removeprefix("= ")
     frame = pd.DataFrame({"": list(values), " ": list(values.values())})
