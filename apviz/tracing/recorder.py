@@ -24,6 +24,7 @@ from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
 from apviz.spectrum import SUBSAMPLE_ROWS, Method, Spectrum, all_eigenvalues, spectrum
 from apviz.tracing.claim import Claim
+from apviz.tracing.inputs import input_attributes, kappa_of_distinct_rows
 from apviz.tracing.schema import FINISHED, INTERRUPTED, SCHEMA_VERSION
 from apviz.tracing.store import Record, TraceStore, what_to_do
 from apviz.tracing.trace import Trace
@@ -48,8 +49,8 @@ class Recorder(Hook):
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on. A
             `Claim` is of a path that nobody else may take before the first solve.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
-            None chooses exact up to n = 1,000, else subsample, which costs under a million kernel entries. Its time
-            is not the solve's.
+            None chooses exact up to n = 1,000, else subsample, which costs some 1.5 million kernel entries. Its time
+            is not the solve's, nor is that of counting distinct rows.
         spectrum_rows: number of rows of the subsample; fewer where solves are short and many, as in a
             training.
         eigenvalues: also record all eigenvalues of K, and of P⁻¹K for a preconditioned solver (group `eigenvalues`),
@@ -137,10 +138,11 @@ class Recorder(Hook):
             self._records.clear()
         self._run, self._pending = run, list[Update]()
         with run.clock.pause():
-            found = spectrum(
-                run.system, run.factors.matrices() if run.factors else (), self.spectrum, rows=self.spectrum_rows
-            )
-        record = Record(_attributes(run))
+            of_blocks = run.factors.matrices() if run.factors else ()
+            found = spectrum(run.system, of_blocks, self.spectrum, rows=self.spectrum_rows, leading=True)
+            record = Record(_attributes(run) | input_attributes(run.system))
+            distinct = record.attrs["distinct_rows"]
+            merged = kappa_of_distinct_rows(run.system, distinct, self.spectrum, self.spectrum_rows)
         # refuses a path that exists before anything is recorded
         self._open(record)
         if self.eigenvalues:
@@ -150,6 +152,8 @@ class Recorder(Hook):
         self._recording = True
         self._guarantee, self._squared_norms = math.nan, run.rhs_norms.square()
         put_spectrum(record, found)
+        if merged is not None:
+            record.group_attrs["spectrum"]["kappa_of_distinct_rows"] = merged
         if run.partition is not None and run.factors is not None:
             record.put(
                 block={
@@ -419,7 +423,10 @@ def put_spectrum(record: Record, found: Spectrum) -> None:
         "lambda_max_block_bound": found.lambda_max_block.bound,
     }
     # a method without blocks has no λ′max, and JSON has no NaN
-    record.group_attrs["spectrum"] = {name: value for name, value in bounds.items() if math.isfinite(value)}
+    attrs: dict[str, Any] = {name: value for name, value in bounds.items() if math.isfinite(value)}
+    if found.leading:
+        attrs["leading_ranks"], attrs["leading_eigenvalues"] = map(list, zip(*found.leading, strict=True))
+    record.group_attrs["spectrum"] = attrs
 
 
 def _put_eigenvalues(record: Record, run: Run) -> None:

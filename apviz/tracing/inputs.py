@@ -1,0 +1,62 @@
+"""What a trace says of the inputs and targets: distinct rows, spreads, zeros, and κ where copies are merged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from apviz.spectrum import Method, spectrum
+from apviz.system import KernelSystem
+
+#: share of copies among the rows from which κ is also computed with each merged into one row
+MERGED_SHARE = 0.01
+
+
+def input_attributes(system: KernelSystem) -> dict[str, Any]:
+    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`.
+
+    A spread is the standard deviation of an input ÷ its lengthscale; of one that the kernel sees at several scales by
+    the shortest, of one that it sees at none 0. Right-hand sides are counted from 0, the targets.
+    """
+    deviations = system.operator.given.double().std(0, correction=0).cpu()
+    spreads = torch.zeros(system.d, dtype=torch.float64)
+    for scale, columns in system.kernel.shortest_scales(system.d):
+        spreads[columns] = torch.maximum(spreads[columns], deviations[columns] / scale.cpu())
+    return {
+        "distinct_rows": len(pd.unique(_row_keys(system.operator.given))),
+        "input_spreads": spreads.tolist(),
+        "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
+    }
+
+
+def kappa_of_distinct_rows(system: KernelSystem, distinct: int, method: Method | None, rows: int) -> float | None:
+    """κ where copies of a row are one with their mean as target, whose noise is σ² ÷ copies; None for few copies.
+
+    Args:
+        distinct: number of rows that differ.
+        method, rows: as `apviz.spectrum.spectrum` takes them.
+    """
+    if not 2 <= distinct <= (1 - MERGED_SHARE) * system.n:
+        return None
+    _, first, counts = np.unique(_row_keys(system.operator.given), return_index=True, return_counts=True)
+    kept = torch.from_numpy(first).to(system.device)
+    noise = torch.as_tensor(system.operator.noise_of(), dtype=torch.float64).cpu().expand(system.n)
+    merged = KernelSystem(
+        system.operator.given[kept], system.b[kept], system.kernel, noise=noise[first] / torch.from_numpy(counts),
+        dtype=system.dtype, device=system.device,
+    )  # fmt: skip
+    kappa = spectrum(merged, (), method, rows=rows).kappa.value
+    return kappa if math.isfinite(kappa) else None
+
+
+def _row_keys(x: Tensor) -> np.ndarray:
+    """A 64-bit hash of every row: two rows in a million that differ share one by a chance of 3 in 10⁸."""
+    # 0.0 and −0.0 are the same input
+    hashed = pd.util.hash_pandas_object(pd.DataFrame(x.cpu().numpy() + 0.0), index=False)
+    keys: np.ndarray = hashed.to_numpy()
+    return keys
