@@ -13,7 +13,8 @@ from scipy.spatial.distance import cdist
 
 import apviz
 from apviz.analysis import errors
-from apviz.analysis.diagnosis import Limit, diagnose
+from apviz.analysis.diagnosis import Limit, diagnose, evidence
+from apviz.analysis.diagnosis.limits import share
 
 N = 400
 
@@ -47,12 +48,16 @@ def dense_matrix(x, lengthscale, noise):
     return (1 + scaled + scaled**2 / 3) * np.exp(-scaled) + noise * np.eye(len(x))
 
 
-def iterations_of_textbook_cg(matrix, b, tol):
-    """Iterations of Hestenes & Stiefel's method from 0 until ‖r‖ < tol·‖b‖."""
+def iterations_of_textbook_cg(matrix, b, tol, orthogonal=False):
+    """Iterations of Hestenes & Stiefel's method from 0 until ‖r‖ < tol·‖b‖; residuals made orthogonal if asked for."""
     r = p = b
+    former = []
     for iteration in range(1, 1000):
         step = r @ r / (p @ matrix @ p)
+        former.append(r / np.linalg.norm(r))
         previous, r = r, r - step * (matrix @ p)
+        for each in former * 2 if orthogonal else ():
+            r = r - (each @ r) * each
         if np.linalg.norm(r) < tol * np.linalg.norm(b):
             return iteration
         p = r + r @ r / (previous @ previous) * p
@@ -195,7 +200,7 @@ def test_cg_never_takes_more_iterations_than_the_diagnosis_says_it_may_need(leng
 
 
 def test_overlapping_blocks_that_are_slow_get_a_coarse_space():
-    slow = apviz.AlternatingProjection(block_size=10, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
+    slow = apviz.AlternatingProjection(block_size=25, partition="kd-tree", overlap=0.2, tol=1e-6, max_epochs=60)
     found = diagnose(recorded(system(0.01, 1.0), slow))
     assert found.limit is Limit.CONDITIONING and found.change == {"coarse_rank": "auto"}
 
@@ -231,7 +236,7 @@ def test_a_run_that_was_cut_off_is_measured_by_one_that_converged_on_the_same_sy
     elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*beside))
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
-    assert found.limit is Limit.TOLERANCE and "the best of the runs that converged on this system" in found.evidence
+    assert found.limit is Limit.TOLERANCE and "the best that runs on this system ended at" in found.evidence
     looser = recorded(problem, apviz.AlternatingProjection(block_size=10, **found.change), predicting(*beside))
     assert float(looser["epoch"]["test_rmse"][-1]) == pytest.approx(float(exact["epoch"]["test_rmse"][-1]), rel=0.02)
 
@@ -339,14 +344,116 @@ def test_a_slow_run_hears_of_one_that_was_far_quicker_on_the_same_system():
     assert "same system" not in diagnose(slow, [slow, looser]).evidence
 
 
-def test_rows_that_come_again_are_named_where_the_trace_has_the_rows():
+def with_copies(lengthscale, noise):
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (40, 2)), (10, 1))
-    problem = apviz.KernelSystem(
-        x, np.sin(5 * x[:, :1]), apviz.Matern52(lengthscale=0.3), noise=1e-4, dtype=torch.float64, device="cpu"
+    y = np.sin(5 * x[:, :1]) + 0.1 * np.random.default_rng(1).standard_normal((400, 1))
+    return apviz.KernelSystem(
+        x, y, apviz.Matern52(lengthscale=lengthscale), noise=noise, dtype=torch.float64, device="cpu"
     )
+
+
+def test_rows_that_come_again_are_the_cause_where_merged_they_would_make_kappa_small():
+    problem = with_copies(0.1, 1e-4)
+    found = diagnose(recorded(problem, apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60)))
+    assert found.limit is Limit.COPIES and "Only 40 of the 400 training rows are distinct" in found.evidence
+    merged = dense_matrix(problem.x.numpy()[:40], 0.1, 1e-5)
+    assert f"merged it would be about {np.linalg.cond(merged):.2g}" in found.evidence
+
+
+def test_rows_that_come_again_are_named_beside_another_cause():
+    """Also in a trace of a former version, if it has the rows."""
     recorder = apviz.Recorder(rows=True)
-    apviz.solve(problem, apviz.AlternatingProjection(block_size=20, tol=1e-6, max_epochs=30), [recorder])
-    assert "Only 40 of the 400 training rows are distinct" in diagnose(recorder.trace).evidence
+    slow = apviz.AlternatingProjection(block_size=80, tol=1e-6, max_epochs=30)
+    apviz.solve(with_copies(2.0, 1e-3), slow, [recorder])
+    found = diagnose(recorder.trace)
+    assert found.limit is not Limit.COPIES and "Only 40 of the 400 training rows are distinct" in found.evidence
+    former = apviz.Trace(recorder.trace.tree.copy(deep=True))
+    del former.attrs["distinct_rows"]
+    assert diagnose(former) == found
+    del former.tree["rows"]
+    assert "distinct" not in diagnose(former).evidence
+
+
+def test_a_method_of_another_kind_that_took_far_less_is_named_with_its_work():
+    problem = system(0.01, 2.0, apviz.RBF)
+    slow = recorded(problem, apviz.AlternatingProjection(block_size=30, partition="kd-tree", max_epochs=100))
+    quick = recorded(problem, apviz.ConjugateGradient())
+    ends = [float(trace["epoch"]["work"][-1]) for trace in (slow, quick)]
+    assert not slow.converged and ends[1] < 20
+    found = diagnose(slow, [slow, quick])
+    assert found.limit is Limit.METHOD and found.change == {"solver": "auto"}
+    assert f"CG converged on the same system after {ends[1]:.3g} work" in found.evidence and "Take CG" in found.advice
+    # and without having been seen, from the eigenvalues
+    alone = diagnose(slow)
+    assert alone.limit is Limit.METHOD
+    most = int(re.search(r"CG needs up to (\d+) iterations", alone.evidence)[1])
+    assert int(quick["epoch"]["epoch"][-1]) <= most <= 40
+
+
+@pytest.mark.parametrize("large", [0, 3, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_cg_takes_no_more_iterations_than_the_bound_by_its_large_eigenvalues(large, seed):
+    """On a matrix with a few eigenvalues far above the rest, with residuals kept orthogonal, as exact ones are."""
+    rng = np.random.default_rng(seed)
+    values = np.sort(np.concatenate([rng.uniform(1, 30, 100 - large), rng.uniform(1e3, 1e5, large)]))[::-1]
+    vectors = np.linalg.qr(rng.standard_normal((100, 100)))[0]
+    matrix = vectors * values @ vectors.T
+    trace = recorded(system(n=50), apviz.ConjugateGradient(tol=1e-3))
+    group = trace["spectrum"].assign(kappa=values[0] / values[-1], lambda_min=values[-1])
+    trace.tree["spectrum"] = group.assign_attrs(
+        leading_ranks=list(range(0, 100, 3)), leading_eigenvalues=values[::3].tolist()
+    )
+    most, rank = evidence.iterations_of_cg(trace)
+    b = rng.standard_normal(100)
+    taken = iterations_of_textbook_cg(matrix, b, 1e-3, orthogonal=True)
+    assert taken <= most and rank == large
+    # whatever rounding adds is little
+    assert iterations_of_textbook_cg(matrix, b, 1e-3) <= 1.5 * most
+
+
+def test_noise_is_not_blamed_where_more_of_it_changes_nothing():
+    """So rough a kernel that λmin is far above σ²."""
+    problem = system(1e-4, 3.0, apviz.Matern12)
+    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-8))
+    values = np.linalg.eigvalsh(np.exp(-cdist(problem.x, problem.x) / 3.0) + 1e-4 * np.eye(N))
+    assert values[-1] / values[0] > 500 and values[0] > 1.5e-4
+    blamed = (values[0] + 1e-3) / values[0] >= 3
+    assert (diagnose(trace).limit is Limit.NOISE) == blamed
+
+
+def test_a_better_end_of_a_run_that_was_cut_off_counts_against_a_looser_tolerance():
+    """RMSE flat for this run, and another, though it did not converge, is 4% better."""
+    problem, beside = system(), points_beside()
+    trace = recorded(problem, apviz.ConjugateGradient(tol=1e-9), predicting(*beside))
+    assert diagnose(trace).limit is Limit.TOLERANCE
+    better = recorded(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=30), predicting(*beside))
+    rmse = better["epoch"]["test_rmse"].values
+    rmse[-1] = 0.96 * float(trace["epoch"]["test_rmse"][-1])
+    better.tree["epoch"] = better["epoch"].assign(test_rmse=("epoch", rmse))
+    assert better.outcome == "max_epochs" and diagnose(trace, [better]).limit is not Limit.TOLERANCE
+
+
+def test_of_a_run_that_took_next_to_nothing_the_tolerance_is_not_spoken_of():
+    overlapping = apviz.AlternatingProjection(block_size=60, partition="principal-axis-tree", overlap=0.5, tol=1e-4)
+    trace = recorded(system(), overlapping, predicting(*points_beside()))
+    assert float(trace["epoch"]["work"][-1]) < 8 and diagnose(trace).limit is Limit.NOTHING
+
+
+def test_a_share_is_all_or_nothing_only_where_it_is():
+    assert [share(each) for each in (0.0, 1e-5, 0.004, 0.5, 0.988, 0.996, 0.99999, 1.0)] == [
+        "0%", "under 0.1%", "0.4%", "50%", "99%", "99.6%", "more than 99.9%", "100%",
+    ]  # fmt: skip
+
+
+def test_a_run_of_a_former_version_that_says_nothing_of_the_data_is_diagnosed_all_the_same():
+    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=30))
+    former = apviz.Trace(trace.tree.copy(deep=True))
+    for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides"):
+        del former.attrs[name]
+    group = former["spectrum"]
+    group.attrs = {name: value for name, value in group.attrs.items() if name.endswith("bound")}
+    former.tree["spectrum"] = group
+    assert diagnose(former) == diagnose(trace)
 
 
 def test_a_trace_without_an_epoch_was_interrupted():

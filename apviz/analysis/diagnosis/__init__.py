@@ -1,0 +1,123 @@
+"""Diagnosis: from a trace to what limited the run, the evidence, and the one setting to change.
+
+Rules are asked in the order below, and the first that holds is the answer. `endings` are about how a run ended and
+what it predicts, `causes` about what made it slow; `evidence` is what they read off a trace, `limits` the words. Every
+number in them is a constant at the head of its file. `python -m benchmarks.causes` holds them against systems whose
+trouble is known.
+
+The bound on CG is of the residual, on which solves stop: the theorem (Saad, *Iterative Methods for Sparse Linear
+Systems*, 2003, section 6.11.3) bounds the error in the K-norm, ‖e‖_K/‖e₀‖_K ≤ 2((√κ−1)/(√κ+1))^t, and
+‖r‖₂/‖b‖₂ ≤ √κ·‖e‖_K/‖e₀‖_K, since r = Ke, so that ‖r‖₂² ≤ λmax‖e‖_K², and ‖e₀‖_K² = bᵀK⁻¹b ≤ ‖b‖₂²/λmin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from apviz.analysis.diagnosis import causes, endings, evidence
+from apviz.analysis.diagnosis.causes import LARGE_KAPPA
+from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, LOOSE_TOL, USUAL_TOL
+from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, written_into
+from apviz.analysis.sweeps import same_system
+from apviz.tracing import Trace, TrainingTrace
+
+__all__ = ["LARGE_KAPPA", "LITTLE_NOISE_RATIO", "LOOSE_TOL", "USUAL_TOL", "Diagnosis", "Limit", "diagnose"]
+
+Rule = Callable[[Trace, list[Trace]], Diagnosis | None]
+RULES: Final[tuple[Rule, ...]] = (
+    endings.interrupted, endings.constant, endings.precision, endings.loose, endings.scale, endings.smooth,
+    endings.model, endings.too_tight, endings.large_blocks, endings.nothing,
+    causes.method, causes.copies, causes.noise, causes.rule, causes.cap, causes.preconditioner, causes.small_blocks,
+    causes.blocks, causes.conditioning,
+)  # fmt: skip
+
+# limits of runs that were not quick, of which more is said: what else took work, and what took less
+SLOW: Final = (
+    Limit.NOISE, Limit.RULE, Limit.PRECONDITIONER, Limit.SMALL_BLOCKS, Limit.BLOCKS, Limit.CONDITIONING, Limit.CAP,
+    Limit.METHOD, Limit.COPIES, Limit.PRECISION, Limit.UNKNOWN,
+)  # fmt: skip
+# passes are worth a word where there are several, and they took so much of the work
+PASSES_SHARE, SEVERAL_PASSES = 1 / 3, 4
+
+
+def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
+    """Finds what limited the run of `trace`, by the rules of this package.
+
+    Of a trace that a diagnosis was written into, such as one of `apviz.gpytorch.diagnose`, it is that; of GPyTorch's
+    own CG the advice is in GPyTorch's words.
+
+    Args:
+        others: traces it can be compared with, such as all of a chart; those of other systems are left out, as are
+            those of data without a name that may be other data, and the trace itself may be among them. Without any
+            it needs nothing but the trace. Of a training they are not looked at.
+
+    Raises:
+        ValueError: a training without a step.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
+        >>> found = apviz.diagnose(recorder.trace)
+        >>> found.limit.value, found.advice
+        ('nothing: it converged quickly', 'Leave it as it is.')
+    """
+    if isinstance(trace, TrainingTrace):
+        from apviz.analysis.training_diagnosis import diagnose_training  # which stands on this package
+
+        of_training = diagnose_training(trace)
+        if of_training is None:
+            raise ValueError("a training is diagnosed after its first step; this one has none")
+        return of_training
+    if not isinstance(trace, Trace):
+        raise TypeError(f"diagnose takes a trace, such as apviz.open_trace(path), got {type(trace).__name__}")
+    if (told := written_into(trace)) is not None:
+        return told
+    compared = [other for other in others if other is not trace and same_system(other, trace)]
+    found = next(found for rule in RULES if (found := rule(trace, compared)) is not None)
+    if found.limit in SLOW:
+        found = _with_facts(found, trace, compared)
+    return _for_gpytorch(found) if trace.attrs.get("operator") == "gpytorch" else found
+
+
+def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosis:
+    """The diagnosis with what else is known of a run that was slow."""
+    facts = [found.evidence]
+    quickest = causes.quicker(trace, others)
+    if quickest is not None and causes.said_of(quickest) not in found.evidence:
+        facts.append(causes.said_of(quickest))
+    passes, work = evidence.passes(trace), evidence.work(trace)
+    if passes >= SEVERAL_PASSES and passes >= PASSES_SHARE * work:
+        facts.append(
+            f"{passes} passes, evaluations of B − KW of 1.0 work each, took {share(passes / work)} of the work."
+        )
+    copies = evidence.copies(trace)
+    if copies is not None and copies[0] < copies[1] and found.limit is not Limit.COPIES:
+        facts.append(causes.copies_in_words(*copies))
+    return replace(found, evidence=" ".join(facts))
+
+
+def _for_gpytorch(found: Diagnosis) -> Diagnosis:
+    """The advice for a solve of GPyTorch's own: in its settings, or in apviz's context."""
+    change, inside = found.change, "train and predict inside apviz.gpytorch.alternating_projection()"
+    if found.limit is Limit.PRECISION and "dtype" in change:
+        return replace(found, advice="Use float64: model.double(), likelihood.double(), and the data in float64.")
+    if found.limit is Limit.LOOSE:
+        tol = change["tol"]
+        advice = (
+            f"Take a tolerance of {tol:g}: gpytorch.settings.cg_tolerance({tol:g}), eval_cg_tolerance in prediction."
+        )
+        return replace(found, advice=advice)
+    if "max_epochs" in change:
+        most = f"gpytorch.settings.max_cg_iterations({change['max_epochs']})"
+        return replace(found, advice=f"Let it take more iterations: {most}.")
+    if found.limit is Limit.NOISE:
+        advice = f"Try σ² = {change['noise']:g}, and see in the test RMSE whether the data mind; or {inside}."
+        return replace(found, advice=advice)
+    if found.limit in (Limit.CONDITIONING, Limit.METHOD, Limit.UNKNOWN):
+        return replace(found, advice=f"T{inside[1:]}.")
+    return found

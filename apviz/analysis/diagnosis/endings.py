@@ -1,0 +1,242 @@
+"""Rules that look at how a run ended, and at what it predicts: the first part of a diagnosis.
+
+Each takes a trace and the others on the same system, and returns a diagnosis, or None where it does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+
+from apviz.analysis import errors
+from apviz.analysis.diagnosis import evidence as of
+from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
+from apviz.tracing import Trace
+
+# of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
+DRIFT_SHARE = 0.5
+# W = 0 has residual 1: a tolerance above the first is met by little, and a residual above the second is much of it
+LOOSE_TOL, SOLVED_RESIDUAL = 0.5, 0.1
+# what to try in place of a tolerance that is too loose: the paper's
+USUAL_TOL = 0.01
+# a test error that never was so much below the mean's predicts nothing; inputs out of scale may let through a little
+RMSE_GAIN_SHARE, RMSE_GAIN_OUT_OF_SCALE_SHARE = 0.02, 0.1
+# an input that spreads over so many lengthscales makes every row a stranger to the others, and one that spreads over
+# so many times fewer is then not the kernel's fault
+WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
+# a model errs by about σ where its rows are many for what it can be: where few eigenvalues of K are above σ²
+SURE_FACTOR, FEW_EIGENVALUES_SHARE = 3.0, 0.1
+# solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
+# so much of the work still to come, and not next to nothing
+LOOSER_TOL_FACTOR, WORK_AFTER_SHARE, WORK_AFTER = 3.0, 0.5, 5.0
+# work that nobody waits for
+QUICK_WORK = 20.0
+# factors of blocks that take so many times the operations of all else, and more than a moment
+FACTORS_FACTOR, FACTOR_OPERATIONS = 8.0, 1e9
+# lengthscales that are written out
+SHOWN_LENGTHSCALES = 4
+# σ² ÷ outputscale under which the noise alone makes K ill-conditioned
+LITTLE_NOISE_RATIO = 1e-3
+
+
+def interrupted(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """It was killed, or a hook stopped it."""
+    why = trace.attrs.get("stop_message", "killed, or still running")
+    again = "Run it again, with a higher limit if one stopped it."
+    if "epoch" not in trace:
+        return Diagnosis(Limit.INTERRUPTED, f"It ended ({why}) before its first epoch.", again)
+    if trace.finished and trace.outcome != "stopped":
+        return None
+    evidence = (
+        f"It ended ({why}) at residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, before the "
+        f"tolerance {of.tolerance(trace):g}."
+    )
+    return Diagnosis(Limit.INTERRUPTED, evidence, again)
+
+
+def constant(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """The targets are their mean."""
+    if 0 not in trace.attrs.get("zero_right_hand_sides", []):
+        return None
+    evidence = f"The first right-hand side, the targets minus their mean, is 0 in all {trace.attrs['n']:,} rows."
+    return Diagnosis(Limit.CONSTANT, evidence, "Look at the column that was taken as target.")
+
+
+def precision(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """Rounding kept it from its tolerance: it stagnated or diverged, or its blocks needed jitter above σ².
+
+    In a trace of a former version or of GPyTorch's own CG, which has no passes, also where the recursion's drift from
+    B − KW is half or more of the residual that it ended at.
+    """
+    drift, end = of.largest_drift(trace), of.residual(trace)
+    failed, passes, jitter = trace.outcome in ("stagnated", "diverged"), of.passes(trace), of.jitter(trace)
+    # a pass puts right what has drifted, and skeletons drift by far more than rounding
+    drifted = not passes and drift >= DRIFT_SHARE * end
+    # beside so much jitter the noise does not count: the smallest eigenvalues are hardly solved for
+    if not failed and (trace.converged or not (drifted or jitter > trace.attrs["noise"])):
+        return None
+    dtype = of.settings(trace).get("inner_dtype", "system")
+    dtype = trace.attrs["dtype"] if dtype == "system" else dtype
+    facts = [f"{passes} {'pass' if passes == 1 else 'passes'} put its residual right"] if passes else []
+    if math.isfinite(drift) and not passes:
+        facts.append(f"its residual drifted up to {drift:.2g} from B − KW")
+    if jitter > 0:
+        facts.append(f"blocks needed a jitter of up to {jitter:.2g}")
+    evidence = (
+        f"The solve {trace.outcome if failed else 'did not converge'} in {dtype}: "
+        f"{', '.join([*facts, f'it ended at {end:.2g}'])}, the tolerance is {of.tolerance(trace):g}."
+    )
+    if dtype == "float32":
+        if trace.attrs["dtype"] == "float64":
+            return Diagnosis(Limit.PRECISION, evidence, "Let the blocks be in float64 too.", {"inner_dtype": "float64"})
+        return Diagnosis(Limit.PRECISION, evidence, "Solve in float64.", {"dtype": "float64"})
+    looser = short(10 * of.tolerance(trace))
+    if looser >= LOOSE_TOL:
+        higher = more_noise(trace)
+        return Diagnosis(
+            Limit.PRECISION, evidence, f"It is float64 already: try σ² = {higher:g}.", {"noise": higher}
+        )  # fmt: skip
+    advice = f"It is float64 already: take a tolerance of {looser:g}, or more noise."
+    return Diagnosis(Limit.PRECISION, evidence, advice, {"tol": looser})
+
+
+def loose(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """It converged to a tolerance that W = 0 is not far from."""
+    tol, end = of.tolerance(trace), of.residual(trace)
+    if not trace.converged or tol <= LOOSE_TOL or end <= SOLVED_RESIDUAL:
+        return None
+    evidence = (
+        f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after "
+        f"{of.work(trace):.3g} work, and W = 0 has residual 1. Means, gradients and variances from it can be far off."
+    )
+    return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
+
+
+def scale(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """Little is predicted, and inputs are in units that one lengthscale does not suit."""
+    spreads, mean = of.spreads(trace), of.rmse_of_mean(trace)
+    if mean is None or len(spreads) < 2 or not of.residual(trace) <= SOLVED_RESIDUAL:
+        return None
+    widest, narrowest = float(spreads.max()), float(spreads.min())
+    if widest < max(WIDE_SPREAD, SPREAD_RATIO * narrowest):
+        return None
+    lowest = of.lowest_rmse(trace)
+    if lowest < (1 - RMSE_GAIN_OUT_OF_SCALE_SHARE) * mean:
+        return None
+    evidence = (
+        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}: by the first no "
+        f"row is near another. Predicting the mean has test RMSE {mean:.4g}; this run's lowest is {lowest:.4g}."
+    )
+    advice = "Standardise the inputs, or give every input a lengthscale of its own, and fit them."
+    return Diagnosis(Limit.SCALE, evidence, advice)
+
+
+def smooth(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """The test error is far above what σ² allows, though the rows are many for what the model can be."""
+    end, deviation = of.last_rmse(trace), math.sqrt(trace.attrs["noise"])
+    few = of.eigenvalues_above(trace, 2 * trace.attrs["noise"])
+    if end is None or few is None or not of.residual(trace) <= SOLVED_RESIDUAL:
+        return None
+    n, mean = int(trace.attrs["n"]), of.rmse_of_mean(trace)
+    # what test errors do not say where there are too few
+    if few > FEW_EIGENVALUES_SHARE * n or end < SURE_FACTOR * deviation:
+        return None
+    beside = "" if mean is None else f", that of the mean {mean:.3g}"
+    evidence = (
+        f"The test RMSE is {end:.3g}{beside}, and σ = {deviation:.2g} is what the model expects of it: at most {few:,} "
+        f"eigenvalues of K are above 2σ², so that {n:,} rows leave it little else to be unsure of."
+    )
+    advice = "Fit the hyperparameters: the lengthscale is too long for these data, or σ² too small."
+    return Diagnosis(Limit.SMOOTH, evidence, advice)
+
+
+def model(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """The test RMSE never was 2% below that of the mean, though the system is solved."""
+    mean = of.rmse_of_mean(trace)
+    if mean is None or not of.residual(trace) <= SOLVED_RESIDUAL:
+        return None
+    lowest, end = of.lowest_rmse(trace), of.last_rmse(trace)
+    if lowest < (1 - RMSE_GAIN_SHARE) * mean:
+        return None
+    scales = ", ".join(f"{value:.3g}" for value in trace.attrs["lengthscale"][:SHOWN_LENGTHSCALES])
+    more = ", …" if len(trace.attrs["lengthscale"]) > SHOWN_LENGTHSCALES else ""
+    given = f"lengthscales of {scales}{more}" if scales else f"the kernel {trace.attrs['kernel']}"
+    evidence = (
+        f"Predicting the mean has test RMSE {mean:.4g}; this run's lowest is {lowest:.4g}, at its end {end:.4g}, "
+        f"though the residual fell to {of.residual(trace):.2g}: no solver and no tolerance changes that."
+    )
+    advice = (
+        f"Fit the hyperparameters: with {given} the training rows say nothing of the test rows. "
+        "Where they are fitted, the inputs do not tell the target."
+    )
+    return Diagnosis(Limit.MODEL, evidence, advice)
+
+
+def too_tight(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """The test RMSE was at its end long before the tolerance was.
+
+    Its end is the lowest that any run on this system ended at, of which one must have converged: the end of a run that
+    was cut off may be far from where the system's solution is.
+    """
+    runs = [(each, of.last_rmse(each)) for each in (trace, *others) if "epoch" in each]
+    ends = [rmse for _, rmse in runs if rmse is not None]
+    if not any(each.converged and rmse is not None for each, rmse in runs):
+        return None
+    end = min(ends)
+    first = errors.sufficient_epoch(trace, end=end)
+    if first is None:
+        return None
+    epoch = trace["epoch"]
+    rmse, residual, work = (epoch[name].values for name in ("test_rmse", "residual", "work"))
+    after = float(work[-1] - work[first])
+    # a solve stops at the first residual below its tolerance, and residuals may rise
+    looser = _rounded(float(residual[: first + 1].min()))
+    enough = after >= max(WORK_AFTER, WORK_AFTER_SHARE * work[-1])
+    if first == 0 or looser < LOOSER_TOL_FACTOR * of.tolerance(trace) or not enough:
+        return None
+    whose = "the last" if end == of.last_rmse(trace) else "the best that runs on this system ended at"
+    evidence = (
+        f"At residual {residual[first]:.2g} the test RMSE was {rmse[first]:.4g}, within 1% of {whose}, {end:.4g}; "
+        f"{share(after / work[-1])} of the work came after that."
+    )
+    return Diagnosis(Limit.TOLERANCE, evidence, f"A tolerance of {looser:g} predicts as well.", {"tol": looser})
+
+
+def large_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """Factors of the blocks took most of the operations, which work, a count of kernel entries, does not show."""
+    factors, entries = of.operations_of_factors(trace), of.operations_of_entries(trace)
+    if factors < FACTOR_OPERATIONS or factors < FACTORS_FACTOR * entries:
+        return None
+    rows, n = int(trace["block"]["solved_size"].max()), int(trace.attrs["n"])
+    seconds = float(trace["epoch"]["seconds"][-1])
+    evidence = (
+        f"Factors of blocks of {rows:,} rows took some {factors:.1g} operations, {factors / entries:.0f} times those "
+        f"of all {of.work(trace):.2g} work; set-up was {trace.attrs['setup_seconds']:.2g} of {seconds:.2g} s."
+    )
+    smaller = max(1, min(int(short(n / 10)), (trace.block_size or rows) // 2))
+    return Diagnosis(Limit.LARGE_BLOCKS, evidence, f"Take blocks of {smaller:,} rows.", {"block_size": smaller})
+
+
+def nothing(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """It converged within little work, or in no more epochs than its settings force it to take."""
+    forced, epochs = of.forced_epochs(trace), of.epochs(trace)
+    if not trace.converged or (of.work(trace) > QUICK_WORK and epochs > forced):
+        return None
+    evidence = f"Residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, set-up included"
+    if 1 < epochs <= forced:
+        evidence += f"; its settings force it to take {forced} epochs, or iterations"
+    if of.tolerance(trace) > LOOSE_TOL:
+        evidence += f"; its tolerance of {of.tolerance(trace):g} asked for next to nothing"
+    return Diagnosis(Limit.NOTHING, f"{evidence}.", "Leave it as it is.")
+
+
+def more_noise(trace: Trace) -> float:
+    """The σ² to try: tenfold, or a little where there is none."""
+    return short(10 * trace.attrs["noise"] or LITTLE_NOISE_RATIO * trace.attrs["outputscale"])
+
+
+def _rounded(value: float) -> float:
+    """Down to 1, 2 or 5 times a power of ten; 0 for what has no logarithm."""
+    if not 0 < value < math.inf:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(f"{next(step for step in (5, 2, 1) if step * power <= value) * power:.0e}")

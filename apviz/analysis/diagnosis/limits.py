@@ -1,0 +1,117 @@
+"""The words of a diagnosis: what can limit a run, and how that is put."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apviz.tracing import Trace
+
+
+class Limit(Enum):
+    """Limits of a run or a training, and how a person would say them.
+
+    Examples:
+        >>> from apviz.analysis import Limit
+        >>> Limit.CONDITIONING.value
+        'ill-conditioning: κ is large for this method'
+    """
+
+    NOTHING = "nothing: it converged quickly"
+    INTERRUPTED = "it was interrupted"
+    CONSTANT = "the targets are all the same: there is nothing to solve for"
+    PRECISION = "floor of the precision: rounding, not the method"
+    LOOSE = "the tolerance is so loose that little was solved"
+    SMOOTH = "the model is too smooth or too sure for these data"
+    MODEL = "nothing is predicted: the test error is that of the mean"
+    TOLERANCE = "the tolerance is tighter than the predictions need"
+    LARGE_BLOCKS = "the blocks are too large: their factors cost more than all else"
+    METHOD = "the method: another needs far less work on this system"
+    NOISE = "noise floor: σ² is so small that K is close to singular"
+    RULE = "the rule: most updates go to blocks that have little left"
+    PRECONDITIONER = "the preconditioner: its rank is too low"
+    SMALL_BLOCKS = "the blocks are too small"
+    BLOCKS = "blocks fighting: an update undoes what the others did"
+    CONDITIONING = "ill-conditioning: κ is large for this method"
+    CAP = "the cap came first: it was still on its way"
+    UNKNOWN = "not known: κ was not computed for this run"
+    # of trainings, see apviz.analysis.training_diagnosis
+    SETTLED = "nothing limited this training: σ² has settled"
+    FLOOR = "noise floor: σ² would be smaller if it were let"
+    STEPS = "too few steps: σ² still moves"
+    FAILED = "a step could not be taken"
+    # of runs, and of models, see apviz.gpytorch.diagnose
+    SCALE = "the data are not scaled"
+    COPIES = "rows that come again make K close to singular"
+    # of models
+    SOUND = "nothing is wrong with this model, as far as it was measured"
+    TARGETS = "the targets are not all finite"
+    INPUTS = "the inputs are not all finite"
+    STEP = "a step of the optimiser was too large"
+    RANK = "fast predictive variances: the rank of their Lanczos decomposition is too low"
+    INDEFINITE = "K is not positive definite: the kernel is not a covariance function of these inputs"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A diagnosis: what limited a run, how one sees that, and what to change.
+
+    Args:
+        evidence: the numbers of the trace that say so, in a sentence.
+        change: the one setting to change, as keyword and value; empty where there is none.
+        advice: the change in words.
+        figures: rows of a table, one as it is and one with the change, where the change was tried.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> solution = apviz.solve(system, apviz.ConjugateGradient(tol=0.9), hooks=[recorder])
+        >>> found = apviz.diagnose(recorder.trace)
+        >>> found.limit.name, found.change
+        ('LOOSE', {'tol': 0.01})
+    """
+
+    limit: Limit
+    evidence: str
+    advice: str
+    change: Mapping[str, Any] = field(default_factory=dict)
+    figures: tuple[Mapping[str, str], ...] = ()
+
+    def write_into(self, trace: Trace) -> None:
+        """Makes this the diagnosis of a trace: of one whose cause was found outside of it, as in a GPyTorch model."""
+        found = {"limit": self.limit.name, "evidence": self.evidence, "advice": self.advice, "change": {**self.change}}
+        trace.attrs["diagnosis"] = json.dumps(found | {"figures": [{**row} for row in self.figures]})
+
+
+def written_into(trace: Trace) -> Diagnosis | None:
+    """What was found outside of the trace, if anything, and if this version knows its words."""
+    try:
+        found = json.loads(trace.attrs["diagnosis"])
+        rows = tuple({str(name): str(value) for name, value in row.items()} for row in found.get("figures", ()))
+        return Diagnosis(
+            Limit[found["limit"]], str(found["evidence"]), str(found["advice"]), dict(found["change"]), rows
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def share(part: float) -> str:
+    """A share in percent, of which only all is 100%, and only nothing 0%: `99.7%`, `more than 99.9%`."""
+    if not 0 < part < 1:
+        return f"{part:.0%}"
+    if 0.01 <= part < 0.99:
+        return f"{part:.0%}"
+    if part < 0.001 or part >= 0.9995:
+        return "under 0.1%" if part < 0.5 else "more than 99.9%"
+    return f"{part:.1%}"
+
+
+def short(value: float) -> float:
+    """To three digits: what a person would type."""
+    return float(f"{value:.3g}")

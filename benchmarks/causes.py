@@ -1,0 +1,370 @@
+"""Sixty made-up systems whose trouble is known, for it was put there: does `apviz.diagnose` name it?
+
+Each case makes one thing wrong, or nothing. What is wrong is its `cause`, a name of `apviz.analysis.Limit`, and
+`undone` takes it back; that it really is the cause is seen without any diagnosis: with it undone the solve converges,
+in little work, and predicts. `python -m benchmarks.causes` solves all, a minute or two on one core, and keeps in
+`benchmarks/results/causes.json` what was said of each; `python -m benchmarks.causes 3 17` prints some. Thresholds of
+the rules were set with the data of seed 0 in sight; `--seeds 3` makes the data twice more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import apviz
+
+HEALTHY = "NOTHING"
+MATERN = apviz.Matern52(lengthscale=0.3)
+
+
+class Data(NamedTuple):
+    """Inputs (n, d) and targets (n,), and as many of both beside them for a test error."""
+
+    x: np.ndarray
+    y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+
+
+def waves(n: int = 600, d: int = 2, frequency: float = 5.0, noise: float = 0.3, seed: int = 0) -> Data:
+    """Uniform points of a cube; a sine along every axis, and Gaussian noise of this deviation on the training rows."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (2 * n, d))
+    f = np.sin(frequency * x).sum(1) / d**0.5
+    return Data(x[:n], f[:n] + noise * rng.standard_normal(n), x[n:], f[n:])
+
+
+def sevens(seed: int = 0) -> Data:
+    """Targets that are all the same."""
+    data = waves(seed=seed)
+    return data._replace(y=np.full(len(data.y), 7.0))
+
+
+def copied(rows: int, copies: int, merged: bool = False, seed: int = 0) -> Data:
+    """The same points again and again, each time with other noise; merged: once, with the mean of their targets."""
+    few = waves(rows, noise=0.0, seed=seed)
+    y = np.tile(few.y, copies) + 0.3 * np.random.default_rng(seed + 1).standard_normal(rows * copies)
+    if merged:
+        return few._replace(y=y.reshape(copies, rows).mean(0))
+    return few._replace(x=np.tile(few.x, (copies, 1)), y=y)
+
+
+def with_some_again(seed: int = 0) -> Data:
+    """A dozen rows of 600 come twice, as in a table that was put together."""
+    data = waves(seed=seed)
+    return data._replace(x=np.r_[data.x[:588], data.x[:12]], y=np.r_[data.y[:588], data.y[:12]])
+
+
+def clusters(count: int = 12, size: int = 50, seed: int = 0) -> Data:
+    """Clusters far from one another on a line, of which only the first has targets that are not zero."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(-0.5, 0.5, (count, size)), axis=1).ravel() + 10.0 * np.repeat(np.arange(count), size)
+    f = np.where(x < 5, np.sin(12 * x), 0.0)
+    y = f + np.where(x < 5, 0.1 * rng.standard_normal(len(x)), 0.0)
+    return Data(x[:, None], y - y.mean(), x[:, None] + 0.01, np.where(x < 5, np.sin(12 * (x + 0.01)), 0.0))
+
+
+def stretched(made: Callable[..., Data], *factors: float, seed: int = 0) -> Data:
+    """The same data with inputs in other units."""
+    data = made(seed=seed)
+    return data._replace(x=data.x * np.array(factors), test_x=data.test_x * np.array(factors))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One solve, and what is wrong with it.
+
+    Args:
+        cause: the name of the limit that the construction puts there; `NOTHING` for none.
+        why: what was made wrong.
+        solver: what solves.
+        undone: the fields, with their values, that take it back.
+        also: solvers that solved the same system before, and that the diagnosis may look at.
+        end: how the solve is ended from outside, if at all.
+    """
+
+    cause: str
+    why: str
+    solver: apviz.solvers.Solver
+    data: Callable[..., Data] = waves
+    kernel: Any = MATERN
+    noise: float = 0.1
+    dtype: torch.dtype = torch.float64
+    columns: int = 1
+    also: tuple[apviz.solvers.Solver, ...] = ()
+    end: str = ""
+    undone: Mapping[str, Any] = field(default_factory=dict)
+
+    def healed(self) -> Case:
+        """The same without what is wrong."""
+        return replace(self, cause=HEALTHY, also=(), **self.undone)
+
+    def diagnosed(self, seed: int = 0) -> tuple[apviz.analysis.Diagnosis, apviz.Trace]:
+        """Solves, with a test error, and diagnoses; seed: of the data, of which there are as many as one likes."""
+        data = self.data(seed=seed)
+        probes = np.random.default_rng(5 + seed).choice([-1.0, 1.0], (len(data.y), self.columns - 1))
+        b = np.column_stack([data.y - data.y.mean(), probes])
+        system = apviz.KernelSystem(data.x, b, self.kernel, noise=self.noise, dtype=self.dtype, device="cpu")
+        kept = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for solver in (*self.also, self.solver):
+                recorder = apviz.Recorder()
+                hooks: list[apviz.Hook] = [
+                    apviz.PredictionHook(
+                        torch.tensor(data.test_x, dtype=self.dtype),
+                        torch.tensor(data.test_y, dtype=self.dtype),
+                        mean=float(data.y.mean()),
+                    ),
+                    recorder,
+                ]
+                if solver is self.solver and self.end:
+                    hooks.append(apviz.StopHook(max_work=4) if self.end == "stopped" else _Kill())
+                with contextlib.suppress(KeyboardInterrupt):
+                    apviz.solve(system, solver, hooks)
+                kept.append(recorder.trace)
+        return apviz.diagnose(kept[-1], kept), kept[-1]
+
+
+class _Kill(apviz.Hook):
+    """Ctrl-C after three epochs."""
+
+    def on_epoch(self, epoch: Any) -> None:
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+
+def cg(rank: int = 0, **settings: Any) -> apviz.ConjugateGradient:
+    """CG, with a pivoted-Cholesky preconditioner of this rank if any."""
+    settings = {"tol": 1e-2, **settings}
+    return apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=rank) if rank else None, **settings)
+
+
+def ap(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
+    """Alternating projection on blocks of neighbours that overlap by half."""
+    settings = {"tol": 1e-2, "partition": "principal-axis-tree", "overlap": 0.5, "max_epochs": 200, **settings}
+    return apviz.AlternatingProjection(block_size=block_size, **settings)
+
+
+def disjoint(block_size: int = 100, **settings: Any) -> apviz.AlternatingProjection:
+    """The same on blocks of rows in the order they come, without overlap: the paper's."""
+    return ap(block_size, **{"partition": "sequential", "overlap": 0.0, **settings})
+
+
+M12, M32, M52, RBF = apviz.Matern12, apviz.Matern32, apviz.Matern52, apviz.RBF
+AUTO = apviz.Automatic(tol=1e-2)
+SMOOTH = RBF(lengthscale=2.0)
+
+CASES = [
+    # σ² so small that the smallest eigenvalues of K are nothing but it
+    Case(cause="NOISE", why="σ² of 1e-5", noise=1e-5, solver=cg(), undone={"noise": 0.5}),
+    Case(cause="NOISE", why="σ² of 1e-5, 3 inputs", noise=1e-5, data=partial(waves, d=3), kernel=M52(lengthscale=0.6),
+         solver=cg(), undone={"noise": 0.5}),
+    Case(cause="NOISE", why="σ² of 1e-6, an RBF", noise=1e-6, kernel=RBF(lengthscale=0.2), solver=cg(max_epochs=2000),
+         undone={"noise": 0.5}),
+    Case(cause="NOISE", why="σ² of 1e-4 and 1,200 rows", noise=1e-4, data=partial(waves, 1200), solver=cg(),
+         kernel=M32(lengthscale=0.5), undone={"noise": 1.0}),
+    # a lengthscale too long for what the targets do
+    Case(cause="SMOOTH", why="lengthscale 5 where the target has 10 waves", kernel=RBF(lengthscale=5.0), noise=0.01,
+         data=partial(waves, frequency=30, noise=0.1), solver=cg(),
+         undone={"kernel": RBF(lengthscale=0.1), "solver": AUTO}),
+    Case(cause="SMOOTH", why="lengthscale 8, a Matérn, AP", data=partial(waves, frequency=20, noise=0.1),
+         kernel=M52(lengthscale=8.0), noise=0.01, solver=ap(), undone={"kernel": M52(lengthscale=0.2)}),
+    Case(cause="SMOOTH", why="lengthscale 4, 3 inputs, auto", data=partial(waves, d=3, frequency=8, noise=0.1),
+         kernel=RBF(lengthscale=4.0), noise=0.01, solver=AUTO, undone={"kernel": RBF(lengthscale=0.3)}),
+    # one so short that no row knows of another
+    Case(cause="MODEL", why="lengthscale 0.001", kernel=M52(lengthscale=1e-3), solver=cg(),
+         undone={"kernel": M52(lengthscale=0.3), "noise": 0.5}),
+    Case(cause="MODEL", why="lengthscale 0.001, AP", kernel=RBF(lengthscale=1e-3), solver=ap(50),
+         undone={"kernel": RBF(lengthscale=0.3)}),
+    Case(cause="MODEL", why="lengthscale 0.03 in 5 inputs", data=partial(waves, d=5, frequency=2.0),
+         kernel=M32(lengthscale=0.03), solver=AUTO, undone={"kernel": M32(lengthscale=2.0)}),
+    # rows again and again
+    Case(cause="COPIES", why="40 rows, 15 copies each", data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
+         undone={"data": partial(copied, 40, 15, merged=True), "noise": 1e-3 / 15}),
+    Case(cause="COPIES", why="100 rows, 8 copies each", data=partial(copied, 100, 8), noise=1e-3, solver=disjoint(50),
+         kernel=M52(lengthscale=0.08), undone={"data": partial(copied, 100, 8, merged=True), "noise": 1e-3 / 8}),
+    Case(cause="COPIES", why="150 rows, 4 copies each", data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
+         kernel=M32(lengthscale=0.045), undone={"data": partial(copied, 150, 4, merged=True), "noise": 2e-3 / 4}),
+    # a cap below what is needed
+    Case(cause="CAP", why="CG, 8 iterations", noise=0.5, solver=cg(max_epochs=8), undone={"solver": cg()}),
+    Case(cause="CAP", why="AP by the paper, 3 epochs", noise=1.0, solver=disjoint(150, max_epochs=3),
+         undone={"solver": disjoint(150)}),
+    Case(cause="CAP", why="overlapping AP, 2 epochs", noise=0.01, solver=ap(max_epochs=2, tol=1e-4),
+         undone={"solver": ap(tol=1e-4)}),
+    Case(cause="CAP", why="PCG, 3 iterations", noise=0.05, solver=cg(40, max_epochs=3), undone={"solver": cg(40)}),
+    # tolerances
+    Case(cause="TOLERANCE", why="CG to 1e-9", solver=cg(tol=1e-9), noise=0.5, undone={"solver": cg(tol=1e-2)}),
+    Case(cause="TOLERANCE", why="PCG to 1e-10", solver=cg(60, tol=1e-10), undone={"solver": cg(60, tol=1e-2)}),
+    Case(cause="TOLERANCE", why="overlapping AP to 1e-10", solver=ap(tol=1e-10), undone={"solver": ap()}),
+    Case(cause="LOOSE", why="CG to 0.9", solver=cg(tol=0.9), noise=0.01, columns=4,
+         undone={"solver": AUTO}),
+    Case(cause="LOOSE", why="AP by the paper to 0.8", solver=disjoint(40, tol=0.8), noise=0.1, columns=4,
+         undone={"solver": ap()}),
+    # rounding
+    Case(cause="PRECISION", why="Cholesky in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
+         dtype=torch.float32, solver=apviz.Cholesky(tol=1e-5), undone={"dtype": torch.float64}),
+    Case(cause="PRECISION", why="one block in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
+         solver=disjoint(600, tol=1e-5, inner_dtype="float32", max_epochs=60),
+         undone={"solver": disjoint(600, tol=1e-5)}),
+    Case(cause="PRECISION", why="overlapping AP in float32, σ² of 1e-7", kernel=RBF(lengthscale=1.0), noise=1e-7,
+         dtype=torch.float32, solver=ap(400, overlap=1.0, tol=1e-5), undone={"dtype": torch.float64}),
+    # blocks
+    Case(cause="SMALL_BLOCKS", why="blocks of 2", noise=0.01, solver=ap(2), undone={"solver": ap()}),
+    Case(cause="SMALL_BLOCKS", why="blocks of 4", noise=0.01, solver=ap(4), undone={"solver": ap()}),
+    Case(cause="SMALL_BLOCKS", why="blocks of 5, 3 inputs", noise=5e-3, data=partial(waves, 800, d=3),
+         kernel=M52(lengthscale=0.6), solver=ap(5), undone={"solver": ap()}),
+    Case(cause="LARGE_BLOCKS", why="one block of 1,500 rows", data=partial(waves, 1500), solver=disjoint(1500),
+         undone={"solver": ap(150)}),
+    Case(cause="LARGE_BLOCKS", why="two blocks of 1,400 rows that overlap", data=partial(waves, 1400),
+         solver=ap(700, overlap=1.0), undone={"solver": ap(150)}),
+    Case(cause="BLOCKS", why="blocks of 150 random rows", noise=0.01, solver=disjoint(150), undone={"solver": ap()}),
+    Case(cause="BLOCKS", why="blocks of 120 random rows, 3 inputs", noise=0.01, data=partial(waves, 720, d=3),
+         kernel=M52(lengthscale=0.6), solver=disjoint(120), undone={"solver": ap()}),
+    Case(cause="BLOCKS", why="blocks of 200 random rows, 4 right-hand sides", noise=5e-3, data=partial(waves, 800),
+         columns=4, solver=disjoint(200), undone={"solver": ap()}),
+    # a rule that does not look where the residual is
+    *(Case(cause="RULE", why=f"{name}, 1 of 12 clusters has a residual", data=clusters, noise=0.1,
+           solver=disjoint(size, rule=name), undone={"solver": disjoint(size)})
+      for name, size in (("cyclic", 25), ("random", 25), ("shuffled", 10))),
+    # K of low rank, which CG is done with in as many iterations, and blocks of neighbours do not see
+    Case(cause="METHOD", why="few eigenvalues above σ², AP on neighbours", kernel=SMOOTH, noise=0.01,
+         data=partial(waves, frequency=2.0), solver=ap(30, overlap=0.0, max_epochs=100), undone={"solver": cg()}),
+    Case(cause="METHOD", why="few eigenvalues above σ², AP on neighbours, 16 right-hand sides", kernel=SMOOTH,
+         noise=0.01, data=partial(waves, frequency=2.0), columns=16, solver=ap(60, overlap=0.0, max_epochs=100),
+         undone={"solver": cg()}),
+    Case(cause="METHOD", why="CG was seen to take little", kernel=RBF(lengthscale=1.0), noise=0.02,
+         data=partial(waves, frequency=2.0), solver=ap(20, overlap=0.0, max_epochs=100), also=(cg(),),
+         undone={"solver": cg()}),
+    Case(cause="PRECONDITIONER", why="rank 3 where some 100 eigenvalues count", noise=5e-3, solver=cg(3),
+         undone={"solver": cg(200)}),
+    Case(cause="PRECONDITIONER", why="rank 8 where some 100 eigenvalues count, 3 inputs", noise=5e-3,
+         data=partial(waves, 800, d=3), kernel=M52(lengthscale=0.7), solver=cg(8), undone={"solver": cg(300)}),
+    # the data
+    Case(cause="SCALE", why="one of two inputs in thousandths", data=partial(stretched, waves, 1.0, 1000.0),
+         noise=0.5, solver=cg(), undone={"data": waves}),
+    Case(cause="SCALE", why="inputs in very different units, AP", solver=ap(),
+         data=partial(stretched, partial(waves, d=3, frequency=3.0), 2e3, 1.0, 50.0), kernel=M52(lengthscale=0.8),
+         undone={"data": partial(waves, d=3, frequency=3.0)}),
+    Case(cause="CONSTANT", why="every target is 7", data=sevens, noise=0.5,
+         solver=cg(), undone={"data": waves}),
+    # ended from outside
+    Case(cause="INTERRUPTED", why="a limit on work", noise=0.5, solver=cg(), end="stopped", undone={"end": ""}),
+    Case(cause="INTERRUPTED", why="Ctrl-C", noise=0.01, solver=ap(tol=1e-6), end="killed", undone={"end": ""}),
+    # nothing wrong
+    Case(cause=HEALTHY, why="CG", noise=0.5, solver=cg()),
+    Case(cause=HEALTHY, why="PCG of rank 100", noise=0.05, solver=cg(100)),
+    Case(cause=HEALTHY, why="Cholesky, hardly any noise", data=partial(waves, noise=1e-3), noise=1e-6,
+         solver=apviz.Cholesky()),
+    Case(cause=HEALTHY, why="auto", solver=AUTO, noise=0.01),
+    Case(cause=HEALTHY, why="auto, 1,200 rows, 16 right-hand sides", data=partial(waves, 1200), solver=AUTO,
+         columns=16, dtype=torch.float32),
+    Case(cause=HEALTHY, why="overlapping AP", noise=0.01, solver=ap()),
+    Case(cause=HEALTHY, why="overlapping AP as apviz has it, 1,500 rows", data=partial(waves, 1500), noise=0.05,
+         solver=apviz.solvers.overlapping(tol=1e-2)),
+    Case(cause=HEALTHY, why="AP on neighbours without overlap", noise=0.3, solver=ap(150, overlap=0.0)),
+    Case(cause=HEALTHY, why="AP by the paper, float32", data=partial(waves, 1000), noise=1.0, dtype=torch.float32,
+         solver=apviz.AlternatingProjection(block_size=100, tol=1e-2)),
+    Case(cause=HEALTHY, why="CG, 8 inputs", data=partial(waves, d=8, frequency=1.0), kernel=M32(lengthscale=2.0),
+         noise=0.5, solver=cg()),
+    Case(cause=HEALTHY, why="CG with two-level Schwarz", noise=0.01,
+         solver=apviz.ConjugateGradient(preconditioner=apviz.TwoLevelSchwarz(block_size=100, overlap=1.0), tol=1e-2)),
+    Case(cause=HEALTHY, why="a few rows twice", data=with_some_again, noise=0.5, solver=cg()),
+    Case(cause=HEALTHY, why="a rough kernel, cyclic blocks", kernel=M12(lengthscale=0.5), noise=0.3,
+         solver=ap(rule="cyclic")),
+    Case(cause=HEALTHY, why="a lengthscale for every input", solver=AUTO,
+         data=partial(stretched, partial(waves, d=3), 1.0, 100.0, 0.01), noise=0.1,
+         kernel=M52(lengthscale=(0.8, 80.0, 0.008))),
+]  # fmt: skip
+
+
+def named(case: Case, seed: int = 0) -> dict[str, Any]:
+    """What was said of a case, beside what is true."""
+    found, trace = case.diagnosed(seed)
+    return {
+        "cause": case.cause, "said": found.limit.name, "why": case.why, "method": trace.label, "n": trace.attrs["n"],
+        **ended(trace), "evidence": found.evidence, "advice": found.advice,
+    }  # fmt: skip
+
+
+def ended(trace: apviz.Trace) -> dict[str, Any]:
+    """How a solve ended, by its trace alone."""
+    last, rmse = trace["epoch"].isel(epoch=-1), trace["epoch"]["test_rmse"].values
+    return {
+        "outcome": trace.outcome, "work": round(float(last["work"]), 2), "epochs": int(last["epoch"]),
+        "residual": float(f"{float(last['residual']):.3g}"), "test RMSE": round(float(rmse[-1]), 3),
+        "of the mean": round(float(rmse[0]), 3),
+    }  # fmt: skip
+
+
+#: work within which a solve with nothing wrong is done, and the share of the mean's test error that it leaves at most
+HEALTHY_WORK, HEALTHY_RMSE_SHARE = 25.0, 0.75
+
+
+def is_healthy(end: Mapping[str, Any]) -> bool:
+    """Whether a solve converged in little work and predicts, for what a construction is held against."""
+    quick = end["outcome"] == "converged" and end["work"] <= HEALTHY_WORK
+    return quick and end["test RMSE"] <= HEALTHY_RMSE_SHARE * end["of the mean"]
+
+
+def tried(numbers: Iterable[int], seed: int = 0) -> list[dict[str, Any]]:
+    """Cases with what was said of them, and how they end with it undone; printed as they come."""
+    rows = []
+    for number in numbers:
+        case = CASES[number]
+        row = named(case, seed)
+        undone = ended(case.healed().diagnosed(seed)[1]) if case.undone else ended_of(row)
+        rows.append({**row, "undone": undone, "undone is healthy": is_healthy(undone)})
+        mark = "  " if row["said"] == row["cause"] else "!!"
+        doubt = "" if is_healthy(undone) else f"  ?? not healthy: {undone}"
+        print(
+            f"{mark} {number:2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, {row['work']} work, "
+            f"undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}", flush=True,
+        )  # fmt: skip
+    return rows
+
+
+def ended_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """How the solve of a row of `named` ended."""
+    return {name: row[name] for name in ("outcome", "work", "epochs", "residual", "test RMSE", "of the mean")}
+
+
+def counted(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many were named right, and how many of the healthy were not left alone."""
+    return {
+        "cases": len(rows),
+        "right": sum(row["said"] == row["cause"] for row in rows),
+        "false alarms": sum(row["cause"] == HEALTHY != row["said"] for row in rows),
+        "healthy when undone": sum(row["undone is healthy"] for row in rows),
+    }
+
+
+def main() -> int:
+    from benchmarks.machine import keep
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("numbers", nargs="*", type=int, help="cases, from 0; all, and the result is kept")
+    parser.add_argument("--seeds", type=int, default=1, help="data made so many times over")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    of_seeds = {seed: tried(chosen.numbers or range(len(CASES)), seed) for seed in range(chosen.seeds)}
+    totals = {f"seed {seed}": counted(rows) for seed, rows in of_seeds.items()}
+    print(totals)
+    if not chosen.numbers:
+        missed = [row for seed in range(1, chosen.seeds) for row in of_seeds[seed] if row["said"] != row["cause"]]
+        keep("causes", {**totals, "rows": of_seeds[0], "missed with other seeds": missed})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
