@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,6 +75,23 @@ class Method:
         return (self if self.block_size is None else self.without(*sizes)).label
 
     @property
+    def abbreviations(self) -> dict[str, str]:
+        """What the label's short forms stand for, by short form."""
+        rank = "vectors of the coarse space" if self.rank is None else "rank of the preconditioner"
+        every = {
+            "AP": ("alternating projection", self.has_blocks),
+            "PCG": ("CG with a preconditioner", self.preconditioner is not None),
+            "pa-tree": ("blocks of neighbours, cut along principal axes",
+                        self.has_blocks and self.partition == "principal-axis-tree"),
+            "+": ("rows around its own that a block also solves on, of its own", bool(self.overlap)),
+            "b": ("rows a block owns", bool(self.block_size)),
+            "q": ("past updates that each one steps along again", bool(self.history)),
+            "r": (rank, bool(self.coarse_rank if self.rank is None else self.rank)),
+            "s": ("columns that stand for a block's where it is far", bool(self.skeleton_rank)),
+        }  # fmt: skip
+        return {short: words for short, (words, used) in every.items() if used and self.source is None}
+
+    @property
     def has_blocks(self) -> bool:
         """Whether it is alternating projection."""
         return self.family == ALTERNATING_PROJECTION
@@ -138,6 +155,21 @@ def _setting(letter: str, value: float | str | None) -> str:
 
 def _share(overlap: float | str | None) -> str:
     return f"+{overlap if isinstance(overlap, str) else format(overlap, '.0%')}" if overlap else ""
+
+
+def abbreviations(methods: Iterable[Method]) -> str:
+    """Says in a line what the short forms in the labels of methods stand for; empty where there are none.
+
+    Examples:
+        >>> from apviz.method import PLAIN_CG, Method, abbreviations
+        >>> abbreviations([PLAIN_CG, Method(family="alternating-projection", block_size=50, history=8)])
+        'AP: alternating projection · b: rows a block owns · q: past updates that each one steps along again'
+    """
+    found: dict[str, dict[str, None]] = {}
+    for method in methods:
+        for short, words in method.abbreviations.items():
+            found.setdefault(short, {})[words] = None
+    return " · ".join(f"{short}: {', or '.join(words)}" for short, words in found.items())
 
 
 #: conjugate gradients without a preconditioner

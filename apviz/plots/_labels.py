@@ -109,17 +109,27 @@ def shared_method(traces: Sequence[Trace]) -> str:
 
 
 def method_names(traces: Sequence[Trace]) -> list[str]:
-    """Method of each run for a table: without block size, which has a column; with precision, seed if they differ."""
+    """Method of each run for a table: without block size, which has a column; with precision, seed if they differ.
+
+    Of runs of one method also who took it, if that differs.
+    """
     shown: dict[str, Callable[[Any], str]] = {"dtype": str, "seed": "seed {}".format}
     differing = [key for key in shown if len({trace.attrs.get(key) for trace in traces}) > 1]
+    choosers = [_chooser(trace.attrs.get("choices", "{}")) for trace in traces]
+    both = {
+        trace.label
+        for trace, who in zip(traces, choosers, strict=True)
+        if any(other.label == trace.label and who != by for other, by in zip(traces, choosers, strict=True))
+    }
     return [
         ", ".join(
             [
                 trace.method_name,
+                *([who] if trace.label in both else []),
                 *(shown[key](trace.attrs[key]) for key in differing if key in trace.attrs),
             ]
         )
-        for trace in traces
+        for trace, who in zip(traces, choosers, strict=True)
     ]
 
 
@@ -211,6 +221,11 @@ def _values(text: str) -> str:
     return ", ".join(f"{name} = {value:.3g}" for name, value in json.loads(text).items())
 
 
+def _chooser(choices: str) -> str:
+    """Who took the method, by what a trace says was chosen: the same method is there twice, as `auto` takes it too."""
+    return "chosen by apviz" if "method" in json.loads(choices) else "as set"
+
+
 def _number(value: float) -> str:
     return f"{value:.3g}"
 
@@ -227,6 +242,7 @@ _TOLD: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "dtype": ("", str),
     "operator": ("", str),
     "tol": ("tolerance ", _number),
+    "choices": ("", _chooser),
     "seed": ("seed ", str),
 }
 #: further ones that are no setting, or are in a name already

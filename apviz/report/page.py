@@ -14,6 +14,7 @@ import numpy as np
 from apviz import plots
 from apviz.analysis.sweeps import system_key
 from apviz.analysis.verdict import judge
+from apviz.method import abbreviations
 from apviz.plots._labels import run_names
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
@@ -28,6 +29,7 @@ class Section:
     Attributes:
         prepared: what was made of a table of one's own, a sentence each.
         chosen: what `auto` took for a run, and why.
+        short_forms: what they stand for in the names of methods.
     """
 
     title: str
@@ -36,6 +38,7 @@ class Section:
     prepared: list[str]
     chosen: dict[str, str]
     rows: list[Row]
+    short_forms: str
     figures: list[Figure]
     earlier: int
 
@@ -113,9 +116,9 @@ def _section(traces: Sequence[Trace]) -> Section:
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     verdict = judge(drawn, names).sentence
-    prepared = drawn[-1].preparation.get("notes", [])
+    prepared, short = drawn[-1].preparation.get("notes", []), abbreviations([trace.method for trace in drawn])
     return Section(
-        title, verdict, facts, prepared, chosen, table_rows(drawn), _figures(drawn), len(traces) - len(drawn)
+        title, verdict, facts, prepared, chosen, table_rows(drawn), short, _figures(drawn), len(traces) - len(drawn)
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
+from apviz.method import abbreviations
 from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 
@@ -63,8 +64,11 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
 
 
 def terminal_table(traces: Sequence[Trace], title: str = "") -> Table:
-    """Table for a terminal: runs that did not converge are marked in words and colour."""
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False)
+    """Table for a terminal: runs that did not converge are marked in words and colour; short forms are explained."""
+    table = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE, padding=0, show_edge=False,
+        caption=abbreviations([trace.method for trace in traces]) or None, caption_justify="left",
+    )  # fmt: skip
     lines = table_rows(traces)
     for index, heading in enumerate(TERMINAL_HEADINGS):
         is_text = index in (METHOD, STOP_REASON)

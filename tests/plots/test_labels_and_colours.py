@@ -214,6 +214,10 @@ def test_a_table_names_precision_and_seed_where_they_differ(runs, edited):
     label = ap.label.partition(" b=")[0]
     assert method_names([single, ap]) == ["CG", label]
     assert method_names([single, cg, ap]) == ["CG, float32", "CG, float64", f"{label}, {ap.attrs['dtype']}"]
+    by_auto = edited(single, attrs={"choices": '{"method": "CG: it is short"}'})
+    assert method_names([single, by_auto, ap]) == ["CG, as set", "CG, chosen by apviz", label]
+    assert run_names([single, by_auto, ap])[:2] == ["CG, as set", "CG, chosen by apviz"]
+    assert method_names([by_auto, by_auto]) == ["CG", "CG"]
     assert method_names([single, edited(single, attrs={"seed": 3})]) == ["CG, seed 0", "CG, seed 3"]
 
 

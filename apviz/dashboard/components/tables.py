@@ -13,6 +13,8 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.method import abbreviations
 from apviz.plots._labels import method_names, outcome
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
@@ -89,11 +91,12 @@ class RunsTable:
     def __init__(self, select: Callable[[str], None]) -> None:
         self.table = SortedTable(_SOLVE_COLUMNS, sizing_mode="stretch_width")
         self.table.on_click(select)
+        self._short = server_owned(pmui.Typography("", variant="caption", margin=(0, 12, 8, 12)))
         self.view = pmui.Paper(
             pmui.Typography("Runs", variant="h6", margin=(8, 12, 0, 12)),
             pmui.Typography("Click a row to look at that run in detail; click a heading to sort.", variant="body2",
                             margin=(0, 12)),
-            self.table, sizing_mode="stretch_width", margin=8, elevation=1,
+            self.table, self._short, sizing_mode="stretch_width", margin=8, elevation=1,
         )  # fmt: skip
 
     def show(self, traces: Mapping[str, Trace], selected: str) -> None:
@@ -101,6 +104,7 @@ class RunsTable:
         methods = method_names(list(traces.values()))
         rows = {name: _solve_row(each, method) for (name, each), method in zip(traces.items(), methods, strict=True)}
         self.table.show(rows, selected=selected)
+        self._short.object = abbreviations([trace.method for trace in traces.values()])
 
 
 def _solve_row(trace: Trace, method: str) -> list[Cell]:
