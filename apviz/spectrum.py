@@ -25,6 +25,8 @@ SUBSAMPLE_ROWS = 1_000
 DENSE_ROWS = 4_000
 #: rows around one row, whose least eigenvalue is close to K's where σ² is not; rows searched for the closest pair
 NEAR_ROWS, PAIRED_ROWS = 300, 5_000
+#: of which there are fewer where a tree does not shorten the search, with more inputs than so many
+WIDE_INPUTS, WIDE_PAIRED_ROWS = 8, 2_000
 #: λmin within this factor of σ² is said to be at it
 AT_NOISE_FACTOR = 1.1
 #: rows of which eigenvalues after the largest are estimated, and the share of them that is reliable
@@ -212,8 +214,8 @@ def _smallest_nearby(system: KernelSystem, densest: int) -> Eigenvalue:
 
 
 def _closest_pair(inputs: Tensor) -> int:
-    """A row of the closest pair, of 5,000 random rows where there are more; inputs: (n, D) features."""
-    rows = _drawn(len(inputs), PAIRED_ROWS)
+    """A row of the closest pair, of 5,000 or 2,000 random rows where there are more; inputs: (n, D) features."""
+    rows = _drawn(len(inputs), PAIRED_ROWS if inputs.shape[1] <= WIDE_INPUTS else WIDE_PAIRED_ROWS)
     points = inputs[rows.to(inputs.device)].double().cpu().numpy()
     distances, _ = cKDTree(points).query(points, k=2)
     return int(rows[int(distances[:, 1].argmin())])
