@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
-from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require_number
 from apviz.solvers import (
     AlternatingProjection,
+    ASkotch,
     Automatic,
     Cholesky,
     ConjugateGradient,
+    CoordinateDescentPlusPlus,
+    GradientDescent,
     Hook,
     Solver,
+    StochasticDualDescent,
     attempt,
     overlapping,
 )
@@ -38,7 +43,15 @@ log = logging.getLogger("apviz")
 # a fit of two to four seconds on two cores, most of it in 1,000 × 1,000 Cholesky factors
 FIT_ROWS, FIT_STEPS, FIT_STEP_SIZE = 1_000, 40, 0.2
 
-METHODS = ("ap", "overlap", "cg", "pcg", "rpcg", "schwarz", "auto", "cholesky")
+METHODS = (
+    "ap", "overlap", "cg", "pcg", "rpcg", "nystrom", "schwarz", "auto", "cholesky", "cd++", "askotch", "sdd",
+    "gradient", "steepest",
+)  # fmt: skip
+#: methods of other papers, and the oldest
+RIVALS: dict[str, Callable[..., Solver]] = {
+    "cd++": CoordinateDescentPlusPlus, "askotch": ASkotch, "sdd": StochasticDualDescent,
+    "gradient": partial(GradientDescent, step="constant"), "steepest": GradientDescent,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,7 +173,9 @@ def choose_solvers(
 
     `ap` is alternating projection with the rules, sizes, partitions and overlap given; `overlap` the same with
     everything chosen by apviz; `pcg` and `rpcg` CG with pivoted and randomly pivoted Cholesky of each rank;
-    `schwarz` CG with two-level Schwarz; `auto` what suits the system.
+    `nystrom` CG with the randomised Nyström preconditioner of each; `schwarz` CG with two-level Schwarz; `auto` what
+    suits the system; `cd++`, `askotch`, `sdd` the methods of other papers as these have them; `gradient` and
+    `steepest` descent.
 
     Raises:
         ValueError: an unknown method, or a setting the solver refuses.
@@ -196,13 +211,17 @@ def choose_solvers(
     if "rpcg" in methods:
         random = [RandomlyPivotedCholesky(rank=rank, seed=seed) for rank in ranks]
         solvers += [ConjugateGradient(preconditioner=one, tol=tol, max_epochs=max_epochs) for one in random]
+    if "nystrom" in methods:
+        sketched = [Nystrom(rank=rank, seed=seed) for rank in ranks]
+        solvers += [ConjugateGradient(preconditioner=one, tol=tol, max_epochs=max_epochs) for one in sketched]
     if "schwarz" in methods:
         solvers.append(ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), tol=tol, max_epochs=max_epochs))
     if "auto" in methods:
         solvers.append(Automatic(tol=tol, max_epochs=max_epochs, seed=seed))
     if "cholesky" in methods:
         solvers.append(Cholesky(tol=tol))
-    return solvers
+    limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs, "seed": seed}
+    return solvers + [make(**limits) for name, make in RIVALS.items() if name in methods]
 
 
 def by_gauss_southwell(solver: Solver) -> bool:

@@ -62,7 +62,7 @@ class Method:
             partition = None if self.partition == "principal-axis-tree" else self.partition
             words = ["CG"] if self.preconditioner is None else ["PCG", kind, partition, *blocks]
         else:
-            words = [_FAMILIES.get(self.family, self.family)]
+            words = [_FAMILIES.get(self.family, self.family), *blocks]
         text = " ".join(word for word in (*words, self.variant) if word)
         if self.source == "gpytorch":
             return "GPyTorch CG"
@@ -143,9 +143,13 @@ def variant_of(settings: Mapping[str, Any]) -> str | None:
 #: settings that may be numbers
 _NUMBERS: Final = ("block_size", "overlap", "history", "coarse_rank", "skeleton_rank", "rank")
 #: in a label
-_FAMILIES: Final = {CHOLESKY: "Cholesky", "automatic": "auto"}
+_FAMILIES: Final = {
+    CHOLESKY: "Cholesky", "automatic": "auto", "coordinate-descent++": "CD++", "askotch": "ASkotch",
+    "stochastic-dual-descent": "SDD", "gradient-descent": "gradient descent",
+}  # fmt: skip
 _PRECONDITIONERS: Final = {
     "pivoted-cholesky": "", "randomly-pivoted-cholesky": "randomly pivoted", "two-level-schwarz": "Schwarz",
+    "nystrom": "Nyström",
 }  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import Whitening
+from apviz.preconditioners.nystrom import Nystrom
 from apviz.preconditioners.pivoted_cholesky import PivotedCholesky
 from apviz.preconditioners.randomly_pivoted_cholesky import RandomlyPivotedCholesky
 from apviz.preconditioners.two_level_schwarz import TwoLevelSchwarz
 
 __all__ = [
     "PRECONDITIONERS",
+    "Nystrom",
     "PivotedCholesky",
     "Preconditioner",
     "RandomlyPivotedCholesky",

@@ -2,15 +2,19 @@
 
 from apviz.factors import NotPositiveDefinite
 from apviz.solvers.alternating_projection import AlternatingProjection
+from apviz.solvers.askotch import ASkotch
 from apviz.solvers.automatic import Automatic, overlapping
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.conjugate_gradient import ConjugateGradient
+from apviz.solvers.coordinate_descent import CoordinateDescentPlusPlus
+from apviz.solvers.gradient_descent import GradientDescent
 from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
 from apviz.solvers.run import Run
 from apviz.solvers.solve import attempt, solve
+from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 
 __all__ = [
-    "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "Epoch", "Hook", "NotConverged",
-    "NotPositiveDefinite", "Prepared", "Run", "Solution", "Solver", "StopReason", "Update", "attempt", "overlapping",
-    "solve",
+    "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "CoordinateDescentPlusPlus",
+    "Epoch", "GradientDescent", "Hook", "NotConverged", "NotPositiveDefinite", "Prepared", "Run", "Solution", "Solver",
+    "StochasticDualDescent", "StopReason", "Update", "attempt", "overlapping", "solve",
 ]  # fmt: skip

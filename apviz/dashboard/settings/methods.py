@@ -22,9 +22,15 @@ METHOD_TITLES = {
     "cg": "Conjugate gradients",
     "pcg": "CG, pivoted Cholesky",
     "rpcg": "CG, randomly pivoted Cholesky",
+    "nystrom": "CG, Nyström",
     "schwarz": "CG, two-level Schwarz",
     "auto": "What apviz chooses",
     "cholesky": "Cholesky, exact",
+    "cd++": "CD++, coordinate descent with momentum",
+    "askotch": "ASkotch, sketch-and-project",
+    "sdd": "SDD, stochastic dual descent",
+    "gradient": "Gradient descent, constant step",
+    "steepest": "Steepest descent",
 }
 assert set(METHOD_TITLES) == set(METHODS)
 
@@ -48,7 +54,7 @@ class MethodChoice(param.Parameterized):
             ValueError: nothing is chosen, or a setting that a solver refuses.
         """
         self._require(("ap",), rule=self.rules, partition=self.partitions, block_size=self.block_sizes)
-        self._require(("pcg", "rpcg"), rank=self.ranks)
+        self._require(("pcg", "rpcg", "nystrom"), rank=self.ranks)
         found = choose_solvers(
             self.methods, rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
             overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
