@@ -19,8 +19,8 @@ from apviz.solvers.interface import SOLVERS, Prepared, StopReason
 from apviz.solvers.iterates import Iteration, IterativeSolver, updates_of
 from apviz.solvers.run import Run
 
-# of n, rows of a block where that is chosen: the paper's
-BLOCK_SHARE = 100
+# of n, rows of a block where that is chosen: the paper's; but so many at least, for every update has a price of its own
+BLOCK_SHARE, LEAST_ROWS = 100, 50
 # power iterations for the step length: the paper's
 POWER_ITERATIONS = 10
 
@@ -34,7 +34,7 @@ class ASkotch(IterativeSolver):
     the largest k(x, x), which is 1 in the paper, and at most what acceleration allows.
 
     Args:
-        block_size: b; `auto`: n/100, as in the paper.
+        block_size: b; `auto`: n/100, as in the paper, and 50 at least.
         rank: r of the Nyström approximation of a block; at most b.
         accelerated: else the paper's Skotch.
         tol, max_epochs, min_epochs, check_every, seed: as of every iterative solver; an epoch is n/b updates, 1.0 work
@@ -71,8 +71,8 @@ class ASkotch(IterativeSolver):
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[ASkotch, Mapping[str, str]]:
         choices = dict[str, str]()
         if isinstance(self.block_size, str):
-            size = max(1, operator.n // BLOCK_SHARE)
-            choices["block_size"] = f"{size:,}: n/{BLOCK_SHARE}, the paper's"
+            size = min(operator.n, max(LEAST_ROWS, operator.n // BLOCK_SHARE))
+            choices["block_size"] = f"{size:,}: n/{BLOCK_SHARE}, the paper's, and {LEAST_ROWS} at least"
         else:
             size = min(self.block_size, operator.n)
         return replace(self, block_size=size, rank=min(self.rank, size)), choices
