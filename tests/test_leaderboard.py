@@ -1,0 +1,150 @@
+"""The leaderboard: who checks, what a failure looks like, and the page made of results alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from benchmarks.leaderboard.__main__ import app
+from benchmarks.leaderboard.cells import measure
+from benchmarks.leaderboard.checking import residual
+from benchmarks.leaderboard.entrants import entrant
+from benchmarks.leaderboard.page import losses, make, medians, profile, tabulate
+from benchmarks.leaderboard.problem import Problem
+from benchmarks.leaderboard.systems import SYSTEMS, made
+
+MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
+OUTSIDERS = """
+import time
+import numpy as np
+
+class Liar:
+    name = "liar"
+    def prepare(self, problem): pass
+    def solve(self, b, tol): return np.zeros_like(b)
+
+class Slow(Liar):
+    name = "slow"
+    def solve(self, b, tol):
+        time.sleep(0 if tol == 0.5 else 60)
+
+class Broken(Liar):
+    name = "broken"
+    def solve(self, b, tol):
+        if tol == 0.5: return b
+        raise ZeroDivisionError("one over zero")
+
+class Dense(Liar):
+    name = "dense"
+    def prepare(self, problem): self.k = problem.block(np.arange(len(problem.x)))
+    def solve(self, b, tol): return np.linalg.solve(self.k, b)
+"""
+
+
+@pytest.fixture
+def outsiders(tmp_path):
+    path = tmp_path / "outsiders.py"
+    path.write_text(OUTSIDERS)
+    return lambda kind: f"{path}:{kind}"
+
+
+def test_an_entrants_entries_are_those_of_the_kernel_and_are_counted():
+    given = made(3, "matern52", 0.5, 0.1)(100, 0)
+    problem, rows = Problem(given), np.array([3, 50, 7])
+    r = math.sqrt(5) * np.linalg.norm(given.x[:, None] - given.x[None], axis=2) / 0.5
+    k = (1 + r + r**2 / 3) * np.exp(-r) + 0.1 * np.eye(100)
+    np.testing.assert_allclose(problem.block(rows), k[np.ix_(rows, rows)], atol=1e-12)
+    np.testing.assert_allclose(problem.columns(rows), k[:, rows], atol=1e-12)
+    np.testing.assert_allclose(problem.columns_matmul(rows, given.b[rows]), k[:, rows] @ given.b[rows], atol=1e-9)
+    np.testing.assert_allclose(problem.matmul(given.b[:, 0]), k @ given.b[:, 0], atol=1e-9)
+    assert problem.work == pytest.approx(9e-4 + 0.03 + 0.03 + 1)
+    w = np.linalg.solve(k, given.b)
+    assert residual(given, w) < 1e-10 and residual(given, 0 * w) == pytest.approx(1)
+    assert math.isnan(residual(given, w[:, :2])) and math.isnan(residual(given, w * np.inf))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_is_as_large_as_asked_for_and_another_with_another_seed(name):
+    one, other = (SYSTEMS[name](300, seed) for seed in (0, 1))
+    assert one.x.shape == other.x.shape and one.b.shape == (len(one.x), 16) and len(one.x) <= 300
+    assert not np.array_equal(one.x, other.x) and np.isfinite(one.x).all() and np.isfinite(one.b).all()
+    assert len(one.lengthscale) == one.x.shape[1] and one.noise > 0
+
+
+def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
+    run = ["run", "--entrant", MINRES, "--entrant", "auto", "--system", "d = 10, RBF, lengthscale 1", "--n", "300"]
+    done = CliRunner().invoke(app, [*run, "--folder", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("*.json")
+    cells = json.loads(path.read_text())["cells"]
+    assert set(cells) == {"SciPy's MINRES | seed 0", "auto | seed 0"}
+    for cell in cells.values():
+        assert list(cell["reached"]) == ["0.1", "0.01", "0.001", "1e-06"] and "failure" not in cell
+        assert all(each["residual"] < 1.05 * float(tol) and each["work"] > 0 for tol, each in cell["reached"].items())
+    assert "seed" not in CliRunner().invoke(app, [*run, "--folder", str(tmp_path)]).output  # nothing is run again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        ("Liar", "not there: 1 where 0.1 was asked for"), ("Slow", "limit"),
+        ("Broken", "error: ZeroDivisionError: one over zero"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_shown_as_one(outsiders, kind, failure):
+    cell = measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, limit=1.0)
+    assert cell["failure"] == failure and cell["reached"] == {}
+
+
+def test_an_unknown_system_or_entrant_is_named():
+    unknown = CliRunner().invoke(app, ["run", "--system", "moon"])
+    assert unknown.exit_code == 2 and "there is no system moon" in " ".join(unknown.output.split())
+    with pytest.raises(ValueError, match=r"an entrant is path/to/file.py:ClassName, or one of auto.* got 'moon'"):
+        entrant("moon")
+
+
+def cell(**seconds):
+    reached = {tol.replace("t", ""): {"seconds": s, "work": 10 * s, "residual": 0.0} for tol, s in seconds.items()}
+    machine = {"processor": "of a test", "cores": 2, "threads": 1}
+    return {"rows": 100, "reached": reached, "machine": machine} | ({} if len(seconds) == 4 else {"failure": "limit"})
+
+
+@pytest.fixture
+def results(tmp_path):
+    cells = {
+        "auto | seed 0": cell(**{"0.1": 2.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
+        "auto | seed 1": cell(**{"0.1": 4.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
+        "CG | seed 0": cell(**{"0.1": 1.0, "0.01": 8.0}),
+        "CG | seed 1": cell(**{"0.1": 1.0, "0.01": 8.0}),
+    }
+    (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
+    return tmp_path
+
+
+def test_a_profile_is_the_share_of_tasks_within_so_many_times_the_best(results):
+    of = medians(tabulate(results))
+    curves = profile(of, "seconds")
+    # of four tasks auto is best on three, and takes four times as long on one; of 2 and 4 seconds 4 are counted
+    np.testing.assert_allclose(curves["auto"], ([1.0, 4.0], [0.75, 1.0]))
+    np.testing.assert_allclose(curves["CG"], ([1.0, 2.0], [0.25, 0.5]))
+
+
+def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
+    (loss,) = losses(medians(tabulate(results))).to_dict("records")
+    assert (loss["system"], loss["tol"], loss["entrant of best"], loss["regret"]) == ("china", 0.1, "CG", 4.0)
+    text = make(results).read_text()
+    assert text.index("Where auto is not the best") < text.index("Profiles") < text.index("Every system")
+    assert '<td class="text">limit</td>' in text and "of a test, 2 cores, 1 threads of torch" in text
+    with pytest.raises(ValueError, match="has no results"):
+        make(results / "nothing")
+
+
+def test_float32_is_where_ours_begin():
+    assert Problem(made(2, "rbf", 1.0, 0.1)(50, 0)).system(torch.float32).dtype is torch.float32
