@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.leaderboard.checking import residual
 from benchmarks.leaderboard.entrants import entrant
 from benchmarks.leaderboard.page import losses, make, medians, profile, tabulate
 from benchmarks.leaderboard.problem import Problem
-from benchmarks.leaderboard.systems import SYSTEMS, made
+from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
 
 MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
 OUTSIDERS = """
@@ -71,6 +72,9 @@ def test_an_entrants_entries_are_those_of_the_kernel_and_are_counted():
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_is_as_large_as_asked_for_and_another_with_another_seed(name):
+    far = name in PUBLISHED or name.startswith("kegg")
+    if far and name not in ("china", "diabetes") and "APVIZ_DATA" not in os.environ:
+        pytest.skip(f"APVIZ_DATA is not set: no {name} here")
     one, other = (SYSTEMS[name](300, seed) for seed in (0, 1))
     assert one.x.shape == other.x.shape and one.b.shape == (len(one.x), 16) and len(one.x) <= 300
     assert not np.array_equal(one.x, other.x) and np.isfinite(one.x).all() and np.isfinite(one.b).all()

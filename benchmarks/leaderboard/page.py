@@ -88,7 +88,7 @@ def losses(of: pd.DataFrame) -> pd.DataFrame:
     """Where `auto` takes more than 1.2 times the seconds of the best, or fails what another does; the worst first."""
     best = of.loc[of.groupby(["system", "tol"])["seconds"].idxmin()].set_index(["system", "tol"])
     ours = of[of["entrant"] == AUTO].set_index(["system", "tol"])
-    joined = ours.join(best[["entrant", "seconds", "work"]], rsuffix=" of best")
+    joined = ours.join(best[["entrant", "seconds", "work"]].add_suffix(" of best"))
     joined = joined[np.isfinite(joined["seconds of best"])]
     joined["regret"] = joined["seconds"] / joined["seconds of best"]
     return joined[joined["regret"] > LOSS].sort_values("regret", ascending=False).reset_index()
