@@ -80,7 +80,6 @@ PUBLISHED = {
         "kin40k",
         "protein",
         "sgemm",
-        "gassensors",
     )
 }
 HARD = {
