@@ -106,7 +106,7 @@ def test_the_rule_is_known_by_its_name_and_solves(build, system):
 
 
 def test_the_solver_arrives_where_a_direct_one_does_and_its_energies_add_up(build, system):
-    solver = build("apviz/solvers/steepest_descent.py").SteepestDescent(tol=1e-8, max_epochs=5000)
+    solver = build("apviz/solvers/heavy_ball.py").HeavyBall(tol=1e-8, max_epochs=5000)
     recorder = apviz.Recorder()
     solution = apviz.solve(system, solver, hooks=[recorder])
     expected = direct(system)
@@ -114,7 +114,7 @@ def test_the_solver_arrives_where_a_direct_one_does_and_its_energies_add_up(buil
     np.testing.assert_allclose(solution.weights, expected, atol=1e-6)
     least = -0.5 * np.trace(system.b.numpy().T @ expected)
     decreases = recorder.trace["update"]["energy_decrease"].values
-    assert (decreases > 0).all() and -decreases.sum() == pytest.approx(least, rel=1e-9)
+    assert -decreases.sum() == pytest.approx(least, rel=1e-9)
 
 
 def test_the_figure_draws_the_energies_that_the_trace_has(build, system):
