@@ -1,5 +1,5 @@
-// One plotly figure. What was drawn before (`base`) stays, and what still grows (`live`) is put on top, so that a tick
-// sends a few curves and not all of them. Charts of a page talk to each other by events: hovering a method fades the
+// One plotly figure. What was drawn before (`base`) stays, and what still grows (`live`) is put on top; of that only the
+// new points are sent (`grown`). Charts of a page talk to each other by events: hovering a method fades the
 // others everywhere.
 
 const HOVER = "apviz-hover";
@@ -50,9 +50,8 @@ function numbersOf(data) {
   return (ArrayBuffer.isView(data) ? [...data] : [data].flat()).filter(Number.isFinite);
 }
 
-function merged(model) {
+function merged(model, live) {
   const base = model.base ? JSON.parse(model.base) : null;
-  const live = model.live ? JSON.parse(model.live) : null;
   if (!base && !live) return null;
   if (base && model.frame) return advanced(base, JSON.parse(model.frame).frames[0]);
   if (!base || !live) return base || live;
@@ -68,9 +67,16 @@ function advanced(figure, frame) {
   return { ...figure, data, layout: blended(figure.layout, frame.layout || {}) };
 }
 
-// what of a live figure is not numbers: where it stays the same, only the curves need drawing
-const NUMBERS = ["x", "y", "customdata", "updatemenus"];
-const formOf = (figure) => JSON.stringify(figure, (key, value) => (NUMBERS.includes(key) ? undefined : value));
+// what grows: the points that it had, and those that have come
+function longer(live, { number, curves }) {
+  const data = [...live.data];
+  for (const { at, keep, ...points } of curves) {
+    const old = data[at];
+    data[at] = { ...old };
+    for (const [name, values] of Object.entries(points)) data[at][name] = old[name].slice(0, keep).concat(values);
+  }
+  return { ...live, data, number };
+}
 
 function decoded(values) {
   if (!values?.bdata) return values || [];
@@ -133,8 +139,9 @@ export async function render({ model, el }) {
   let own = []; // shapes of the figure itself
   let faded = null;
   let drawn = 0;
-  let form = ""; // of the live figure that is drawn
-  let grown = false; // only the live figure has changed
+  let live = null; // what grows, as far as it has come
+  let drawnSerial = 0; // of what grows, as it is drawn; 0 where the figure has to be drawn anew
+  let grown = false; // only points have come
   let finished = 0; // curves before those of the live figure
 
   const config = {
@@ -154,11 +161,28 @@ export async function render({ model, el }) {
     ],
   };
 
-  // a curve that has become longer, in axes that have room for it: half the time of a whole figure
+  function takeLive() {
+    live = model.live ? { ...JSON.parse(model.live), number: 0 } : null;
+  }
+
+  function takeGrown() {
+    if (!model.grown) return false;
+    const came = JSON.parse(model.grown);
+    if (live && came.serial === live.serial && came.number === live.number + 1) {
+      live = longer(live, came);
+      return true;
+    }
+    // it was changed while nobody looked; what is older than what there is was taken before
+    if (!live || came.serial > live.serial || (came.serial === live.serial && came.number > live.number)) {
+      model.behind = model.behind + 1;
+    }
+    return false;
+  }
+
+  // curves that have become longer, in axes that have room for them: half the time of a whole figure
   async function grow() {
-    const live = JSON.parse(model.live);
     const shown = holder._fullLayout;
-    if (formOf(live) !== form) return false;
+    if (live.serial !== drawnSerial) return false;
     for (const [name, [low, high]] of Object.entries(extents(live.data, live.layout))) {
       const { autorange, range } = shown[name];
       // axes that the visitor has zoomed stay as they are
@@ -178,24 +202,23 @@ export async function render({ model, el }) {
   async function draw() {
     const onlyGrown = grown;
     grown = false;
-    if (onlyGrown && form && model.live && !model.frame && (await grow())) {
+    if (onlyGrown && drawnSerial && live && !model.frame && (await grow())) {
       holder.dataset.drawn = ++drawn;
       return;
     }
-    let figure = merged(model);
+    let figure = merged(model, live);
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
       Plotly.purge(holder);
       holder.style.height = "0";
       listening = false;
-      form = "";
+      drawnSerial = 0;
       return;
     }
-    form = "";
+    drawnSerial = 0;
     finished = figure.data.length;
-    if (model.live) {
-      const live = JSON.parse(model.live);
-      form = formOf(live);
+    if (live) {
+      drawnSerial = live.serial;
       finished -= live.data.length;
       figure = withRoom(figure, live);
     }
@@ -210,7 +233,7 @@ export async function render({ model, el }) {
     }
     holder.dataset.drawn = ++drawn;
     // who plays a animation waits for it; what grows would only cost the solve time
-    if (!model.live) model.drawn = drawn;
+    if (!live) model.drawn = drawn;
     if (faded) fade(faded);
     if (!listening) {
       listening = true;
@@ -271,8 +294,11 @@ export async function render({ model, el }) {
     waiting = true;
     drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
   };
-  for (const name of ["base", "frame", "axes"]) model.on(name, () => ((form = ""), redraw()));
-  model.on("live", () => ((grown = true), redraw()));
+  for (const name of ["base", "frame", "axes"]) model.on(name, () => ((drawnSerial = 0), redraw()));
+  model.on("live", () => (takeLive(), redraw()));
+  model.on("grown", () => takeGrown() && ((grown = true), redraw()));
+  takeLive();
+  takeGrown();
   model.on("cursor", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
   model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
   document.addEventListener(HOVER, hovered);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import panel as pn
@@ -14,9 +14,11 @@ import param
 import plotly.graph_objects as go
 from panel.custom import JSComponent
 
+from apviz.dashboard.components.growing import Growing
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
+from apviz.plots._curves import unchecked
 from apviz.plots._labels import outcome
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
@@ -30,6 +32,8 @@ class Chart(JSComponent):
 
     base = param.String(doc="the figure as JSON, or empty")
     live = param.String(doc="what still grows of it, as JSON; its layout counts where there is no base")
+    grown = param.String(doc="the points that have come since the last change of `live` or of this, as JSON")
+    behind = param.Integer(0, doc="how often the browser has missed what has grown")
     frame = param.String(doc="what another update changes of it, as JSON of a figure with that frame, or empty")
     cursor = param.List(item_type=float, doc="x of the lines that mark the cursor")
     summary = param.String(doc="what the chart shows, for those who do not see it")
@@ -42,13 +46,24 @@ class Chart(JSComponent):
     _esm = Path(__file__).with_name("chart.js")
     _stylesheets: ClassVar[list[str]] = [Path(__file__).with_name("chart.css").read_text("utf-8")]
 
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._growing = Growing()
+        self.param.watch(lambda event: self._growing.forget(), "behind")
+
     def show(self, figure: go.Figure | None, live: go.Figure | None = None) -> None:
         """Draws a figure, and on top of it one that still grows."""
-        self.param.update(base=_as_json(figure), live=_as_json(live), frame="")
+        self._growing.forget()
+        grows = "" if live is None else self._growing.whole(live)
+        self.param.update(base=_as_json(figure), live=grows, grown="", frame="")
 
-    def show_live(self, live: go.Figure | None) -> None:
-        """Draws what still grows anew, and leaves the rest."""
-        self.live = _as_json(live)
+    def show_live(self, live: go.Figure) -> None:
+        """Draws what still grows anew, and leaves the rest; sends the new points, where the others are as they were."""
+        changes = self._growing.changes(live)
+        if changes is None:
+            self.param.update(live=self._growing.whole(live), grown="")
+        else:
+            self.grown = changes
 
     def show_frame(self, frame: go.Frame) -> None:
         """Changes what a frame of the figure says, and leaves the rest."""
@@ -142,7 +157,7 @@ class ChartCard:
         self._traces = [trace for trace in traces if self.takes(trace)]
         running = live is not None and self.takes(live)
         figure = self._figure(self._traces, theme) if self._traces else None
-        self.chart.show(figure, self._figure([live], theme) if live is not None and running else None)
+        self.chart.show(figure, self._live_figure(live, theme) if live is not None and running else None)
         self._say_empty(figure is None and not running)
         self.chart.summary = self.words()
         self._fill_details()
@@ -150,7 +165,7 @@ class ChartCard:
     def show_live(self, live: Trace, theme: ThemeName) -> None:
         """Draws the run that goes on anew, and leaves the others as they are."""
         if self.takes(live):
-            self.chart.show_live(self._figure([live], theme))
+            self.chart.show_live(self._live_figure(live, theme))
             self._say_empty(False)
 
     def _say_empty(self, is_empty: bool) -> None:
@@ -169,6 +184,10 @@ class ChartCard:
             # the height that it has is for a figure that stands alone
             figure.update_layout(height=None)
         return enlarged(figure) if self._lecture else figure
+
+    def _live_figure(self, live: Trace, theme: ThemeName) -> go.Figure:
+        with unchecked():
+            return self._figure([live], theme)
 
     def _fill_details(self) -> None:
         column = self._details

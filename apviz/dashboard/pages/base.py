@@ -90,8 +90,8 @@ class Shared:
 
 #: two charts side by side where there is room
 HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
-#: while a solve runs, drawing takes at most one part in so many of the server's time
-DRAWING_SHARE = 4
+#: while its own solve runs, a page's drawing takes at most one part in so many of the server's time
+DRAWING_SHARE = 12
 
 
 class Page(ABC):
@@ -135,6 +135,11 @@ class Page(ABC):
         """Whether something that was asked for is still to be drawn; what grows by itself is not."""
         return bool(self._to_draw)
 
+    @property
+    def has_running(self) -> bool:
+        """Whether a job that it shows goes on."""
+        return any(job.is_active and self.shows(job) for job in self.shared.visitor.jobs)
+
     def shows(self, job: Job) -> bool:
         """Whether it shows how a job stands."""
         return False
@@ -156,14 +161,14 @@ class Page(ABC):
         self._to_draw[id(key)] = draw
 
     def draw_next(self) -> None:
-        """Draws one thing a tick, with pauses while something is solved, so that the solve keeps its processor."""
+        """Draws one thing a tick, with pauses while its own job runs, so that the solve keeps its processor."""
         if not self._to_draw or time.perf_counter() < self._next_drawing:
             return
         draw = self._to_draw.pop(next(iter(self._to_draw)))
         started = time.perf_counter()
         draw()
         now = time.perf_counter()
-        pause = (DRAWING_SHARE - 1) * (now - started) if self.shared.queue.is_busy else 0.0
+        pause = (DRAWING_SHARE - 1) * (now - started) if self.has_running else 0.0
         self._next_drawing = now + pause
 
 
@@ -219,7 +224,7 @@ class SolvingPage(Page):
 
     @property
     def is_drawing(self) -> bool:
-        return super().is_drawing and not (self.job is not None and self.job.is_active)
+        return super().is_drawing and not self.has_running
 
     def shows(self, job: Job) -> bool:
         return job is self.job

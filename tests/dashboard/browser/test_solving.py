@@ -51,6 +51,25 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     someone.tab.get_by_role("cell", name="stopped").wait_for()
 
 
+def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, server):
+    someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200})
+    someone.press("Run")
+    chart = someone.tab.locator("[role=img]").first
+    someone.until("chart.data && chart.data.some(each => (each.name || '').startsWith('AP cyclic b=200'))", chart)
+    someone.until("Number(chart.dataset.drawn) >= 8", chart)
+    line = "each => each.name.startsWith('AP cyclic b=200') && each.mode === 'lines+markers'"
+    had = chart.evaluate(f"chart => (({{ x, y, customdata }}) => ({{ x, y, customdata }}))(chart.data.find({line}))")
+    sent = "[...Bokeh.documents[0]._all_models.values()].map(each => each.data?.attributes?.grown || '')"
+    assert any(someone.tab.evaluate(sent)), "points were sent, not figures alone"
+    someone.press("Stop")
+    (name,) = finished(someone)
+    epochs, count = apviz.open_trace(server.runs / f"{name}.zarr")["epoch"], len(had["x"])
+    assert 5 < count < len(epochs["epoch"])
+    for values, column in ((had["x"], "work"), (had["y"], "residual")):
+        assert values == epochs[column].values[:count].tolist()
+    assert [row[2] for row in had["customdata"]] == epochs["seconds"].values[:count].tolist()
+
+
 def test_two_visitors_at_once_see_only_their_own_runs(visit):
     first, second = visit().go(**SMALL), visit().go(dataset="diabetes", n=200, rhs=2, methods="pcg", ranks=20)
     first.press("Run")

@@ -113,9 +113,10 @@ class Compare(SolvingPage):
         if job.live.trace is None:
             return
         first, *others = (self._cards[name] for name in GROWING)
-        # the residual every second time
+        # the residual every time, of the others one in turn
         self._turn += 1
-        self._draw_soon(first if self._turn % 2 else others[self._turn // 2 % len(others)])
+        self._draw_soon(first)
+        self._draw_soon(others[self._turn % len(others)])
 
     def run(self) -> None:
         """Solves the chosen system by the chosen methods."""
