@@ -1,0 +1,1 @@
+"""How fast the dashboard is, in a browser."""

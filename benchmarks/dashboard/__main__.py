@@ -1,0 +1,326 @@
+"""The dashboard in a browser: how soon it answers, what looking on costs a solve, what many visitors cost the server.
+
+The server is pinned to one core, the browser and this program to another, and the CPU seconds of each are told apart:
+what else runs on the machine lengthens seconds by the clock, and hardly those.
+
+- *start*: from the command, with a new folder, until the server answers, and until a page has its settings;
+- *first chart*: from the request of the page to the first chart in it, median of so many fresh visitors;
+- *page switch*: from the click on a tab until the settings of that page are there, which come last; of every page;
+- *compare 12*: 12 runs of the folder onto the page Compare, until its first chart shows all of them;
+- *large trace*: a run of 100,000 updates from its address, until four charts are drawn;
+- *500 runs*: the page Runs with a folder of 500, until its table is there;
+- *watched*: server CPU seconds of a solve with a page looking on, ÷ those in a process without a dashboard, in turns;
+- *visitors*: so many at once for so long, with solves of their own: growth of the server, updates lost, and whether
+  anybody was shown a run of another.
+
+Needs Chromium and Playwright, and two cores.
+
+    python -m benchmarks.dashboard [--parts first,switch] [--visitors 20] [--minutes 30]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+from rich.table import Table
+
+import apviz
+from apviz.dashboard.store.runs_folder import RunsFolder
+from benchmarks.dashboard import visitors as visiting
+from benchmarks.dashboard.runs import LARGE, make_large, make_many, make_twelve
+from benchmarks.dashboard.serving import (
+    BROWSER_CORE,
+    CHARTS,
+    CHROMIUM,
+    FLAGS,
+    SERVER_CORE,
+    Served,
+    Watch,
+    drawn,
+    median_of,
+    served,
+    visitor,
+    wait_for_charts,
+)
+from benchmarks.machine import RESULTS, describe
+
+PATH = RESULTS / "dashboard.json"
+LOADS, TURNS = 5, 3
+PAGES = {"Batch size": "batch-size", "Conditioning": "conditioning", "Training": "training", "Look inside": "inside",
+         "Runs": "runs", "Compare": "compare"}  # fmt: skip
+#: what only the settings of each page have
+SIGNS = {"batch-size": "Batch sizes b", "conditioning": "Noises a decade", "training": "Step size of Adam",
+         "inside": "Updates to record", "runs": "Filter", "compare": "Block sizes b"}  # fmt: skip
+#: part, name of the figure in it, goal, whether more is better
+GOALS = [
+    ("start", "listens (s)", 2.0, False),
+    ("first", "first chart (s)", 1.0, False),
+    ("first", "server CPU (s)", 0.3, False),
+    ("switch", "page switch (s)", 0.5, False),
+    ("twelve", "12 runs onto Compare (s)", 1.5, False),
+    ("large", f"a run of {LARGE:,} updates (s)", 2.0, False),
+    ("many", "500 runs listed (s)", 1.5, False),
+    ("watched", "watched ÷ alone, server CPU", 1.1, False),
+    ("watched", "charts a second", 5.0, True),
+    ("visitors", "growth (MB)", 100.0, False),
+    ("visitors", "updates lost", 0, False),
+    ("visitors", "runs of others seen", 0, False),
+]
+
+SOLVE = """
+import sys, time
+from pathlib import Path
+from apviz import comparison, datasets
+started = time.process_time()
+data = datasets.load("china", n=int(sys.argv[1]))
+chosen = comparison.choose_hyperparameters(data)
+system = comparison.build_system(data, chosen, rhs=16)
+solvers = comparison.choose_solvers(["ap"], rules=["cyclic"], block_sizes=[500], max_epochs=int(sys.argv[2]))
+for outcome in comparison.compare(system, solvers, Path(sys.argv[3]), data=data, mean=chosen.mean):
+    print(time.process_time() - started, outcome.trace["epoch"]["seconds"].values[-1])
+"""
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def start(browser: Any, folder: Path) -> dict[str, Any]:
+    """A new folder: until the server answers, and until a page can be worked with."""
+    found = Served(folder / "new")
+    try:
+        listens = found.wait_until("", in_full=False)
+        page = visitor(browser)
+        page.goto(found.url)
+        page.wait_for_selector("text=Data set")
+        usable = time.perf_counter() - found.started
+        page.context.close()
+        return {"listens (s)": listens, "page with settings (s)": usable, "server CPU (s)": found.cpu}
+    finally:
+        found.end()
+
+
+def first(browser: Any, folder: Path) -> dict[str, Any]:
+    """The first chart of several fresh visitors."""
+    readings = []
+    with served(make_twelve(folder / "twelve")) as server:
+        for _ in range(LOADS):
+            page = visitor(browser)
+            watch = Watch(server)
+            page.goto(server.url)
+            wait_for_charts(page)
+            readings.append(watch.read())
+            page.context.close()
+            time.sleep(1)
+    found = median_of(readings)
+    return {"first chart (s)": found["seconds"], "server CPU (s)": found["server CPU"],
+            "browser CPU (s)": found["browser CPU"]}  # fmt: skip
+
+
+def switch(browser: Any, folder: Path) -> dict[str, Any]:
+    """From page to page, twice round: the first time they are made."""
+    with served(make_twelve(folder / "twelve")) as server:
+        page = visitor(browser)
+        page.goto(server.url)
+        page.wait_for_selector("text=Data set")
+        wait_for_charts(page)
+        page.wait_for_timeout(4_000)
+        rounds = []
+        for _ in range(2):
+            readings = {}
+            for title, name in PAGES.items():
+                watch = Watch(server)
+                page.get_by_role("tab", name=title, exact=True).click()
+                page.get_by_text(SIGNS[name]).locator("visible=true").first.wait_for()
+                readings[name] = watch.read()
+                page.wait_for_timeout(2_500)
+            rounds.append(readings)
+        page.context.close()
+    again = [each["seconds"] for each in rounds[1].values()]
+    return {"page switch (s)": statistics.median(again), "slowest (s)": max(again), "first time": rounds[0],
+            "again": rounds[1]}  # fmt: skip
+
+
+def twelve(browser: Any, folder: Path) -> dict[str, Any]:
+    """Twelve runs from their address."""
+    runs = make_twelve(folder / "twelve")
+    names = sorted(path.stem for path in runs.glob("*.zarr"))
+    with served(runs) as server:
+        readings, alls = list[dict[str, float]](), list[dict[str, float]]()
+        for _ in range(TURNS):
+            page = visitor(browser)
+            page.goto(server.url + "?page=runs")
+            page.get_by_text("Filter").first.wait_for()
+            page.wait_for_timeout(4_000)
+            page.goto(server.url + "?page=runs&runs=" + ",".join(names))
+            button = page.get_by_role("button", name="Open on page Compare")
+            button.wait_for()
+            page.wait_for_timeout(6_000)
+            watch = Watch(server)
+            button.click()
+            page.get_by_role("button", name="Run", exact=True).wait_for()
+            shown = f"({CHARTS})[0]?.data?.filter((each) => each.showlegend !== false).length >= {len(names)}"
+            page.wait_for_function(shown, polling=50)
+            readings.append(watch.read())
+            wait_for_charts(page, 4)
+            alls.append(watch.read())
+            page.context.close()
+    found = median_of(readings)
+    return {"12 runs onto Compare (s)": found["seconds"], **found, "four charts": median_of(alls)}
+
+
+def large(browser: Any, folder: Path) -> dict[str, Any]:
+    """A run of 100,000 updates."""
+    make_large(folder / "large" / "large.zarr")
+    with served(folder / "large") as server:
+        page = visitor(browser)
+        watch = Watch(server)
+        page.goto(f"{server.url}?page=compare&runs=large&selected=large")
+        wait_for_charts(page)
+        soon = watch.read()
+        wait_for_charts(page, 4)
+        found = watch.read()
+        page.context.close()
+    return {f"a run of {LARGE:,} updates (s)": found["seconds"], **found, "first chart": soon}
+
+
+def many(browser: Any, folder: Path) -> dict[str, Any]:
+    """A folder of 500 runs: the page, and the list alone, at first and when one run has changed."""
+    runs = make_many(folder / "many", 500)
+    started = time.perf_counter()
+    listed = RunsFolder(runs)
+    assert len(listed.entries()) >= 500
+    cold, again = time.perf_counter() - started, time.perf_counter()
+    listed.entries()
+    warm = time.perf_counter() - again
+    with served(runs) as server:
+        page = visitor(browser)
+        watch = Watch(server)
+        page.goto(server.url + "?page=runs")
+        page.get_by_role("cell", name="run-").first.wait_for()
+        found = watch.read()
+        page.context.close()
+    return {"500 runs listed (s)": found["seconds"], **found, "read from disk (s)": cold, "looked at again (s)": warm}
+
+
+def solve_address(url: str, n: int, epochs: int) -> str:
+    """A page that is ready to run the solve of `SOLVE`."""
+    return (
+        f"{url}?page=compare&dataset=china&n={n}&rhs=16&methods=ap&rules=cyclic&partitions=sequential"
+        f"&block_sizes=500&max_epochs={epochs}&runs="
+    )
+
+
+def run_once(page: Page, timeout: float = 600) -> None:
+    """Presses Run and waits for the end."""
+    started = time.perf_counter()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("Running:").first.wait_for()
+    said = page.get_by_text("runs recorded")
+    # waiting in the browser would look through the whole page at every frame
+    while not said.count():
+        time.sleep(0.5)
+        if time.perf_counter() - started > timeout:
+            raise TimeoutError(f"the solve did not end within {timeout:g} s")
+
+
+def newest_seconds(runs: Path) -> float:
+    """Seconds of the newest run, as its trace has them."""
+    newest = max(runs.glob("*.zarr"), key=lambda path: path.stat().st_ctime)
+    return float(apviz.open_trace(newest)["epoch"]["seconds"].values[-1])
+
+
+def watched(browser: Any, folder: Path, n: int = 13_696, epochs: int = 60) -> dict[str, Any]:
+    """CPU seconds and seconds with and without a dashboard, in turns."""
+    readings, alone, rates, seconds = [], [], [], []
+    with served(make_twelve(folder / "twelve")) as server:
+        page = visitor(browser)
+        page.goto(solve_address(server.url, n, epochs))
+        page.get_by_role("button", name="Run", exact=True).wait_for()
+        page.wait_for_timeout(3_000)
+        for _ in range(TURNS):
+            out = subprocess.run(
+                ["taskset", "-c", str(SERVER_CORE), sys.executable, "-c", SOLVE, str(n), str(epochs),
+                 str(folder / "alone")],
+                capture_output=True, text=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+            alone.append([float(each) for each in out.stdout.split()[-2:]])
+            shutil.rmtree(folder / "alone")
+            before, watch = drawn(page), Watch(server)
+            run_once(page)
+            readings.append(watch.read())
+            seconds.append(newest_seconds(server.runs))
+            rates.append((drawn(page) - before) / seconds[-1])
+        page.context.close()
+    least = min(cpu for cpu, _ in alone)
+    found = {"alone, CPU (s)": [cpu for cpu, _ in alone], "watched": readings, "n": n, "epochs": epochs,
+             "alone, solve (s)": [solve for _, solve in alone], "watched, solve (s)": seconds}  # fmt: skip
+    ratio = min(each["server CPU"] for each in readings) / least
+    return {"watched ÷ alone, server CPU": ratio, "charts a second": statistics.median(rates), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--results", type=Path, default=PATH)
+    parser.add_argument("--visitors", type=int, default=20, help="at once; four in ten of them solve")
+    parser.add_argument("--minutes", type=float, default=30.0, help="that they stay")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {BROWSER_CORE})
+    kept = json.loads(options.results.read_text("utf-8")) if options.results.exists() else {}
+    results = {part: kept[part] for part in PARTS if part in kept}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for part in options.parts.split(","):
+            machine = describe()
+            results[part] = {"machine": machine, **PARTS[part](browser, Path(folder), options)}
+            options.results.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+            print(part, json.dumps(results[part] | {"machine": machine["load_average"]}), flush=True)
+        browser.close()
+    Console().print(table(results))
+
+
+def _plain(part: Callable[[Any, Path], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    return lambda browser, folder, options: part(browser, folder)
+
+
+def visitors(browser: Any, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Many at once."""
+    with served(make_twelve(folder / "twelve")) as server:
+        return visiting.run(browser, server, options.visitors, options.minutes)
+
+
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "start": _plain(start), "first": _plain(first), "switch": _plain(switch), "twelve": _plain(twelve),
+    "large": _plain(large), "many": _plain(many), "watched": _plain(watched), "visitors": visitors,
+}  # fmt: skip
+
+
+def table(results: dict[str, Any]) -> Table:
+    """Goals beside what was reached."""
+    made = Table("", "goal", "reached", "")
+    for part, name, goal, more in GOALS:
+        if name not in results.get(part, {}):
+            continue
+        value = results[part][name]
+        made.add_row(
+            f"{part}: {name}", f"{'≥' if more else '≤'} {goal:g}", f"{value:.3g}",
+            "reached" if (value >= goal if more else value <= goal) else "missed",
+        )  # fmt: skip
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""A dashboard in a process on a core of its own, a browser on another, and what each of them takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from playwright.sync_api import Page
+
+CHROMIUM, FLAGS = "/usr/bin/chromium", ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+SIZE = {"width": 1440, "height": 900}
+#: cores of the server, and of the browser
+SERVER_CORE, BROWSER_CORE = 0, 1
+
+
+class Served:
+    """A dashboard on a free port, on a core of its own.
+
+    Attributes:
+        started: when its command was given, by `time.perf_counter`.
+    """
+
+    def __init__(self, runs: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url, self.runs, self.started = f"http://127.0.0.1:{port}/", runs, time.perf_counter()
+        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--port", str(port)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self.process = psutil.Popen(
+            [*command, "--runs", str(runs)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        )
+        self.process.cpu_affinity([SERVER_CORE])
+
+    def wait_until(self, path: str, patience: float = 300.0, *, in_full: bool = True) -> float:
+        """Seconds from the command until a path is answered; or until anything is, as that it is starting."""
+        while time.perf_counter() - self.started < patience:
+            try:
+                urllib.request.urlopen(self.url + path, timeout=60).read()
+                return time.perf_counter() - self.started
+            except urllib.error.HTTPError:
+                if not in_full:
+                    return time.perf_counter() - self.started
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise TimeoutError(f"{self.url}{path} was not there after {patience:g} s")
+
+    def warm(self) -> None:
+        """Waits until it serves pages, and asks for one."""
+        self.wait_until("plotly/plotly.min.js")
+        urllib.request.urlopen(self.url, timeout=300).read()
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds that it has taken."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+
+@contextmanager
+def served(runs: Path) -> Iterator[Served]:
+    """A dashboard that is warm: one page has been served."""
+    found = Served(runs)
+    try:
+        found.warm()
+        yield found
+    finally:
+        found.end()
+
+
+def browser_cpu() -> float:
+    """CPU seconds of the processes of the browser that are alive."""
+    total = 0.0
+    for child in psutil.Process().children(recursive=True):
+        if "chrom" in child.name():
+            times = child.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+class Watch:
+    """Clock of a server and a browser: seconds, CPU seconds of the one and of the other."""
+
+    def __init__(self, server: Served) -> None:
+        self.server = server
+        self._begun = (time.perf_counter(), server.cpu, browser_cpu())
+
+    def read(self) -> dict[str, float]:
+        """Seconds since it was made."""
+        now = (time.perf_counter(), self.server.cpu, browser_cpu())
+        names = ("seconds", "server CPU", "browser CPU")
+        return {name: round(end - begun, 3) for name, begun, end in zip(names, self._begun, now, strict=True)}
+
+
+def median_of(readings: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(each[name] for each in readings) for name in readings[0]}
+
+
+def visitor(browser: Any) -> Page:
+    """A tab of a browser of its own."""
+    page: Page = browser.new_context(viewport=SIZE).new_page()
+    page.set_default_timeout(60_000)
+    return page
+
+
+def wait_for_charts(page: Page, count: int = 1) -> None:
+    """Until so many charts are drawn."""
+    page.wait_for_function(f"{CHARTS}.length >= {count}", polling=50)
+
+
+#: charts that are drawn, in JavaScript; they stand in shadow roots
+CHARTS = """(() => {
+  const found = [];
+  const look = (root) => {
+    for (const each of root.querySelectorAll("*")) {
+      if (each.classList.contains("chart") && each.dataset.drawn && each.offsetParent !== null) found.push(each);
+      if (each.shadowRoot) look(each.shadowRoot);
+    }
+  };
+  look(document);
+  return found;
+})()"""
+
+
+def drawn(page: Page) -> int:
+    """How many figures the browser has drawn on this page."""
+    return int(page.evaluate(f"{CHARTS}.reduce((sum, each) => sum + Number(each.dataset.drawn), 0)"))
