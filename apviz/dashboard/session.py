@@ -74,17 +74,17 @@ class Session:
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
-        self._sidebars: dict[str, list[Viewable]] = {}
         self._is_loaded = False
         #: what the browser has said so far
         self._token, self._lost = "", dict[str, Any]()
         self.problems = self._read_address()
         view = self.shared.view
-        titles = [page.title for page in PAGES.values()]
+        # tabs of nothing: what they would show, they would make anew, here and in the browser, at every change
         self._tabs = pmui.Tabs(
-            *((title, pn.Column(sizing_mode="stretch_width")) for title in titles), active=list(PAGES).index(view.page),
-            sizing_mode="stretch_width", dynamic=True,
+            *((page.title, pn.Spacer()) for page in PAGES.values()), active=list(PAGES).index(view.page),
+            sizing_mode="stretch_width",
         )  # fmt: skip
+        self._bodies, self._sidebars = _Pile(), _Pile()
         self._tabs.param.watch(self._tab_changed, "active")
         self._browser = Browser(margin=0)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
@@ -94,8 +94,9 @@ class Session:
             sizing_mode="stretch_width",
         )  # fmt: skip
         self._template = pmui.Page(
-            title="apviz", sidebar=[pn.Column()],
-            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs],
+            title="apviz", sidebar=[self._sidebars.view],
+            main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
+                  self._bodies.view],
             sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
             busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
@@ -133,19 +134,14 @@ class Session:
 
     def _show_page(self) -> None:
         page = self.page
-        column = self._tabs[list(PAGES).index(self.shared.view.page)]
-        if not len(column):
-            column.append(page.main())
+        self._bodies.show(page.name, lambda: [page.main()])
         if self._is_loaded:
             self._show_settings()
         page.open()
 
     def _show_settings(self) -> None:
         """Shows the settings of the page; made once, for their widgets watch the models as long as these live."""
-        name = self.shared.view.page
-        if name not in self._sidebars:
-            self._sidebars[name] = self.page.sidebar()
-        self._template.sidebar[0][:] = self._sidebars[name]
+        self._sidebars.show(self.page.name, self.page.sidebar)
 
     def _loaded(self) -> None:
         """Shows the settings once the browser shows the page: they take it as long as everything before."""
@@ -260,6 +256,26 @@ class Session:
             object="  \n".join(self.problems), severity="warning", visible=bool(self.problems), closeable=True,
             title="Not everything in this address could be opened", sizing_mode="stretch_width",
         )  # fmt: skip
+
+
+class _Pile:
+    """Parts of a page, of which one is shown; the others stay in the browser, so that it costs nothing to come back."""
+
+    def __init__(self) -> None:
+        self.view = pn.Column(sizing_mode="stretch_width")
+        self._parts: dict[str, pn.Column] = {}
+
+    def show(self, name: str, make: Callable[[], list[Viewable]]) -> None:
+        """Shows the part of that name; made when it is first shown."""
+        for other, part in self._parts.items():
+            part.visible = other == name
+        if name not in self._parts:
+            self._parts[name] = pn.Column(*make(), sizing_mode="stretch_width")
+            self.view.append(self._parts[name])
+
+    def shown(self) -> list[Viewable]:
+        """What it shows."""
+        return [each for part in self._parts.values() if part.visible for each in part]
 
 
 def _theme(shared: Shared) -> dict[str, Any]:

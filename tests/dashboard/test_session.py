@@ -64,12 +64,29 @@ def test_going_from_page_to_page_leaves_nothing_behind_that_watches_the_settings
     assert watchers(session) == before
 
 
+def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(session):
+    document = Document()
+    document.add_root(session.view().get_root(document))
+    for _ in range(2):
+        visit_all(session)
+        while session.page.is_drawing:
+            session.page.tick()
+    session._tabs.active = 0
+    while session.page.is_drawing:
+        session.page.tick()
+    had = {model.id for model in document.models}
+    for place in range(len(PAGES)):
+        session._tabs.active = place
+        new = {model.id for model in document.models} - had
+        assert len(new) < len(had) / 100, "what a page says anew, and none of its widgets"
+
+
 def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
     shown = {}
     for _ in range(2):
         for place, name in enumerate(PAGES):
             session._tabs.active = place
-            panels = list(session._template.sidebar[0])
+            panels = session._sidebars.shown()
             assert panels and shown.setdefault(name, panels) == panels
     first, *others = shown.values()
     assert all(panels != first for panels in others)

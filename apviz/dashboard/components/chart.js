@@ -143,6 +143,7 @@ export async function render({ model, el }) {
   let drawnSerial = 0; // of what grows, as it is drawn; 0 where the figure has to be drawn anew
   let grown = false; // only points have come
   let finished = 0; // curves before those of the live figure
+  let hidden = false; // there was something to draw, and no room: its page is not shown
 
   const config = {
     displaylogo: false,
@@ -200,6 +201,8 @@ export async function render({ model, el }) {
   }
 
   async function draw() {
+    hidden = !holder.clientWidth;
+    if (hidden) return;
     const onlyGrown = grown;
     grown = false;
     if (onlyGrown && drawnSerial && live && !model.frame && (await grow())) {
@@ -303,9 +306,8 @@ export async function render({ model, el }) {
   model.on("summary", () => holder.setAttribute("aria-label", model.summary || "a chart"));
   document.addEventListener(HOVER, hovered);
   const resized = new ResizeObserver(() => {
-    if (holder.layout && holder.clientWidth && Math.abs(holder.clientWidth - holder.layout.width) > 1) {
-      redraw();
-    }
+    if (!holder.clientWidth) return;
+    if (hidden || (holder.layout && Math.abs(holder.clientWidth - holder.layout.width) > 1)) redraw();
   });
   resized.observe(holder);
   model.on("remove", () => {

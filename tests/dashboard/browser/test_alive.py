@@ -108,6 +108,22 @@ def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
     someone.tab.wait_for_function(f"() => !{BUSY}")
 
 
+def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_one_comes_back(visit):
+    someone = visit().go()
+    chart = someone.chart("Residual.")
+    wide, ink = chart.evaluate("chart => chart.clientWidth"), "chart => chart._fullLayout.font.color"
+    light = chart.evaluate(ink)
+    on_tab(someone, "Runs")
+    chart.wait_for(state="hidden")
+    someone.tab.set_viewport_size({"width": 1000, "height": 800})
+    someone.tab.get_by_role("button", name="Toggle theme").click()
+    someone.tab.get_by_text("Filter").locator("visible=true").first.wait_for()
+    on_tab(someone, "Compare")
+    someone.until("chart.clientWidth && chart.clientWidth === chart._fullLayout.width", chart)
+    someone.until(f"chart._fullLayout.font.color !== '{light}'", chart)
+    assert chart.evaluate("chart => chart.clientWidth") != wide
+
+
 def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, browser, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), log=tmp_path / "log")
     try:
