@@ -89,7 +89,11 @@ def expression_of(
         if factor.numel() == 1:
             jitter = None if inner.jitter is None else factor.reshape(()) * inner.jitter
             return Expression(inner.x, *scaled(inner.kernel, inner.tensors, factor.reshape(1)), jitter)
-    if type(covariance) is AddedDiagLinearOperator and isinstance(covariance._diag_tensor, ConstantDiagLinearOperator):
+    if type(covariance) is AddedDiagLinearOperator:
+        if not isinstance(covariance._diag_tensor, ConstantDiagLinearOperator):
+            raise TypeError(
+                f"{made_by} adds different values to the diagonal; give them to a FixedNoiseGaussianLikelihood"
+            )
         return _with_jitter(of(covariance._linear_op), member.of(covariance._diag_tensor.diag_values, 1))
     raise TypeError(
         f"the covariance that {made_by} returned is {a(covariance)}; apviz takes what kernels returned for the inputs, "
@@ -111,8 +115,7 @@ class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
     @classmethod
     def instead(cls, call_next: Any, left: Any, right: Any) -> Any:
         """Stands before `LinearOperator.mul`."""
-        unevaluated = LazyEvaluatedKernelTensor, UnevaluatedProduct
-        both = isinstance(left, unevaluated) and isinstance(right, unevaluated)
+        both = _is_unevaluated(left) and _is_unevaluated(right)
         return cls(left, right) if both and left.shape == right.shape else call_next(left, right)
 
     def evaluate_kernel(self) -> Any:
@@ -136,6 +139,17 @@ class UnevaluatedProduct(LinearOperator):  # type: ignore[misc]
     def _diagonal(self) -> Tensor:
         diagonal: Tensor = self.left._diagonal() * self.right._diagonal()
         return diagonal
+
+
+def _is_unevaluated(covariance: Any) -> bool:
+    """Tests for what kernels returned, and for sums, products and multiples of it, with jitter or without."""
+    if type(covariance) is SumLinearOperator:
+        return all(_is_unevaluated(each) for each in covariance.linear_ops)
+    if type(covariance) is ConstantMulLinearOperator:
+        return _is_unevaluated(covariance.base_linear_op)
+    if type(covariance) is AddedDiagLinearOperator:
+        return _is_unevaluated(covariance._linear_op)
+    return isinstance(covariance, LazyEvaluatedKernelTensor | UnevaluatedProduct)
 
 
 def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, member: Member) -> Expression:

@@ -76,6 +76,10 @@ MODELS = {
         torch.nn.ModuleList([ScaleKernel(RBFKernel()), LinearKernel()]),
         lambda k, x: k[0](x[:, :2]) + 2.0 * k[1](x[:, 1:]),
     ),
+    "sum and multiple of covariances, multiplied": lambda: (
+        torch.nn.ModuleList([ScaleKernel(MaternKernel(0.5)), PeriodicKernel(), MaternKernel(0.5)]),
+        lambda k, x: (k[0](x[:, :2]) + k[1](x[:, 1:2])) * (0.5 * k[2](x[:, 1:])),
+    ),
     "deep": lambda: (
         torch.nn.ModuleList([ScaleKernel(RBFKernel()), torch.nn.Linear(3, 2)]),
         lambda k, x: k[0](torch.tanh(k[1](x))),

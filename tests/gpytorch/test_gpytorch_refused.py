@@ -1,0 +1,139 @@
+"""The guide's table of what the context refuses of GPyTorch models: every row raises, in training and prediction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gpytorch
+import pytest
+import torch
+from test_gpytorch_examples import ExactGP, example
+
+import apviz
+
+kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
+Normal, OfSeveral = gpytorch.distributions.MultivariateNormal, gpytorch.distributions.MultitaskMultivariateNormal
+GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+
+
+class PerBatch(kernels.RBFKernel):
+    """Of inputs divided by their largest: an entry depends on all rows."""
+
+    def forward(self, x1, x2, **params):
+        return super().forward(x1 / x1.max(), x2, **params)
+
+
+def returning(covariance):
+    """A model whose `forward` returns a covariance of its kernel and inputs."""
+
+    class Model(ExactGP):
+        def forward(self, x):
+            return Normal(self.mean_module(x), covariance(self.covar_module, x))
+
+    return {"model": Model}
+
+
+class Tasks(ExactGP):
+    def forward(self, x):
+        return OfSeveral(self.mean_module(x), self.covar_module(x))
+
+
+class OneAfterTheOther(ExactGP):
+    def forward(self, x):
+        return OfSeveral.from_independent_mvns([super().forward(x)] * 2)
+
+
+def values(size):
+    return torch.linspace(0.1, 0.2, size, dtype=torch.float64)
+
+
+def correlated():
+    made = example(
+        30, 2, kernels.MultitaskKernel(kernels.RBFKernel(), num_tasks=2),
+        means.MultitaskMean(means.ConstantMean(), num_tasks=2), model=Tasks,
+        likelihood=likelihoods.MultitaskGaussianLikelihood(num_tasks=2, rank=1),
+    )  # fmt: skip
+    made.y = torch.stack([made.y, made.y], 1)
+    made.model.set_train_data(targets=made.y, strict=False)
+    return made
+
+
+def missing():
+    made = example(30, 2)
+    made.y[3] = torch.nan
+    made.model.set_train_data(targets=made.y)
+    return made
+
+
+def differentiated_twice(e, how):
+    of = list(e.model.parameters())
+    e.model.eval()
+    value = e.loss() if how == "loss" else e.model(e.test_x).mean.sum()
+    gradients = torch.autograd.grad(value, of, create_graph=True, allow_unused=True)
+    sum(g.sum() for g in gradients if g is not None).backward()
+
+
+def asking_for_cholesky(e, how):
+    with gpytorch.settings.fast_computations(log_prob=False):
+        getattr(e, how)()
+
+
+def plainly(e, how):
+    getattr(e, how)()
+
+
+#: of every row of the table: what makes the model, what is asked of it, and what is said
+REFUSED = {
+    "likelihoods that are not Gaussian": (
+        lambda: example(30, 2, likelihood=likelihoods.StudentTLikelihood()), plainly, "only handle Gaussian likelih",
+    ),
+    "noise that correlates tasks (`rank > 0`)": (correlated, plainly, "adds more than a diagonal"),
+    "inducing points (SGPR)": (
+        lambda: example(30, 2, kernels.InducingPointKernel(kernels.RBFKernel(), torch.ones(3, 2), None)),
+        plainly, "InducingPointKernel, an approximation of low rank.*take covar_module.base_kernel",
+    ),
+    "a cosine of several inputs": (
+        lambda: example(30, 2, kernels.CosineKernel()), plainly, "CosineKernel of 2 inputs, which is not positive",
+    ),
+    "a kernel whose entries depend on other rows": (
+        lambda: example(30, 2, PerBatch()), plainly, "a PerBatch;.*entries depend on other rows than their own two",
+    ),
+    "covariances between two sets of inputs": (
+        lambda: example(30, 2, **returning(lambda k, x: k(x, x + 0.3))), plainly, "two sets of inputs, which differ",
+    ),
+    "covariances evaluated in `forward`": (
+        lambda: example(30, 2, **returning(lambda k, x: k(x).to_dense())), plainly, "returned is a DenseLinearOperator",
+    ),
+    "jitter in factors of a product": (
+        lambda: example(30, 2, **returning(lambda k, x: k(x).add_jitter(0.1) * k(x))),
+        plainly, "multiplies covariances with jitter; add it to the product",
+    ),
+    "different values on the diagonal in `forward`": (
+        lambda: example(30, 2, **returning(lambda k, x: k(x).add_diagonal(values(len(x))))),
+        plainly, "different values to the diagonal.*FixedNoiseGaussianLikelihood",
+    ),
+    "outputs one after the other": (lambda: example(30, 2, model=OneAfterTheOther), plainly, "interleaved=True"),
+    "missing observations": (missing, plainly, "NaN or infinite values"),
+    "`fast_computations(log_prob=False)`": (lambda: example(30, 2), asking_for_cholesky, "asks for Cholesky"),
+    "second derivatives": (
+        lambda: example(30, 2), differentiated_twice, "no second derivatives|differentiates predictions once",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["loss", "predict"])
+@pytest.mark.parametrize("row", REFUSED)
+def test_what_the_guide_lists_is_refused(row, how):
+    make, ask, said = REFUSED[row]
+    with (
+        apviz.gpytorch.alternating_projection(),
+        pytest.raises((TypeError, ValueError, RuntimeError), match=f"(?s){said}"),
+    ):
+        ask(make(), how)
+
+
+def test_the_guide_lists_what_is_tested_here():
+    after = GUIDE.read_text("utf-8").split("| refused | why | instead |\n|---|---|---|\n")[1]
+    rows = after.split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [first for first, *_ in cells] == list(REFUSED) and all(len(row) == 3 and all(row) for row in cells)
