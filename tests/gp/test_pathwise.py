@@ -60,6 +60,23 @@ def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra
     assert (np.abs(np.cov(values.T) - covariance) < bound).all()
 
 
+@pytest.mark.parametrize(("features", "error"), [(2000, 0.25), (8000, 0.125)])
+def test_features_leave_small_variances_off_by_what_is_documented(features, error):
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(0, 1, (150, 2)), rng.uniform(0, 1, (12, 2))
+    prior = matern52(cdist(np.r_[x, z] / 0.3, np.r_[x, z] / 0.3))
+    solved = np.linalg.solve(prior[:150, :150] + 0.01 * np.eye(150), prior[:150, 150:])
+    variances = np.diag(prior[150:, 150:] - prior[150:, :150] @ solved)
+    assert np.median(variances) < 0.01
+    both, left, ratios = torch.tensor(np.r_[x, z]), np.r_[-solved, np.eye(12)], []
+    for seed in range(4):
+        drawn = Matern52(lengthscale=0.3).random_features(both, features, seed)
+        values = drawn.combined(both, torch.eye(drawn.size, dtype=torch.float64)).numpy()
+        ratios.append((np.square(left.T @ values).sum(1) + 0.01 * np.square(solved).sum(0)) / variances)
+    assert 0.6 * error < np.std(ratios, 0).mean() < 1.6 * error
+    assert np.mean(ratios) == pytest.approx(1.0, abs=error)
+
+
 def test_the_moments_where_rows_have_noises_of_their_own():
     kernel, formula = KERNELS["matern52"]
     x, y, z = data()

@@ -82,7 +82,7 @@ def by_lbfgs(e):
 
 
 @pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
-@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.parametrize("n", [60, 400])
 @pytest.mark.parametrize(
     "settings",
     [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}],
@@ -99,7 +99,7 @@ def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
     assert ended(alternating_projection(**settings)) > ended(exactly()) - CLOSE
 
 
-@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.parametrize("n", [60, 400])
 @pytest.mark.parametrize("settings", [{}, {"block_size": 50}], ids=["auto", "AP"])
 def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
     from botorch.fit import fit_gpytorch_mll
