@@ -38,7 +38,7 @@ def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
 def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(tmp_path):
     sweep_noise(tmp_path)
     card = opened("conditioning", tmp_path)._cards["sweep"]
-    assert card.chart.base and not card.empty.visible
+    assert card.chart.base and not card.text.is_empty
     assert len({(trace.label, trace.attrs["noise"]) for trace in card.drawn}) == 10
 
 

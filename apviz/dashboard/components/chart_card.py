@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -81,6 +80,23 @@ def plotly_folder() -> Path:
     return Path(plotly.__file__).parent / "package_data"
 
 
+class CardText(JSComponent):
+    """Words below a chart, or in its place where there is none, and the buttons of what is behind it."""
+
+    heading = param.String(doc="of the card; the figure has it too, so it is shown where there is none")
+    text = param.String(doc="what to see in it")
+    empty = param.String(doc="said in place of a figure")
+    is_empty = param.Boolean(False, doc="whether there is no figure")
+    is_open = param.Boolean(False, doc="whether words and table are shown")
+
+    _esm = Path(__file__).with_name("card_text.js")
+    _stylesheets: ClassVar[list[str]] = [Path(__file__).with_name("card_text.css").read_text("utf-8")]
+
+    def download(self, name: str, text: str) -> None:
+        """Gives the browser a file."""
+        self._send_msg({"name": name, "text": text})
+
+
 #: a figure of more panels than this is as high as it asks for
 OWN_PANELS = 2
 #: runs that a chart tells of in words
@@ -127,24 +143,11 @@ class ChartCard:
         self.theme: ThemeName | None = None
         slug = heading.lower().replace(" ", "-").replace(",", "")
         self.chart = Chart(filename=f"apviz-{slug}", axes=axes, sizing_mode="stretch_width")
-        #: in place of the figure, which has the heading
-        self.empty = pn.Column(
-            pmui.Typography(heading, variant="h6", margin=(8, 12, 0, 12)),
-            pmui.Typography(empty, variant="body1", margin=(0, 12, 8, 12)),
-            sizing_mode="stretch_width", visible=False,
-        )  # fmt: skip
-        self._details = pn.Column(sizing_mode="stretch_width", margin=(0, 12), visible=False)
-        self._open = pmui.Toggle(label="In words, and as a table", size="small", variant="outlined")
-        self._open.param.watch(lambda event: self._fill_details(), "value")
-        self._csv = pmui.FileDownload(
-            callback=self._write_csv, filename=f"apviz-{slug}.csv", label="CSV", variant="text", size="small"
-        )
-        self._behind = pn.Row(self._open, self._csv, margin=(0, 4))
-        self.view = pmui.Paper(
-            self.chart, self.empty, pmui.Typography(text, variant="body2", margin=(0, 12, 4, 12)),
-            self._behind, self._details,
-            sizing_mode="stretch_width", margin=8, elevation=1,
-        )  # fmt: skip
+        wide = {"sizing_mode": "stretch_width"}
+        self.text = CardText(heading=heading, text=text, empty=empty, **wide)
+        self.text.param.watch(lambda event: self._fill_details(), "is_open")
+        self.text.on_msg(lambda event: self.text.download(f"apviz-{slug}.csv", self.csv()))
+        self.view = pmui.Paper(self.chart, self.text, margin=8, elevation=1, **wide)
 
     @property
     def drawn(self) -> Sequence[Trace]:
@@ -169,7 +172,7 @@ class ChartCard:
             self._say_empty(False)
 
     def _say_empty(self, is_empty: bool) -> None:
-        self.empty.visible, self._behind.visible = is_empty, not is_empty
+        self.text.is_empty = is_empty
 
     def words(self) -> str:
         """Summary of what the chart shows, run by run."""
@@ -190,22 +193,20 @@ class ChartCard:
             return self._figure([live], theme)
 
     def _fill_details(self) -> None:
-        column = self._details
-        column.visible = self._open.value
-        if not self._open.value:
-            column.clear()
+        if not self.text.is_open:
+            if len(self.view) > 2:
+                self.view[2:] = []
             return
         table = self._table(self._traces) if self._traces else pd.DataFrame()
         words = [pmui.Typography(escape(self.words()), variant="body2")]
         if len(table) > SHOWN_ROWS:
             words.append(pmui.Typography(f"The first {SHOWN_ROWS:,} of {len(table):,} rows; the CSV has all."))
-        column[:] = [*words, plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)]
+        shown = plain_table(table.head(SHOWN_ROWS), index=False, max_height=320)
+        self.view[2:] = [pn.Column(*words, shown, sizing_mode="stretch_width", margin=(0, 12))]
 
-    def _write_csv(self) -> io.StringIO:
-        text = io.StringIO()
-        without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(text, index=False)
-        text.seek(0)
-        return text
+    def csv(self) -> str:
+        """Numbers behind the figure, as a file has them."""
+        return str(without_formulas(self._table(self._traces) if self._traces else pd.DataFrame()).to_csv(index=False))
 
 
 def describe(trace: Trace) -> str:

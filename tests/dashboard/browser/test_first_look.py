@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+import pandas as pd
+import pytest
+
+import apviz
 from apviz.dashboard.pages import PAGES
 from tests.dashboard.browser.pointer import click, hover
 
@@ -195,6 +200,12 @@ def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
         someone.tab.get_by_role("button", name="In words, and as a table").nth(place).click()
         someone.says(words)
         tables.nth(count).get_by_role("columnheader", name=column, exact=True).wait_for()
+    with someone.tab.expect_download() as download:
+        someone.tab.get_by_role("button", name="CSV", exact=True).first.click()
+    assert download.value.suggested_filename == "apviz-residual.csv"
+    epochs = pd.read_csv(download.value.path())
+    runs = [apviz.open_trace(path)["epoch"] for path in someone.server.runs.glob("*.zarr")]
+    assert sorted(epochs["residual"]) == pytest.approx(sorted(np.concatenate([each["residual"] for each in runs])))
 
 
 def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):

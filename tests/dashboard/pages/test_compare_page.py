@@ -93,7 +93,7 @@ def message(page):
 
 
 def table(page, card):
-    return pd.read_csv(io.StringIO(page._cards[card]._write_csv().getvalue()))
+    return pd.read_csv(io.StringIO(page._cards[card].csv()))
 
 
 def click(page, card, curve, epoch):
@@ -245,7 +245,7 @@ def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(run
         assert page._cards[name].chart.base
     assert "unfinished" in page._cards["theory"].chart.base
     for name in ("timeline", "blocks"):
-        assert page._cards[name].empty.visible
+        assert page._cards[name].text.is_empty
     assert "Diagnosis of AP gauss-southwell" in page._diagnosis._of.object
     assert len(page._table.table.rows) == 3
     for name, card in page._cards.items():
@@ -270,7 +270,7 @@ def test_a_run_whose_numbers_ran_out_of_range_takes_no_chart_from_the_others(rec
     page = opened(RunsFolder(tmp_path), runs=["nan", "cg"])
     assert [trace.label for trace in page._cards["theory"].drawn] == ["CG"]
     assert len(page._cards["residuals"].drawn) == 2
-    assert opened(RunsFolder(tmp_path), runs=["nan"])._cards["theory"].empty.visible
+    assert opened(RunsFolder(tmp_path), runs=["nan"])._cards["theory"].text.is_empty
 
 
 # --- tables and words ---------------------------------------------------------------------------------------------
