@@ -133,8 +133,8 @@ class _Conversion:
         computes_as = partial(_computes_as, type(kernel).forward)
         if computes_as("ScaleKernel"):
             # it takes on the columns of what it scales, and chooses them itself
-            inner, tensors = self._whole(kernel.base_kernel, d, f"{where}.base_kernel")
-            return scaled(inner, tensors, of(kernel.outputscale, 0).reshape(1))
+            inner = self._forward(kernel.base_kernel, d, f"{where}.base_kernel")
+            return None if inner is None else scaled(*inner, of(kernel.outputscale, 0).reshape(1))
         for kind, combine in (("AdditiveKernel", add), ("ProductKernel", mul)):
             if computes_as(kind):
                 return self._together(kernel.kernels, d, f"{where}.kernels", combine)
@@ -149,20 +149,33 @@ class _Conversion:
     def _together(
         self, parts: Sequence[Any], d: int, where: str, combine: Callable[[Kernel, Kernel], Kernel]
     ) -> tuple[Kernel, tuple[Tensor, ...]]:
-        pairs = [self.of(each, d, f"{where}.{k}") for k, each in enumerate(parts)]
-        return reduce(combine, (pair[0] for pair in pairs)), tuple(t for pair in pairs for t in pair[1])
+        return _joined([self.of(each, d, f"{where}.{k}") for k, each in enumerate(parts)], combine)
 
     def _of_outputs(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
         """A kernel of several outputs: of the inputs, times one of which output it is."""
         computes_as = partial(_computes_as, type(kernel).forward)
         if computes_as("LCMKernel"):
-            return self._together(kernel.covar_module_list, d, f"{where}.covar_module_list", add)
+            parts = [
+                self._forward(each, d, f"{where}.covar_module_list.{k}")
+                for k, each in enumerate(kernel.covar_module_list)
+            ]
+            known = [part for part in parts if part is not None]
+            return _joined(known, add) if len(known) == len(parts) else None
         if not computes_as("MultitaskKernel"):
             return None
         single = _Conversion(self.member, 1, self.strict)
-        data, of_data = single.of(kernel.data_covar_module, d, f"{where}.data_covar_module")
+        data = single._forward(kernel.data_covar_module, d, f"{where}.data_covar_module")
+        if data is None:
+            return None
         task, of_task = single.of(kernel.task_covar_module, 1, f"{where}.task_covar_module")
-        return data.on(range(d)) * task.on(d), of_data + of_task
+        return data[0].on(range(d)) * task.on(d), data[1] + of_task
+
+    def _forward(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
+        """A part whose `forward` GPyTorch calls by itself, past its active_dims and, if it has one, its own `__call__`.
+
+        None with a `__call__` of its own: what is evaluated here would be called.
+        """
+        return None if "__call__" in overridden(kernel) else self._whole(kernel, d, where)
 
     def _leaf(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
         of, computes_as = self.member.of, partial(_computes_as, type(kernel).forward)
@@ -202,6 +215,12 @@ class _Conversion:
             weights = of(kernel.mixture_weights, 1)
             return _mixture(weights, of(kernel.mixture_means, 3), of(kernel.mixture_scales, 3), d)
         return None
+
+
+def _joined(
+    parts: Sequence[tuple[Kernel, tuple[Tensor, ...]]], combine: Callable[[Kernel, Kernel], Kernel]
+) -> tuple[Kernel, tuple[Tensor, ...]]:
+    return reduce(combine, (part[0] for part in parts)), tuple(t for part in parts for t in part[1])
 
 
 def _computes_as(forward: Any, *names: str) -> bool:

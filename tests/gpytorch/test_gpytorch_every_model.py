@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import LCMKernel, MaternKernel, MultitaskKernel, RBFKernel, ScaleKernel
 
-from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple
+from benchmarks.models import MODELS, PAGE, Case, by_solves, data, distances, jitter, simple, tasks
 
 REFUSED = {"SGPR (inducing points)": "an approximation of low rank, which GPyTorch itself solves fast"}
 # GPyTorch computes parts of these in float32, or distances with rounding that shows
@@ -56,3 +56,31 @@ def test_jitter_of_forward_is_shared_by_no_two_rows_not_even_equal_ones():
 
     at_training_inputs = Case(make, (x[:7],))
     assert max(distances(at_training_inputs).values()) < 1e-9
+
+
+class Doubled(RBFKernel):
+    """Of inputs that `__call__` doubles."""
+
+    def __call__(self, x1, x2=None, **params):
+        return super().__call__(2 * x1, x2 if x2 is None else 2 * x2, **params)
+
+
+# GPyTorch calls `forward` of what these kernels are made of, past its `active_dims` and `__call__`
+INNER = {
+    "scaled": simple(2, kernel=lambda: ScaleKernel(Doubled())),
+    "of tasks": tasks(2, lambda: MultitaskKernel(RBFKernel(active_dims=(0,)), num_tasks=2, rank=1)),
+    "of tasks, scaled": tasks(2, lambda: MultitaskKernel(ScaleKernel(RBFKernel(active_dims=(1,))), num_tasks=2)),
+    "of tasks, called": tasks(2, lambda: MultitaskKernel(Doubled(), num_tasks=2, rank=1)),
+    "coregionalisation": tasks(2, lambda: LCMKernel([RBFKernel(active_dims=(0,)), MaternKernel(1.5)], num_tasks=2)),
+    "coregionalisation, called": tasks(2, lambda: LCMKernel([Doubled(), MaternKernel(1.5)], num_tasks=2)),
+    "added": tasks(
+        2,
+        lambda: MultitaskKernel(RBFKernel(active_dims=(0,)) + MaternKernel(1.5, active_dims=(1,)), num_tasks=2),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", INNER)
+def test_parts_of_kernels_are_called_as_gpytorch_calls_them(name):
+    assert max(distances(INNER[name]).values()) < 1e-9
