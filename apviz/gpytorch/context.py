@@ -63,7 +63,7 @@ def alternating_projection(
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
     - `get_fantasy_model` and BoTorch's `condition_on_observations` solve from the weights that are known already.
       `LeaveOneOutPseudoLikelihood` takes K⁻¹: by its factor up to 2,000 rows, above by n solves, while n² numbers fit.
-    - What needs the Cholesky factor of all of K, such as samples of the prior, raises.
+    - What needs the Cholesky factor of all of K, such as the entropy of a marginal, raises.
 
     Holds for the thread that enters; other threads, and all code outside, find GPyTorch as it was. Contexts may be
     nested: the innermost counts. Distributions made inside stay apviz's after it.
@@ -105,6 +105,7 @@ def alternating_projection(
     with (
         intercepted(ExactGP, "__call__", models.call),
         intercepted(ExactGP, "get_fantasy_model", models.fantasies),
+        intercepted(ExactGP, "_clear_cache", models.forget),
         intercepted(LinearOperator, "mul", UnevaluatedProduct.instead),
         intercepted(_MultitaskGaussianLikelihoodBase, "marginal", marginal_of_tasks),
         intercepted(LeaveOneOutPseudoLikelihood, "forward", leave_one_out),
@@ -135,6 +136,14 @@ class _Models:
         if gpytorch_settings.prior_mode.on() or model.train_inputs is None or model.train_targets is None:
             return call_next(model, *inputs, **kwargs)
         return self._predict(model, inputs, kwargs)
+
+    def forget(self, call_next: Any, model: Any) -> None:
+        """Stands before `ExactGP._clear_cache`, of `train()` and `load_state_dict()`.
+
+        A kernel of other code may have changed in what are no parameters, and still compare equal.
+        """
+        self._posteriors.pop(model, None)
+        call_next(model)
 
     def fantasies(self, call_next: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands before `ExactGP.get_fantasy_model`: more data for the same model, without GPyTorch's caches."""

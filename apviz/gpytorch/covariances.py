@@ -138,7 +138,7 @@ class MarginalCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
 
     def cholesky(self, upper: bool = False) -> Any:
         if getattr(self._linear_op, "solves", None) is not None:
-            _refuse("the Cholesky factor of the n × n matrix (LeaveOneOutPseudoLikelihood, samples of the prior)")
+            _refuse("the Cholesky factor of the n × n matrix (the entropy of a marginal, samples of one)")
         return super().cholesky(upper)
 
 

@@ -106,6 +106,37 @@ def test_new_data_or_hyperparameters_are_solved_anew():
         np.testing.assert_allclose(noisy, other.predict().mean, atol=1e-6)
 
 
+class Weighted(gpytorch.kernels.Kernel):
+    """With weights of the inputs that are no parameters."""
+
+    has_lengthscale = True
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weights", torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x1, x2, **params):
+        return gpytorch.kernels.RBFKernel.forward(self, x1 * self.weights, x2 * self.weights, **params)
+
+
+@pytest.mark.filterwarnings("ignore:apviz does not have all of the kernel")
+@pytest.mark.parametrize("how", ["train", "load_state_dict"])
+def test_where_gpytorch_forgets_a_prediction_it_is_solved_anew(how):
+    found = []
+    for context in (exactly(), alternating_projection(**TIGHT)):
+        e = example(50, 1, Weighted())
+        with context:
+            e.predict()
+            if how == "train":
+                e.model.train()
+                e.model.covar_module.weights.fill_(3.0)
+            else:
+                weights = torch.full((1,), 3.0, dtype=torch.float64)
+                e.model.load_state_dict({**e.model.state_dict(), "covar_module.weights": weights})
+            found.append(e.predict().mean)
+    np.testing.assert_allclose(*found, atol=1e-6)
+
+
 def test_settings_that_leave_out_variances_or_data_are_followed():
     e = simple()
     with alternating_projection(block_size=40):
