@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from gpytorch import settings as gpytorch_settings
@@ -23,7 +23,7 @@ from apviz.gpytorch.expressions import Expression, UnevaluatedProduct
 from apviz.gpytorch.intercept import intercepted
 from apviz.gpytorch.kernels import check_batch
 from apviz.gpytorch.leave_one_out import leave_one_out
-from apviz.gpytorch.models import Prior, check_likelihood, noise_in, noise_of, prior_at, prior_of
+from apviz.gpytorch.models import Prior, check_likelihood, check_rows, noise_in, noise_of, prior_at, prior_of
 from apviz.gpytorch.predictions import Dependence, PosteriorCovariance, Stacked, covariances, means, stacked
 from apviz.gpytorch.solves import LogDeterminantMethod, Solves
 from apviz.hyperparameters import Hyperparameters
@@ -119,6 +119,7 @@ class _Models:
     def __init__(self, solves: Solves) -> None:
         self.solves = solves
         self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
+        self._looked_at: WeakSet[Any] = WeakSet()
         # of models with fantasies, those of the models that they were made of
         self._known: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
 
@@ -168,6 +169,9 @@ class _Models:
 
     def _predict(self, model: Any, inputs: Any, kwargs: Any) -> Any:
         train = prior_at(model, model.train_inputs, **kwargs)
+        if model not in self._looked_at:
+            check_rows(model, train, **kwargs)
+            self._looked_at.add(model)
         added = noise_of(model.likelihood, train, model.train_inputs)
         flat, around = _in_rows(inputs, train.batch)
         test = prior_at(model, flat, **kwargs)

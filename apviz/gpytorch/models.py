@@ -20,6 +20,9 @@ from apviz.gpytorch.expressions import Expression, expression_of
 from apviz.gpytorch.kernels import Member, check_batch
 from apviz.hyperparameters import Hyperparameters
 
+# rows that are given to a model by themselves, to see that what it makes of one depends on no other
+ROWS = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Prior:
@@ -138,6 +141,29 @@ def _members(batch: torch.Size) -> Iterator[Member]:
 def prior_at(model: Any, inputs: Any, **kwargs: Any) -> Prior:
     """The prior of a model at `inputs`, whatever mode it is in; raises as `prior_of`."""
     return prior_of(model, super(ExactGP, model).__call__(*inputs, **kwargs))
+
+
+def check_rows(model: Any, prior: Prior, **kwargs: Any) -> None:
+    """Refuses a `forward` that makes of a row what depends on the other rows: some of the training rows by themselves.
+
+    Raises:
+        TypeError: naming it.
+    """
+    rows = min(ROWS, model.train_inputs[0].shape[-2] // 2)
+    if not rows:
+        return
+    with torch.no_grad():
+        few = prior_at(model, [each[..., :rows, :] for each in model.train_inputs], **kwargs)
+    (_, some), (_, whole) = few.members[0], prior.members[0]
+    means = few.mean, prior.mean[..., : few.mean.shape[-1]]
+    for found, expected in ((some.x, whole.x[: len(some.x)].detach()), means):
+        scale = float(expected.detach().nan_to_num().abs().max())
+        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * scale, equal_nan=True):
+            raise TypeError(
+                f"{type(model).__name__}.forward makes of a row what depends on the other rows too, such as features "
+                "divided by their largest: predictions would depend on what is asked for together; divide by numbers "
+                "that are kept from training, as gpytorch.utils.grid.ScaleToBounds does"
+            )
 
 
 def hyperparameters(model: Any) -> Hyperparameters:
