@@ -4,6 +4,7 @@ from apviz.plots import rkhs as rkhs
 from apviz.plots._style import method_color
 from apviz.plots.block_norms import block_norms
 from apviz.plots.block_timeline import block_timeline
+from apviz.plots.condition_numbers import condition_numbers
 from apviz.plots.eigenvalues import eigenvalues
 from apviz.plots.fitted_function import FittedFunction, fitted_function
 from apviz.plots.k_norm_error import k_norm_error
@@ -31,6 +32,7 @@ __all__ = [
     "batch_sizes",
     "block_norms",
     "block_timeline",
+    "condition_numbers",
     "eigenvalues",
     "fitted_function",
     "grouped_curves",

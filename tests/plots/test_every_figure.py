@@ -22,6 +22,7 @@ FIGURES = {
     plots.parallel_coordinates: ["ap", "ap100", "noisy", "cut", "cg", "interrupted"],
     plots.batch_size_sweep: ["ap", "ap100", "cut", "interrupted"],
     plots.noise_sweep: ["ap", "noisy", "cg", "cut", "interrupted"],
+    plots.condition_numbers: ["ap", "cyclic", "cg", "noisy"],
     plots.block_timeline: ["ap", "cyclic", "skeletons"],
     plots.block_norms: ["ap", "cyclic"],
     plots.lengthscales: ["training ap", "training one", "training cut"],

@@ -1,0 +1,110 @@
+"""The condition number κ of K beside κ′, which blocks have in its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import plotly.graph_objects as go
+
+from apviz.plots._axes import as_traces, finish, log_ticks
+from apviz.plots._labels import legend_entry, run_names
+from apviz.plots._style import BOUND_DASH, TEXT_SIZE, ThemeName, method_color, theme_named
+
+if TYPE_CHECKING:
+    from apviz.tracing.trace import Trace
+
+#: how far below the name of a run its numbers lie, where names are 1 apart
+_BELOW: Final = {"kappa": 0.42, "kappa_prime": 0.62}
+_SYMBOLS: Final = {"kappa": "diamond", "kappa_prime": "circle"}
+_NAMES: Final = {"kappa": "κ of K, on which CG depends", "kappa_prime": "κ′ of the blocks, of Theorem 1"}
+#: of λmax and λ′max, with that of λmin
+_BOUNDS: Final = {"kappa": "lambda_max_bound", "kappa_prime": "lambda_max_block_bound"}
+
+
+def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "light") -> go.Figure:
+    """κ = λmax(K)/λmin(K) and κ′ = max λmax(K[I,I])/λmin(K) of each run, on one axis, with how well each is known.
+
+    A dotted line leads from an estimate to the bound that is certain. κ′ is of alternating projection alone. Runs of
+    which no condition number is known are left out, and the figure says so.
+
+    Raises:
+        ValueError: no trace, or none of which a condition number is known; an unknown theme.
+
+    Examples:
+        >>> import apviz, torch
+        >>> x = torch.linspace(0, 1, 100)[:, None]
+        >>> system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
+        >>> recorder = apviz.Recorder()
+        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
+        >>> figure = apviz.plots.condition_numbers(recorder.trace)
+        >>> kappa, kappa_prime = (curve.x[0] for curve in figure.data if curve.mode == "markers")
+        >>> kappa > kappa_prime
+        True
+    """
+    given, colors = as_traces(traces), theme_named(theme)
+    several = [trace for trace in given if "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])]
+    if not several:
+        raise ValueError("no trace has a condition number: κ is recorded for solves with a kernel that apviz has")
+    figure, drawn, explained = go.Figure(), [], set[str]()
+    names = run_names(several)
+    for place, (trace, name) in enumerate(zip(several, names, strict=True)):
+        for which, title in _NAMES.items():
+            value = float(trace["spectrum"][which])
+            if not math.isfinite(value):
+                continue
+            bound, y = _bound(trace, which), place + _BELOW[which]
+            drawn += [value] if bound is None else [value, bound]
+            color = colors.muted if which == "kappa" else method_color(trace.method, theme)
+            shared: dict[str, Any] = {"legendgroup": legend_entry(name, trace)}
+            words = f"<b>{name}</b><br>{trace.condition(which)}<br>{trace['spectrum'][which].attrs['how']}"
+            if bound is not None:
+                words += f"<br>at most {bound:.3g}"
+                line = {"color": color, "width": 2, "dash": BOUND_DASH}
+                figure.add_scatter(
+                    x=[value, bound], y=[y, y], mode="lines", line=line, name=f"{name}: bound", hoverinfo="skip",
+                    showlegend=False, **shared,
+                )  # fmt: skip
+            marker = {"color": color, "symbol": _SYMBOLS[which], "size": 11}
+            figure.add_scatter(
+                x=[value], y=[y], mode="markers", marker=marker, name=name, showlegend=False,
+                hovertemplate=f"{words}<extra></extra>", **shared,
+            )  # fmt: skip
+            if which not in explained:
+                explained.add(which)
+                figure.add_scatter(
+                    x=[None], y=[None], mode="markers", name=title, hoverinfo="skip",
+                    marker=marker | {"color": colors.muted},
+                )  # fmt: skip
+    _name_runs(figure, several, names)
+    figure.add_scatter(
+        x=[None], y=[None], mode="lines", name="up to the bound that is certain", hoverinfo="skip",
+        line={"color": colors.muted, "width": 2, "dash": BOUND_DASH},
+    )  # fmt: skip
+    figure.update_xaxes(title_text="condition number", type="log", **log_ticks(drawn))
+    left_out = len(given) - len(several)
+    notes = [f"{left_out} of {len(given)} runs have no condition number and are left out"] if left_out else []
+    return finish(figure, several, colors, "κ of K, and κ′ of its blocks", "condition_numbers", notes)
+
+
+def _bound(trace: Trace, which: str) -> float | None:
+    """Upper bound on a condition number; None where there is none, or none above the number itself."""
+    attrs = trace["spectrum"].attrs
+    largest, smallest = attrs.get(_BOUNDS[which]), attrs.get("lambda_min_bound")
+    if largest is None or not smallest:
+        return None
+    bound = float(largest / smallest)
+    return bound if math.isfinite(bound) and bound > float(trace["spectrum"][which]) else None
+
+
+def _name_runs(figure: go.Figure, traces: Sequence[Trace], names: Sequence[str]) -> None:
+    """Each run with its numbers, above its line: beside it a name would leave no room on a phone."""
+    figure.update_yaxes(range=(len(names) - 0.1, -0.4), showticklabels=False, ticks="", showgrid=False, fixedrange=True)
+    for place, (trace, name) in enumerate(zip(traces, names, strict=True)):
+        known = [each for each in _NAMES if math.isfinite(trace["spectrum"][each])]
+        text = f"{name}: {', '.join(trace.condition(each) for each in known)}"
+        figure.add_annotation(
+            text=text, x=0, xref="paper", xanchor="left", xshift=4, y=place, showarrow=False,
+            font={"size": TEXT_SIZE},
+        )  # fmt: skip
