@@ -260,31 +260,53 @@ def compare(
         One outcome a solver. On Ctrl-C the outcome of the interrupted solver comes before the exception.
     """
     system.operator.prepare()
-    prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=mean)]
+    recording = Recording(data, mean, pictures, pictured, eigenvalues)
     for solver in solvers:
-        with_pictures = pictures > 0 and pictured(solver)
-        claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
-        path = claim.path
-        recorder = Recorder(
-            claim,
-            rows=with_pictures,
-            snapshots=range(pictures + 1) if with_pictures else (),
-            weights=with_pictures and system.d == 1,
-            eigenvalues=eigenvalues,
-        )
-        try:
-            attempt(system, solver, [*prediction, recorder, *hooks])
-        except KeyboardInterrupt:
-            if recorder.traces:
-                yield Outcome(solver, recorder.trace, path=path)
-            raise
-        except (ValueError, MemoryError, RuntimeError) as error:
-            recorded = bool(recorder.traces)
-            yield Outcome(solver, recorder.trace if recorded else None, str(error), path if recorded else None)
-        else:
-            yield Outcome(solver, recorder.trace, path=path)
-        finally:
-            claim.release()
+        outcome, interrupt = recorded_solve(system, solver, out, recording, hooks)
+        if outcome.trace is not None or interrupt is None:
+            yield outcome
+        if interrupt is not None:
+            raise interrupt
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is recorded of every solve of a comparison; the arguments of `compare`."""
+
+    data: Dataset | None = None
+    mean: float = 0.0
+    pictures: int = 0
+    pictured: Callable[[Solver], bool] = by_gauss_southwell
+    eigenvalues: bool = False
+
+
+def recorded_solve(
+    system: KernelSystem, solver: Solver, out: Path, recording: Recording, hooks: Sequence[Hook] = ()
+) -> tuple[Outcome, KeyboardInterrupt | None]:
+    """Solves with a trace in `out`; returns what came of it, and the Ctrl-C that ended it, if one did."""
+    data = recording.data
+    prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
+    with_pictures = recording.pictures > 0 and recording.pictured(solver)
+    claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
+    recorder = Recorder(
+        claim,
+        rows=with_pictures,
+        snapshots=range(recording.pictures + 1) if with_pictures else (),
+        weights=with_pictures and system.d == 1,
+        eigenvalues=recording.eigenvalues,
+    )
+    error, interrupt = "", None
+    try:
+        attempt(system, solver, [*prediction, recorder, *hooks])
+    except KeyboardInterrupt as signal:
+        interrupt = signal
+    except (ValueError, MemoryError, RuntimeError) as problem:
+        error = str(problem)
+    finally:
+        claim.release()
+    if not recorder.traces:
+        return Outcome(solver, None, error), interrupt
+    return Outcome(solver, recorder.trace, error, claim.path), interrupt
 
 
 def claim_free_path(folder: Path, name: str) -> Claim:

@@ -7,7 +7,7 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -97,6 +97,7 @@ class Recorder(Hook):
         self.final_snapshot, self.only_last = final_snapshot, only_last
         self._records: list[Record] = []
         self._recording = False
+        self._now: Callable[[], float] = time.perf_counter
 
     @property
     def traces(self) -> list[Trace]:
@@ -124,12 +125,13 @@ class Recorder(Hook):
         Raises:
             FileExistsError: the path of its trace exists, or somebody else has begun to write there.
         """
+        self._now = time.perf_counter
         self._open(record)
         self._records.append(record)
 
     def flush_if_due(self, *, at_once: bool = False) -> None:
         """Writes what the last record holds, if that would take 1% of the time since it was last done."""
-        due = self._flush_seconds is None or time.perf_counter() - self._flushed > FLUSH_SHARE * self._flush_seconds
+        due = self._flush_seconds is None or self._now() - self._flushed > FLUSH_SHARE * self._flush_seconds
         if at_once or due:
             self._flush()
 
@@ -137,6 +139,8 @@ class Recorder(Hook):
         if self.only_last:
             self._records.clear()
         self._run, self._pending = run, list[Update]()
+        # of the solve: one that waits for its turn in a race is not to be written at every turn
+        self._now = run.seconds
         with run.clock.pause():
             of_blocks = run.factors.matrices() if run.factors else ()
             found = spectrum(run.system, of_blocks, self.spectrum, rows=self.spectrum_rows, leading=True)
@@ -297,7 +301,7 @@ class Recorder(Hook):
         except FileExistsError:
             self._release()
             raise
-        self._flushed, self._warned = time.perf_counter(), False
+        self._flushed, self._warned = self._now(), False
         self._flush_seconds: float | None = None
 
     def _flush(self) -> None:
@@ -316,8 +320,8 @@ class Recorder(Hook):
                     stacklevel=2,
                 )
             self._warned = True
-        self._flushed = time.perf_counter()
-        self._flush_seconds = self._flushed - started
+        self._flush_seconds = time.perf_counter() - started
+        self._flushed = self._now()
 
     def _release(self) -> None:
         if self._claim is not None:

@@ -1,0 +1,168 @@
+"""Races: what is computed and recorded is as of solves that are alone, and those that wait take no time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import racing
+from apviz.comparison import compare
+from apviz.racing import Turns, race
+
+N = 160
+
+
+def system():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(N, 2, generator=generator)
+    b = torch.cat([torch.sin(5 * x[:, :1]), torch.randn(N, 2, generator=generator)], 1)
+    return apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.4), noise=0.2, dataset="made", device="cpu")
+
+
+SOLVERS = [
+    apviz.AlternatingProjection(block_size=40, tol=1e-2),
+    apviz.AlternatingProjection(block_size=30, rule="random", tol=1e-2),
+    apviz.solvers.overlapping(tol=1e-2),
+    apviz.ConjugateGradient(tol=1e-2),
+    apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-2),
+    apviz.Cholesky(tol=1e-2),
+]
+#: solves that go on until they are stopped
+ENDLESS = [
+    apviz.AlternatingProjection(block_size=20, rule=rule, tol=1e-200, max_epochs=10**6) for rule in ("cyclic", "random")
+]
+
+
+@pytest.fixture
+def short_turns(monkeypatch):
+    """Turns of one update."""
+    monkeypatch.setattr(racing, "TURN_SECONDS", 0.0)
+
+
+class Work(apviz.Hook):
+    """Writes down whose update it was, and the work after it."""
+
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def on_update(self, update):
+        self.log.append((self.name, update.work))
+
+
+@pytest.mark.parametrize("by", ["work", "seconds"])
+def test_what_a_race_computes_is_bit_for_bit_what_solves_one_after_another_compute(tmp_path, short_turns, by):
+    alone = {each.solver.label: each.trace for each in compare(system(), SOLVERS, tmp_path / "alone")}
+    raced = {each.solver.label: each.trace for each in race(system(), SOLVERS, tmp_path / by, Turns(by))}
+    assert set(raced) == set(alone) and len(alone) == len(SOLVERS)
+    for label, trace in raced.items():
+        assert trace.converged
+        for group in ("epoch", "update"):
+            other = alone[label][group]
+            for name, values in trace[group].data_vars.items():
+                if name != "seconds":
+                    np.testing.assert_array_equal(values, other[name], err_msg=f"{label}: {name}")
+
+
+def test_the_seconds_of_all_traces_of_a_race_together_are_no_more_than_it_took(tmp_path, short_turns):
+    started = time.perf_counter()
+    traces = [each.trace for each in race(system(), SOLVERS, tmp_path)]
+    took = time.perf_counter() - started
+    assert sum(float(trace["epoch"]["seconds"][-1]) for trace in traces) <= took
+    for trace in traces:
+        assert (np.diff(trace["epoch"]["seconds"].values) >= 0).all()
+        updates = trace["update"]["seconds"].values
+        assert (np.diff(updates) >= 0).all() and updates[-1] <= trace.attrs["seconds"] <= took
+
+
+def test_the_one_that_has_taken_least_goes_on_so_that_curves_grow_together(tmp_path, short_turns):
+    log, done = [], {}
+    solvers = {f"{i}": solver for i, solver in enumerate(SOLVERS[:2] + SOLVERS[3:5])}
+    names = {solver: name for name, solver in solvers.items()}
+    list(race(system(), list(solvers.values()), tmp_path, hooks=lambda solver: [Work(names[solver], log)]))
+    last = {name: max(place for place, (who, _) in enumerate(log) if who == name) for name in solvers}
+    for place, (name, work) in enumerate(log):
+        racing_still = [other for other in solvers if other != name and last[other] > place]
+        if name in done and all(other in done for other in racing_still):
+            assert all(done[name] <= done[other] for other in racing_still), (place, name, done)
+        done[name] = work
+    assert len(log) > 50
+
+
+def test_stop_ends_every_solve_and_one_that_has_not_begun_does_not_begin(tmp_path, short_turns):
+    turns = Turns()
+
+    class StopSoon(apviz.Hook):
+        def on_epoch(self, epoch):
+            if epoch.number == 2:
+                turns.stop("asked for by the test")
+
+    traces = [each.trace for each in race(system(), ENDLESS, tmp_path, turns, hooks=lambda solver: [StopSoon()])]
+    assert [trace.outcome for trace in traces] == ["stopped", "stopped"]
+    assert all("asked for by the test" in trace.attrs["stop_message"] for trace in traces)
+    before = Turns()
+    before.stop("at once")
+    assert list(race(system(), ENDLESS, tmp_path / "none", before)) == []
+
+
+class Fails(apviz.Hook):
+    """Raises at the second epoch."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_epoch(self, epoch):
+        if epoch.number == 2:
+            raise self.error
+
+
+def test_a_solve_that_fails_does_not_end_the_race(tmp_path):
+    def hooks(solver):
+        return [Fails(ValueError("K is odd"))] if solver is SOLVERS[3] else []
+
+    outcomes = list(race(system(), SOLVERS, tmp_path, hooks=hooks))
+    assert {each.solver: each.error for each in outcomes} == {s: "K is odd" * (s is SOLVERS[3]) for s in SOLVERS}
+    assert all(each.trace.converged for each in outcomes if not each.error)
+
+
+def test_a_hook_that_breaks_ends_the_race_with_its_error_and_stops_the_others(tmp_path):
+    def hooks(solver):
+        return [Fails(KeyError("broken"))] if solver is ENDLESS[0] else []
+
+    with pytest.raises(KeyError, match="broken"):
+        list(race(system(), ENDLESS, tmp_path, hooks=hooks))
+    traces = [apviz.open_trace(path) for path in tmp_path.glob("*.zarr")]
+    assert {trace.outcome for trace in traces} <= {"stopped", "interrupted"}
+
+
+def test_a_race_is_by_work_or_by_seconds():
+    with pytest.raises(ValueError, match=r"a race is by work or seconds, got 'epochs'"):
+        Turns("epochs")
+
+
+def test_a_race_that_is_killed_leaves_traces_that_open(tmp_path):
+    program = f"""
+        import pathlib
+        from apviz.racing import race
+        from tests.test_racing import ENDLESS, system
+        list(race(system(), ENDLESS, pathlib.Path({str(tmp_path)!r})))
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
+    deadline = time.monotonic() + 60
+    while len([path for path in tmp_path.glob("*.zarr") if (path / "epoch" / "residual" / "c").exists()]) < 2:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    traces = [apviz.open_trace(path) for path in tmp_path.glob("*.zarr")]
+    assert [trace.outcome for trace in traces] == ["interrupted", "interrupted"]
+    assert all(trace["epoch"].sizes["epoch"] >= 1 for trace in traces)
