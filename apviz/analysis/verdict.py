@@ -92,11 +92,12 @@ class Verdict:
         return " ".join(part for part in (self.headline, self.others, self.change) if part)
 
 
-def judge(traces: Iterable[Trace], names: Sequence[str] | None = None) -> Verdict:
+def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_to_come: bool = False) -> Verdict:
     """Compares runs of one system to one tolerance; of several systems those of the one that most of the runs share.
 
     Args:
         names: of the runs, where their methods do not tell them apart.
+        more_to_come: others are being solved, so that nothing is said of what did not run.
 
     Examples:
         >>> import torch, apviz
@@ -124,7 +125,10 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None) -> Verdic
     looked_at = best or min(ordered, key=lambda run: _last(run.trace, "residual"))
     diagnosis = diagnose(looked_at.trace, [run.trace for run in ordered])
     rival = _rival(ordered, best)
-    headline = _unconverged(ordered, looked_at) if best is None else _won(ordered, best, rival)
+    if best is None:
+        headline = _unconverged(ordered, looked_at, more_to_come)
+    else:
+        headline = _won(ordered, best, rival, more_to_come)
     others = _others(ordered, best, rival, len(given) - len(ordered))
     return Verdict(
         tuple(ordered), len(given) - len(ordered), best, headline, others, _change(diagnosis, looked_at), diagnosis
@@ -193,11 +197,13 @@ def _rival(ordered: Sequence[Standing], best: Standing | None) -> Standing | Non
     return next((run for run in others if run.trace.method.is_plain_cg), others[0] if others else None)
 
 
-def _won(ordered: Sequence[Standing], best: Standing, rival: Standing | None) -> str:
+def _won(ordered: Sequence[Standing], best: Standing, rival: Standing | None, more_to_come: bool) -> str:
     cost = f"{_time(best.seconds)} and {best.work:.3g} work"
+    absent = "" if more_to_come else _of_absent_cg(ordered)
     if rival is None:
-        return f"{best.name}: {cost}; nothing else ran{_of_absent_cg(ordered)}."
-    return f"{best.name}, {cost}; {_compared(rival, best)}{_of_absent_cg(ordered)}."
+        alone = "nothing else has ended yet" if more_to_come else "nothing else ran"
+        return f"{best.name}: {cost}; {alone}{absent}."
+    return f"{best.name}, {cost}; {_compared(rival, best)}{absent}."
 
 
 def _compared(run: Standing, best: Standing) -> str:
@@ -240,7 +246,7 @@ def _of_absent_cg(ordered: Sequence[Standing]) -> str:
     return f"; CG, which did not run, would take up to {about}{most:,} work (a bound) because {_condition(trace)}"
 
 
-def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
+def _unconverged(ordered: Sequence[Standing], closest: Standing, more_to_come: bool) -> str:
     tol = closest.trace.attrs.get("tol")
     aim = f" to {tol:g}" if tol else ""
     spent = f"{_time(_last(closest.trace, 'seconds'))} and {_last(closest.trace, 'work'):.3g} work"
@@ -250,7 +256,8 @@ def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
     if math.isfinite(_kappa(closest.trace)):
         why = f"; {_condition(closest.trace)}"
     if len(ordered) == 1:
-        return f"{closest.name} alone ran, and did not converge{aim}: {end}{onwards}{why}."
+        alone = "" if more_to_come else " alone ran, and"
+        return f"{closest.name}{alone} did not converge{aim}: {end}{onwards}{why}."
     return f"None of the {len(ordered)} runs converged{aim}; the closest, {closest.name}, is at {end}{onwards}{why}."
 
 

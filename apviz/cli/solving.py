@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import warnings
@@ -25,7 +24,7 @@ from apviz.experiments import run as run_experiment
 from apviz.gp.training_settings import TrainingProgress
 from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
-from apviz.plots._labels import run_names
+from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
@@ -166,7 +165,7 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
         errors.print("interrupted: the table so far")
     if traces:
         console.print(terminal_table(traces))
-        verdict = judge(traces, [html.unescape(name) for name in run_names(traces)])
+        verdict = judge(traces, full_names(traces))
         console.print(verdict.sentence, highlight=False, markup=False)
         for trace in traces:
             choices = json.loads(trace.attrs.get("choices", "{}"))

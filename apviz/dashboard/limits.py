@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -41,12 +42,27 @@ class Limits:
 
         Blocks whose size apviz chooses are sized by the memory that is free.
         """
-        if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
-            return ""
-        needed = factor_bytes(x, int(solver.block_size), float(solver.overlap))
+        needed = _known_factor_bytes(solver, x)
         if needed <= self.max_block_gb * 1e9:
             return ""
         return (
             f"{solver.label}: the block factors take {needed / 1e9:.1f} GB, this server allows "
             f"{self.max_block_gb:g} GB a solve; take smaller blocks or less overlap: memory grows as n·b·(1 + overlap)²"
         )
+
+    def why_too_large_together(self, solvers: Sequence[Solver], x: Tensor) -> str:
+        """Reason why the block factors of several solvers are refused at the same time; empty where they are not."""
+        needed = sum(_known_factor_bytes(solver, x) for solver in solvers)
+        if needed <= self.max_block_gb * 1e9:
+            return ""
+        return (
+            f"in a race the factors of all methods are there at once, {needed / 1e9:.1f} GB, and this server allows "
+            f"{self.max_block_gb:g} GB: run them one by one, or fewer of them"
+        )
+
+
+def _known_factor_bytes(solver: Solver, x: Tensor) -> float:
+    """Bytes of the block factors of a solver on x: (n, d); 0 for blocks whose size apviz chooses."""
+    if not isinstance(solver, AlternatingProjection) or "auto" in (solver.block_size, solver.overlap):
+        return 0.0
+    return float(factor_bytes(x, int(solver.block_size), float(solver.overlap)))

@@ -285,8 +285,9 @@ def _theme(shared: Shared) -> dict[str, Any]:
         # its headings do not grow with the rest
         typography |= {"fontSize": LECTURE_TYPE_PIXELS, "h6": {"fontSize": "1.35rem"}}
     blue = "#4A94E0" if shared.theme == "dark" else "#1F77D0"
-    # one paragraph beside its icon, not below it
-    message = {"styleOverrides": {"message": {"& p": {"margin": 0}}}}
+    # one paragraph beside its icon, not below it, nor below a title that is not there
+    empty = {"& .MuiAlertTitle-root:empty": {"display": "none"}}
+    message = {"styleOverrides": {"message": {"& p": {"margin": 0}, **empty}}}
     return {
         "palette": {"primary": {"main": blue}}, "typography": typography, "components": {"MuiAlert": message},
     }  # fmt: skip

@@ -255,11 +255,11 @@ FACTOR: Final = 1.4
 
 def enlarged(figure: go.Figure, factor: float = FACTOR) -> go.Figure:
     """Figure for a projector: type, lines, markers and the margins around them `factor` times as large."""
-    plain = figure.to_plotly_json()
+    # part by part: of a whole figure plotly turns numbers into text
     # the template is shared by figures, and holds the type of everything without its own
-    plain["layout"] = _scaled(plain["layout"], factor)
-    plain["data"] = [_scaled(each, factor) for each in plain["data"]]
-    return go.Figure(plain)
+    layout = _scaled(figure.layout.to_plotly_json(), factor)
+    data = [_scaled(each.to_plotly_json(), factor) for each in figure.data]
+    return go.Figure(data, layout, figure.frames)
 
 
 #: distances in pixels of what stands beside axes

@@ -108,6 +108,15 @@ def shared_method(traces: Sequence[Trace]) -> str:
     return plain.pop() if len(plain) == 1 else ""
 
 
+def full_names(traces: Sequence[Trace]) -> list[str]:
+    """Names of runs as sentences have them: with their method, and for what does not read HTML."""
+    names = [html.unescape(name) for name in run_names(traces)]
+    methods = [trace.method_name for trace in traces]
+    return [
+        name if name.startswith(method) else f"{method}, {name}" for name, method in zip(names, methods, strict=True)
+    ]
+
+
 def method_names(traces: Sequence[Trace]) -> list[str]:
     """Method of each run for a table: without block size, which has a column; with precision, seed if they differ.
 

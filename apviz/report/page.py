@@ -15,7 +15,7 @@ from apviz import plots
 from apviz.analysis.sweeps import system_key
 from apviz.analysis.verdict import judge
 from apviz.method import abbreviations
-from apviz.plots._labels import run_names
+from apviz.plots._labels import full_names, run_names
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
@@ -115,7 +115,7 @@ def _section(traces: Sequence[Trace]) -> Section:
     choices = {name: json.loads(trace.attrs.get("choices", "{}")) for name, trace in zip(names, drawn, strict=True)}
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
-    verdict = judge(drawn, names).sentence
+    verdict = judge(drawn, full_names(drawn)).sentence
     prepared, short = drawn[-1].preparation.get("notes", []), abbreviations([trace.method for trace in drawn])
     return Section(
         title, verdict, facts, prepared, chosen, table_rows(drawn), short, _figures(drawn), len(traces) - len(drawn)

@@ -152,6 +152,12 @@ def test_a_run_alone_is_said_to_be_alone_and_cg_is_told_from_kappa(problem):
     assert "CG, which did not run" not in judge([cg(problem)]).headline
 
 
+def test_while_others_are_solved_nothing_is_said_of_what_did_not_run(problem):
+    won, lost = (judge([each], more_to_come=True).headline for each in (ap(problem), ap(problem, max_epochs=3)))
+    assert "nothing else has ended yet" in won and "did not converge to 0.01" in lost
+    assert not any("did not run" in words or "alone" in words or "nothing else ran" in words for words in (won, lost))
+
+
 def test_without_a_run_nothing_is_claimed():
     found = judge([])
     assert (found.best, found.diagnosis, found.standings) == (None, None, ())

@@ -118,7 +118,7 @@ def test_every_row_of_axes_is_150_pixels_high_with_each_entry_of_the_legend_on_a
 def test_dots_are_kept_for_bounds(plot, traces):
     dotted = [each.name for each in plot(traces).data if each.type == "scatter" and each.line.dash == "dot"]
     assert all("Theorem 1" in name or "bound" in name for name in dotted)
-    assert bool(dotted) == (plot in (plots.k_norm_error, plots.noise_sweep))
+    assert bool(dotted) == (plot in (plots.condition_numbers, plots.k_norm_error, plots.noise_sweep))
 
 
 def test_a_figure_is_valid_json_for_any_browser(plot, traces):

@@ -15,7 +15,7 @@ import torch
 import apviz
 from apviz import comparison, plots
 from apviz.analysis import judge
-from apviz.plots._labels import run_names
+from apviz.plots._labels import full_names
 from apviz.report import find_traces, write_report
 
 
@@ -263,10 +263,9 @@ def test_the_table_says_which_runs_did_not_converge(page):
 
 def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
     traces = find_traces(page.parent)
-    names = [unescape(name) for name in run_names(traces)]
     text = page.read_text("utf-8")
     sentence = unescape(re.search(r"<p><b>(.*?)</b></p>", text).group(1))
-    assert sentence == judge(traces, names).sentence and sentence.startswith("Cholesky, ")
+    assert sentence == judge(traces, full_names(traces)).sentence and sentence.startswith("Cholesky, ")
     assert text.index("<p><b>") < text.index("<tbody>")
 
 

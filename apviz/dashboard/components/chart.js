@@ -27,6 +27,32 @@ function styles() {
   return sheet;
 }
 
+// of a chart whose buttons get a line above the title; and of a phone, where names of runs have smaller type
+const NARROW = 600;
+const BUTTONS = 26;
+const PHONE_TYPE = 12;
+const isPhone = () => window.innerWidth < NARROW;
+// the least height of axes that fill a window, and the most
+const LOW_AXES = 200;
+const HIGH_AXES = 620;
+
+function narrowed(layout) {
+  const { margin, title, legend } = layout;
+  return {
+    ...layout,
+    margin: { ...margin, t: margin.t + BUTTONS },
+    title: { ...title, pad: { ...title?.pad, t: (title?.pad?.t || 0) + BUTTONS } },
+    legend: isPhone() ? { ...legend, font: { ...legend?.font, size: PHONE_TYPE } } : legend,
+  };
+}
+
+// pixels from the top of the page to an element, however far it is scrolled
+function placeOf(element) {
+  let place = element.getBoundingClientRect().top;
+  for (let at = element; at; at = at.parentNode || at.host) place += at.scrollTop || 0;
+  return place;
+}
+
 // what stands below the axes grows with the legend; the axes keep their height, larger with larger type
 function heightOf(figure, width, axes) {
   if (figure.layout.height) return figure.layout.height;
@@ -41,7 +67,8 @@ function heightOf(figure, width, axes) {
   const names = figure.data.filter((each) => each.showlegend !== false && each.name).map((each) => each.name);
   const lines = names.some((name) => name.includes("<br>")) ? 2 : 1;
   const columns = Math.max(1, Math.floor(width / (330 * scale)));
-  const legend = figure.layout.coloraxis?.colorbar ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
+  const hasNone = figure.layout.coloraxis?.colorbar || figure.layout.showlegend === false;
+  const legend = hasNone ? 0 : Math.ceil(names.length / columns) * 20 * lines + 20;
   return margin.t + axes + scale * (50 + legend);
 }
 
@@ -139,26 +166,34 @@ export async function render({ model, el }) {
   let own = []; // shapes of the figure itself
   let faded = null;
   let drawn = 0;
+  let place = 0; // where it stood when it was drawn
+  let standing = false; // in the page, with all that it stands in
   let live = null; // what grows, as far as it has come
   let drawnSerial = 0; // of what grows, as it is drawn; 0 where the figure has to be drawn anew
   let grown = false; // only points have come
   let finished = 0; // curves before those of the live figure
   let hidden = false; // there was something to draw, and no room: its page is not shown
 
+  // a picture has the legend that the page has elsewhere
+  function download(format) {
+    return ({ data, layout }) => {
+      const width = holder.clientWidth;
+      const named = { data, layout: { ...layout, width, showlegend: true, height: undefined } };
+      const plain = { data, layout: { ...layout, height: undefined } };
+      named.layout.height = layout.height + heightOf(named, width, 0) - heightOf(plain, width, 0);
+      Plotly.downloadImage(named, { format, filename: model.filename, scale: format === "png" ? 2 : 1 });
+    };
+  }
+
   const config = {
     displaylogo: false,
     // a figure stays here
     showSendToCloud: false,
     responsive: false,
-    toImageButtonOptions: { format: "png", scale: 2, filename: model.filename },
-    modeBarButtonsToRemove: ["select2d", "lasso2d"],
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"],
     modeBarButtonsToAdd: [
-      {
-        name: "svg",
-        title: "Download plot as SVG",
-        icon: Plotly.Icons.disk,
-        click: (chart) => Plotly.downloadImage(chart, { format: "svg", filename: model.filename }),
-      },
+      { name: "png", title: "Download plot as a PNG", icon: Plotly.Icons.camera, click: download("png") },
+      { name: "svg", title: "Download plot as SVG", icon: Plotly.Icons.disk, click: download("svg") },
     ],
   };
 
@@ -210,6 +245,7 @@ export async function render({ model, el }) {
       return;
     }
     let figure = merged(model, live);
+    if (figure && holder.clientWidth < NARROW) figure = { ...figure, layout: narrowed(figure.layout) };
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
       Plotly.purge(holder);
@@ -226,7 +262,14 @@ export async function render({ model, el }) {
       figure = withRoom(figure, live);
     }
     const layout = { ...figure.layout, autosize: true, width: holder.clientWidth || undefined };
-    layout.height = heightOf(figure, holder.clientWidth, model.axes);
+    place = placeOf(holder);
+    const height = (axes) => heightOf(figure, holder.clientWidth, axes);
+    layout.height = height(model.axes);
+    if (model.fits && !standing) standing = watchAbove();
+    if (model.fits && !isPhone()) {
+      const room = window.innerHeight - place - model.fits;
+      layout.height = Math.min(Math.max(room, height(LOW_AXES)), height(HIGH_AXES));
+    }
     own = layout.shapes || [];
     layout.shapes = [...own, ...model.cursor.map((x) => cursorLine(x, layout))];
     holder.style.height = `${layout.height}px`;
@@ -310,9 +353,28 @@ export async function render({ model, el }) {
     if (hidden || (holder.layout && Math.abs(holder.clientWidth - holder.layout.width) > 1)) redraw();
   });
   resized.observe(holder);
+  // what fills a window changes with it, and with what stands above
+  const moved = () => {
+    if (model.fits && holder.clientWidth && holder.layout && Math.abs(placeOf(holder) - place) > 2) redraw();
+  };
+  const reshaped = () => {
+    place = -1;
+    moved();
+  };
+  window.addEventListener("resize", reshaped);
+  const above = new ResizeObserver(moved);
+  // what it stands in may be as high as the window, whatever is in it
+  function watchAbove() {
+    for (let at = holder; at; at = at.parentNode || at.host) {
+      for (let each = at; each instanceof Element; each = each.previousElementSibling) above.observe(each);
+    }
+    return true;
+  }
   model.on("remove", () => {
     document.removeEventListener(HOVER, hovered);
     resized.disconnect();
+    above.disconnect();
+    window.removeEventListener("resize", reshaped);
     Plotly.purge(holder);
   });
   redraw();

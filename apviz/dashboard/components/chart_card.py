@@ -38,6 +38,7 @@ class Chart(JSComponent):
     summary = param.String(doc="what the chart shows, for those who do not see it")
     filename = param.String("apviz", doc="of a downloaded picture, without suffix")
     axes = param.Integer(300, doc="pixels of the axes, where the figure asks for no height")
+    fits = param.Integer(0, doc="pixels that stay free below it where it fills a window; 0: as high as `axes` says")
     linked = param.Boolean(True, doc="hovering a method fades the others in every linked chart")
     clicked = param.Dict({}, doc="name, x, y and customdata of the last point that was clicked, and its run's group")
     drawn = param.Integer(0, doc="how often it was drawn")
@@ -117,6 +118,7 @@ class ChartCard:
         table: from traces to the numbers behind the figure.
         sentence: what it shows of a trace, in words.
         x_unit: of its x axis, for the line that marks the cursor; empty for none.
+        fits: pixels that stay free below it, where it is as high as the window lets it be; 0 for one that is not.
         lecture: larger type and lines, for a projector.
     """
 
@@ -132,6 +134,7 @@ class ChartCard:
         x_unit: Callable[[], str] = lambda: "",
         empty: str = "Nothing to draw yet.",
         axes: int = 300,
+        fits: int = 0,
         lecture: bool = False,
     ) -> None:
         self.heading, self._draw, self.takes, self._table = heading, draw, takes, table or epochs_table
@@ -142,7 +145,7 @@ class ChartCard:
         self.traces: list[Trace] = []
         self.theme: ThemeName | None = None
         slug = heading.lower().replace(" ", "-").replace(",", "")
-        self.chart = Chart(filename=f"apviz-{slug}", axes=axes, sizing_mode="stretch_width")
+        self.chart = Chart(filename=f"apviz-{slug}", axes=axes, fits=fits, sizing_mode="stretch_width")
         wide = {"sizing_mode": "stretch_width"}
         self.text = CardText(heading=heading, text=text, empty=empty, **wide)
         self.text.param.watch(lambda event: self._fill_details(), "is_open")
@@ -154,21 +157,22 @@ class ChartCard:
         """Traces in the figure, in the order it was given them."""
         return self._traces
 
-    def show(self, traces: Sequence[Trace], theme: ThemeName, live: Trace | None = None) -> None:
-        """Draws finished runs, and on top of them the one that runs."""
+    def show(self, traces: Sequence[Trace], theme: ThemeName, live: Sequence[Trace] = ()) -> None:
+        """Draws finished runs, and on top of them those that go on."""
         self.traces, self.theme = list(traces), theme
         self._traces = [trace for trace in traces if self.takes(trace)]
-        running = live is not None and self.takes(live)
+        running = [trace for trace in live if self.takes(trace)]
         figure = self._figure(self._traces, theme) if self._traces else None
-        self.chart.show(figure, self._live_figure(live, theme) if live is not None and running else None)
+        self.chart.show(figure, self._live_figure(running, theme) if running else None)
         self._say_empty(figure is None and not running)
         self.chart.summary = self.words()
         self._fill_details()
 
-    def show_live(self, live: Trace, theme: ThemeName) -> None:
-        """Draws the run that goes on anew, and leaves the others as they are."""
-        if self.takes(live):
-            self.chart.show_live(self._live_figure(live, theme))
+    def show_live(self, live: Sequence[Trace], theme: ThemeName) -> None:
+        """Draws the runs that go on anew, and leaves the others as they are."""
+        running = [trace for trace in live if self.takes(trace)]
+        if running:
+            self.chart.show_live(self._live_figure(running, theme))
             self._say_empty(False)
 
     def _say_empty(self, is_empty: bool) -> None:
@@ -188,9 +192,9 @@ class ChartCard:
             figure.update_layout(height=None)
         return enlarged(figure) if self._lecture else figure
 
-    def _live_figure(self, live: Trace, theme: ThemeName) -> go.Figure:
+    def _live_figure(self, live: Sequence[Trace], theme: ThemeName) -> go.Figure:
         with unchecked():
-            return self._figure([live], theme)
+            return self._figure(live, theme)
 
     def _fill_details(self) -> None:
         if not self.text.is_open:

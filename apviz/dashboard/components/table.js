@@ -18,6 +18,11 @@ const FORMS = {
 // of a number with its sign, such as ≈
 const bare = (cell) => (Array.isArray(cell) ? cell[0] : cell);
 const sign = (cell) => (Array.isArray(cell) ? cell[1] : "");
+// plotly's symbols of runs, as letters
+const SYMBOLS = {
+  circle: "●", square: "■", "triangle-up": "▲", "triangle-left": "◀", "triangle-right": "▶", pentagon: "⬟",
+  hexagram: "✶", star: "★",
+};
 const inWords = new Intl.Collator("en", { numeric: true });
 
 function made(tag, attributes = {}, ...children) {
@@ -25,6 +30,15 @@ function made(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
+}
+
+// the line and the marker of a curve, as a legend draws them
+function swatch([color, dash, symbol]) {
+  const holder = made("span", { class: "swatch", "aria-hidden": "true" });
+  const stroke = `stroke="${color}" stroke-width="2.5" stroke-dasharray="${dash === "solid" ? "none" : dash}"`;
+  const letter = `<text x="20" y="11.5" fill="${color}" text-anchor="middle" font-size="13">${SYMBOLS[symbol] || ""}</text>`;
+  holder.innerHTML = `<svg width="40" height="14"><path d="M0 7H40" ${stroke}/>${letter}</svg>`;
+  return holder;
 }
 
 // an element that is read out must not be touched without need
@@ -99,12 +113,18 @@ export function render({ model }) {
 
   function fill(row, [key, ...values]) {
     const cells = [...row.children].slice(model.can_tick ? 1 : 0);
+    const look = row.querySelector(".look");
     model.columns.forEach(([, form], place) => {
       const text = values[place] === null ? MISSING : sign(values[place]) + FORMS[form](bare(values[place]));
-      say(place ? cells[place] : cells[place].firstChild, text);
+      say(place ? cells[place] : look, text);
     });
+    const drawn = JSON.stringify(model.swatches[key] || "");
+    if (row.dataset.swatch !== drawn) {
+      row.dataset.swatch = drawn;
+      row.querySelector(".swatch")?.remove();
+      if (model.swatches[key]) look.before(swatch(model.swatches[key]));
+    }
     // of a cell that names the method and not the run
-    const look = row.querySelector(".look");
     look.title = look.textContent === key ? "" : key;
     if (key === model.selected) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
@@ -224,8 +244,8 @@ export function render({ model }) {
     makeHead();
     redraw();
   });
-  for (const name of ["rows", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
+  for (const name of ["rows", "swatches", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
   makeHead();
   draw();
-  return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll" }, table), pager);
+  return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll", ...(model.height && { style: `max-height: ${model.height}` }) }, table), pager);
 }

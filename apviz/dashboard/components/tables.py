@@ -42,9 +42,11 @@ class SortedTable(JSComponent):
     selected = param.String("", doc="key of the row that is looked at, or empty")
     can_tick = param.Boolean(False, doc="whether rows have boxes to tick")
     ticked = param.List([], item_type=str, doc="keys of the ticked rows, in the order of the rows")
+    height = param.String("", doc="the most that rows take, in CSS; those beyond are scrolled to")
     page_rows = param.Integer(0, bounds=(0, None), doc="rows of a page; 0 for one page")
     page = param.Integer(0, bounds=(0, None), doc="the page that is shown, from 0")
     sorted_by = param.String("", doc="heading of the column by which rows are sorted; empty for the order given")
+    swatches = param.Dict({}, doc="by the key of a row: colour, dash and symbol of its curve, drawn before its name")
     descending = param.Boolean(False, doc="whether the largest comes first; what is missing comes last anyway")
 
     _esm = Path(__file__).with_name("table.js")

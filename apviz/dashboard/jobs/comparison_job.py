@@ -92,6 +92,11 @@ class ComparisonJob(Job):
         self.message = self._summary(loaded)
 
     @property
+    def growing(self) -> dict[str, Trace]:
+        """Traces of what is being solved, by their names in the folder."""
+        return self.live.growing
+
+    @property
     def _count(self) -> int:
         """Number of runs in all."""
         return len(self._factors) * len(self._solvers)

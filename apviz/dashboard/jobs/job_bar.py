@@ -48,10 +48,16 @@ class JobBar:
                 object="", severity="error", visible=False, margin=(0, 8, 8, 8), title="Nothing runs yet", **wide
             )
         )
-        self._text = server_owned(pmui.Alert(object=hint, severity="info", variant="outlined", margin=(0, 8), **wide))
-        self.view = pn.Column(
-            pn.Row(self._run, self._stop, **wide), self._held, self._progress, self._text, **wide
+        self._text = server_owned(
+            pmui.Alert(
+                object=hint, severity="info", variant="outlined", margin=(4, 8), styles={"flex": "1 1 260px"},
+                # what went wrong is read whole; of the rest two lines, so that what stands below stays in the window
+                sx={"py": 0, "&:not(.MuiAlert-colorError)": {"maxHeight": "4.6em", "overflowY": "auto"}},
+            )
         )  # fmt: skip
+        #: where a page may put what belongs beside the buttons
+        self.row = pn.FlexBox(self._run, self._stop, self._text, align_items="center", **wide)
+        self.view = pn.Column(self.row, self._held, self._progress, **wide)
 
     def refuse(self, message: str) -> None:
         """Says why nothing was started."""

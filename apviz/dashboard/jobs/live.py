@@ -41,6 +41,12 @@ class LiveHook(Hook):
         #: said after the name of the solver
         self.where = ""
 
+    @property
+    def growing(self) -> dict[str, Trace]:
+        """The trace of the running solve, by the name that it has in the folder; empty before its first epoch."""
+        path = None if self.trace is None else self._recorder.path
+        return {} if self.trace is None or path is None else {path.stem: self.trace}
+
     def on_start(self, run: Run) -> None:
         self._run, self._recorder = run, next(hook for hook in run.hooks if isinstance(hook, Recorder))
         self._tol = float(getattr(run.solver, "tol", 0.0))
@@ -62,13 +68,17 @@ class LiveHook(Hook):
     def on_epoch(self, epoch: Epoch) -> None:
         self.text = f"{self._label}: epoch {epoch.number:,}, residual {epoch.residual:.2e}, work {epoch.work:.1f}"
         self._forecast(epoch)
-        started = time.perf_counter()
+        started = self._now()
         if started < self._next:
             return
         self.trace = self._recorder.trace
         self._changed()
-        now = time.perf_counter()
+        now = self._now()
         self._next = now + max(TIME_PER_LOOK * (now - started), 1 / LOOKS_PER_SECOND)
+
+    def _now(self) -> float:
+        """Seconds by the clock that says when to look again."""
+        return time.perf_counter()
 
     def on_stop(self, solution: Solution) -> None:
         self.trace = None

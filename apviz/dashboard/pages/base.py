@@ -207,17 +207,20 @@ class SolvingPage(Page):
             return
         self.start(spec, [solver])
 
-    def start(self, spec: SystemSpec, solvers: Sequence[Solver], **options: Any) -> bool:
+    def start(
+        self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
+    ) -> bool:
         """Starts a job, unless one is running; returns whether it was started.
 
         Args:
-            options: of the `ComparisonJob`.
+            kind: of the job.
+            options: of it.
         """
         if self.job is not None and self.job.is_active:
             self._bar.refuse(f"{self.solving} is running; stop it first")
             return False
         shared = self.shared
-        self.job = ComparisonJob(shared.queue, shared.limits, shared.runs, spec, solvers, **options)
+        self.job = kind(shared.queue, shared.limits, shared.runs, spec, solvers, **options)
         self._taken = 0
         shared.start(self.job)
         return True

@@ -126,10 +126,12 @@ class Inside(SolvingPage):
             return
         self.start(spec, [solver])
 
-    def start(self, spec: SystemSpec, solvers: Sequence[Solver], **options: Any) -> bool:
+    def start(
+        self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
+    ) -> bool:
         """Starts a job that records pictures."""
         return self.fields.ready("updates") and super().start(
-            spec, solvers, snapshots=self.recording.updates, **options
+            spec, solvers, kind, snapshots=self.recording.updates, **options
         )
 
     # --- the run --------------------------------------------------------------------------------------------------

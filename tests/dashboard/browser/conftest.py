@@ -95,6 +95,14 @@ def server(recorded):
     started.kill()
 
 
+@pytest.fixture(scope="session")
+def lecture(recorded):
+    """The same for a projector."""
+    started = Server(recorded, "--lecture")
+    yield started
+    started.kill()
+
+
 @pytest.fixture
 def visit(browser, server):
     """Makes visitors. None of them may meet an error or ask another host for anything."""

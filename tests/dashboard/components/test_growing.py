@@ -118,11 +118,14 @@ def test_a_browser_that_has_missed_something_gets_the_whole():
     assert json.loads(chart.live)["serial"] > first["serial"] and chart.grown == ""
 
 
+@pytest.mark.parametrize("lecture", [False, True])
 @pytest.mark.parametrize("draw", [plots.residuals, plots.test_rmse, plots.k_norm_error])
-def test_a_figure_that_plotly_does_not_check_is_the_one_that_it_checks(moments, draw):
-    card = ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme))
-    checked, unchecked = card._figure([moments[-1]], "dark"), card._live_figure(moments[-1], "dark")
+def test_a_figure_that_plotly_does_not_check_is_the_one_that_it_checks_and_can_be_sent(moments, draw, lecture):
+    card = ChartCard("Card", "Text.", lambda traces, theme: draw(traces, theme=theme), lecture=lecture)
+    checked, unchecked = card._figure([moments[-1]], "dark"), card._live_figure([moments[-1]], "dark")
     assert json.loads(checked.to_json()) == json.loads(unchecked.to_json(), object_hook=without_nothing)
+    curves, epochs = as_sent(unchecked)["data"], moments[-1]["epoch"].sizes["epoch"]
+    assert any(len(each["x"]) == len(each["y"]) == epochs for each in curves)
 
 
 def without_nothing(found: dict) -> dict:

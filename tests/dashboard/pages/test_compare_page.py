@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ import torch
 pytest.importorskip("panel")
 
 import apviz
-from apviz.analysis import errors
+from apviz.analysis import errors, judge
 from apviz.dashboard import address
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
@@ -23,7 +25,7 @@ from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
 from apviz.dashboard.store.runs_folder import RunsFolder
-from apviz.plots._labels import run_names
+from apviz.plots._labels import full_names, run_names
 from apviz.tracing import Trace
 from tests.dashboard.coming_back import comes_back_while_it_solves
 
@@ -169,7 +171,10 @@ def test_charts_stand_in_the_same_order_whatever_the_address_begins_with(runs):
     address.apply("x=epochs&selected=cyclic&update=7&runs=gs,cyclic", page.models)
     page.open()
     drawn(page)
-    assert page._charts.objects == [card.view for card in page._cards.values()]
+    cards = {name: card.view for name, card in page._cards.items()}
+    assert page._top.objects == [cards.pop("residuals"), page._answer.runs]
+    assert page._of_one_run.objects == [cards.pop("timeline"), cards.pop("blocks")]
+    assert page._charts.objects == list(cards.values())
 
 
 # --- what the address asks for --------------------------------------------------------------------------------------
@@ -215,6 +220,51 @@ def test_a_moment_in_the_address_is_shown_whatever_the_order_of_its_parts(runs):
     assert "Choose data and methods" in message(page)
 
 
+# --- the answer ---------------------------------------------------------------------------------------------------
+
+
+def answer(page):
+    return html.unescape(f"{page._answer._headline.object} {page._answer._rest.object}").replace("\\", "")
+
+
+def test_the_page_opens_with_the_verdict_on_the_runs_that_it_shows(runs):
+    page = opened(runs, runs=["gs", "cyclic", "cg", "cut"])
+    traces = [runs.open(name) for name in ("gs", "cyclic", "cg", "cut")]
+    found = judge(traces, full_names(traces))
+    assert answer(page) == f"{found.headline} {found.others} {found.change}" and "cut" not in found.best.name
+    assert "1 other run solves" in found.others  # to another tolerance
+
+
+def test_without_a_run_the_page_says_that_nothing_has_run(tmp_path):
+    page = opened(RunsFolder(tmp_path))
+    assert answer(page).strip() == "Nothing has run yet." and page._answer.table.rows == []
+
+
+def test_beside_the_chart_the_runs_are_listed_the_best_first_with_how_their_curves_look(runs):
+    page = opened(runs, runs=["cut", "gs", "cg"])
+    keys = [row[0] for row in page._answer.table.rows]
+    best = judge([runs.open(name) for name in ("gs", "cg")]).best.trace.label
+    assert [row[2][1] for row in page._answer.table.rows] == ["", "", "> "]  # it would have taken more
+    assert keys[-1] == "cut" and page._answer.table.rows[0][1].startswith(best)
+    assert set(page._answer.table.swatches) == {"cut", "gs", "cg"}
+    curves = json.loads(page._cards["residuals"].chart.base)["data"]
+    (cg,) = [each for each in curves if each.get("name", "").startswith("CG") and "lines" in each["mode"]]
+    color, _, symbol = page._answer.table.swatches["cg"]
+    assert (color, symbol) == (cg["line"]["color"], cg["marker"]["symbol"])
+
+
+def test_a_click_in_the_list_looks_at_that_run_but_not_at_one_that_still_runs(runs):
+    page = opened(runs, runs=["gs", "cg"])
+    page._answer.show_live({"growing": runs.open("cut")})
+    assert [row[0] for row in page._answer.table.rows][-1] == "growing"
+    assert page._answer.table.rows[-1][-1] == "running"
+    page._select("growing")
+    assert page.choice.selected == "gs"
+    page._select("cg")
+    drawn(page)
+    assert page.choice.selected == page._answer.table.selected == "cg"
+
+
 # --- which runs are shown -----------------------------------------------------------------------------------------
 
 
@@ -227,6 +277,31 @@ def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
     assert len(page.choice.runs) == 1
     page.methods.param.update(**ENDLESS)
     comes_back_while_it_solves(page, lambda: page._traces)
+
+
+def test_in_a_race_all_methods_are_listed_and_drawn_while_they_run_over_what_they_race_on(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
+    page.open()
+    page.methods.param.update(**ENDLESS | {"rules": ["cyclic", "random"]})
+    page.choice.order = "race on seconds"
+    page.run()
+    deadline = time.monotonic() + 60
+    while len(page._answer.table.rows) < 2 or len(page._answer.table.swatches) < 2:
+        assert time.monotonic() < deadline and page.job.is_active
+        page.tick()
+        page._next_drawing = 0.0
+        time.sleep(0.01)
+    assert page.choice.x == "seconds" and {row[-1] for row in page._answer.table.rows} == {"running"}
+    names = {row[1] for row in page._answer.table.rows}
+    assert {name.split(" b=")[0] for name in names} == {"AP cyclic", "AP random"}
+    live = json.loads(page._cards["residuals"].chart.live)["data"]
+    assert {each["legendgroup"].split(" b=")[0] for each in live if "legendgroup" in each} == {"AP cyclic", "AP random"}
+    page.stop()
+    page.job.join(60)
+    page.tick()
+    drawn(page)
+    assert sorted(page.choice.runs) == sorted(page.job.done) and len(page.job.done) == 2
+    assert "None of the 2 runs converged" in answer(page)
 
 
 def test_a_run_that_is_shown_already_is_listed_once(runs):
@@ -258,7 +333,7 @@ def test_a_run_without_an_update_is_shown_and_takes_no_chart_from_the_others(run
 def test_a_run_that_has_just_begun_is_drawn_beside_the_others(runs):
     page = opened(runs, runs=["gs"])
     card = page._cards["theory"]
-    card.show_live(runs.open("cut"), "light")
+    card.show_live([runs.open("cut")], "light")
     assert "unfinished" in card.chart.live and card.chart.base
 
 

@@ -14,10 +14,13 @@ import plotly.graph_objects as go
 from apviz import plots
 from apviz.analysis import errors
 from apviz.dashboard.components.chart_card import ChartCard, updates_table
+from apviz.dashboard.pages.compare.answer import curve_styles
 from apviz.plots._axes import X, without_buttons
 from apviz.plots._labels import outcome, run_names
+from apviz.plots._style import ThemeName
 from apviz.plots.update_times import time_quantiles
 from apviz.tracing import Trace
+from apviz.tracing.trace import is_estimate
 
 #: charts of the run that is looked at; the others are of all runs
 OF_ONE_RUN = ("timeline", "blocks")
@@ -25,17 +28,34 @@ OF_ONE_RUN = ("timeline", "blocks")
 GROWING = ("residuals", "rmse", "theory")
 
 
-def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
+#: pixels below the first chart for what it says of itself, and on a projector, where that may be scrolled to
+BELOW, BELOW_LECTURE = 120, 12
+
+
+def compare_cards(
+    x: Callable[[], X], named: Callable[[Sequence[Trace], list[list[str]]], None], *, lecture: bool
+) -> dict[str, ChartCard]:
     """Cards of the page by name, in their order.
 
     Args:
         x: gives the unit of the curves' x axis, as it is when they are drawn.
+        named: called with the runs in the first chart, and how their curves look, for the table that is its legend.
     """
     curves: dict[str, Any] = {"x_unit": x, "lecture": lecture}
+
+    def residuals(traces: Sequence[Trace], theme: ThemeName) -> go.Figure:
+        figure = plots.residuals(traces, x=x(), theme=theme)
+        styles = curve_styles(figure)
+        # of many runs a legend names the methods
+        if len(styles) == len(traces):
+            named(traces, styles)
+            figure.update_layout(showlegend=False)
+        return without_buttons(figure)
+
     return {
         "residuals": ChartCard(
-            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge.",
-            lambda traces, theme: without_buttons(plots.residuals(traces, x=x(), theme=theme)), **curves,
+            "Residual", "Down is better. The thin line is the tolerance; a cross ends a run that did not converge; an "
+            "open diamond is recomputed from B − KW.", residuals, fits=BELOW_LECTURE if lecture else BELOW, **curves,
         ),
         "rmse": ChartCard(
             "Test error beside the residual",
@@ -50,6 +70,12 @@ def compare_cards(x: Callable[[], X], *, lecture: bool) -> dict[str, ChartCard]:
             "skeletons the error is known where a pass was made.",
             lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
             takes=has_error, table=errors_table, sentence=error_sentence, **curves,
+        ),
+        "kappas": ChartCard(
+            "κ and κ′", "The bound of CG depends on κ, that of Theorem 1 on κ′; either may be loose. ≈ is an estimate, "
+            "and a dotted line leads to the bound that is certain.",
+            lambda traces, theme: plots.condition_numbers(traces, theme=theme), takes=has_kappa,
+            table=kappas_table, sentence=kappa_sentence, axes=460, lecture=lecture,
         ),
         "timeline": ChartCard(
             "Which block, when", "One mark an update of the run looked at; the colour is the energy it removed.",
@@ -84,6 +110,11 @@ def has_error(trace: Trace) -> bool:
     """Whether anything is known of the K-norm error: nothing is where the numbers of a solve ran out of range."""
     upper = errors.k_norm_error(trace)["upper"].values
     return bool((np.isfinite(upper) & (upper > 0)).any())
+
+
+def has_kappa(trace: Trace) -> bool:
+    """Whether κ is known, which it is not of kernels that apviz does not have."""
+    return "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])
 
 
 def relative_error(trace: Trace) -> pd.DataFrame:
@@ -129,6 +160,18 @@ def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Table of κ and κ′, with whether each is an estimate and how it was got."""
+    rows = []
+    for name, trace in _named(traces):
+        spectrum = trace["spectrum"]
+        for which in ("kappa", "kappa_prime"):
+            value = spectrum[which]
+            known = {"value": float(value), "is_estimate": is_estimate(value), "how": value.attrs.get("how", "")}
+            rows.append({"run": name, "number": which} | known)
+    return pd.DataFrame(rows)
+
+
 def _named(traces: Sequence[Trace]) -> Iterator[tuple[str, Trace]]:
     """Runs by the names that figures give them, which tell runs of one method apart."""
     return zip((html.unescape(name) for name in run_names(traces)), traces, strict=True)
@@ -146,6 +189,12 @@ def error_sentence(trace: Trace) -> str:
         f"{trace.label}: after {epoch:,} epochs the squared K-norm error is between {low:.2g} and {high:.2g} of its "
         f"start, {theory}, {outcome(trace)}"
     )
+
+
+def kappa_sentence(trace: Trace) -> str:
+    """Sentence on the condition numbers of a run."""
+    known = [each for each in ("kappa", "kappa_prime") if math.isfinite(trace["spectrum"][each])]
+    return f"{trace.label}: {' and '.join(trace.condition(each) for each in known)}"
 
 
 def residual_sentence(trace: Trace) -> str:

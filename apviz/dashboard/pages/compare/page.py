@@ -15,21 +15,34 @@ from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor,
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
+from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
 from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.store.run_entry import is_solve
+from apviz.racing import By
 from apviz.tracing import Trace
 
 #: runs in one set of charts
 MAX_RUNS = 12
 
 
+#: the first chart and the table beside it, on a desk also with the settings open; and on a projector
+BESIDE = [{"flex": "1 1 440px", "min-width": "min(100%, 340px)"}] * 2
+BESIDE_LECTURE = [
+    {"flex": f"{share} 1 {width}px", "min-width": "min(100%, 340px)"} for share, width in ((3, 480), (2, 340))
+]
+#: ways to run several methods at once, and what each is by
+RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
+
+
 class CompareView(param.Parameterized):
     """Settings of what is looked at."""
 
     x = param.Selector(default="work", objects=["work", "epochs", "seconds"], label="x axis")
+    order = param.Selector(default="one by one", objects=["one by one", *RACES], label="Methods run")
     runs = param.List([], item_type=str, label="runs that are shown")
     selected = param.String("", label="the run that is looked at in detail")
     update = param.Integer(None, allow_None=True, bounds=(0, None), label="the update of that run that is marked")
@@ -50,15 +63,19 @@ class Compare(SolvingPage):
         self._turn = 0
         #: before it is opened, an address is still being read, part by part
         self._is_open = False
+        self._answer = Answer(self._select, lecture=shared.lecture)
+        self._styles: dict[str, list[str]] = {}
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
         self._cursor = CursorBar(self._go)
-        self._cards = compare_cards(lambda: self.choice.x, lecture=shared.lecture)
+        self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
         #: filled as they are drawn, so that the browser has the first one soon
-        self._charts = pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
-        self._details = pn.Column(sizing_mode="stretch_width")
+        self._top, self._charts, self._of_one_run = (
+            pn.Row(sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}) for _ in range(3)
+        )
+        self._details, self._numbers = (pn.Column(sizing_mode="stretch_width") for _ in range(2))
         self._everything: pn.Column | None = None
         self.choice.param.watch(lambda event: self._draw_all(), ["x"])
         self.choice.param.watch(lambda event: self._changed(), ["runs"])
@@ -71,18 +88,21 @@ class Compare(SolvingPage):
         return [
             *system_panel(self.shared.system, self.shared.folder, self.fields),
             *method_panel(self.methods, self.fields),
+            pmui.Select.from_param(self.choice.param.order, sizing_mode="stretch_width"),
         ]
 
     def main(self) -> Viewable:
         if self._everything is None:
-            x = pmui.RadioButtonGroup.from_param(
-                self.choice.param.x, label="x axis of the curves", size="small", margin=(0, 12)
-            )
+            x = pmui.RadioButtonGroup.from_param(self.choice.param.x, label="x axis", size="small", margin=(0, 12))
+            self._bar.row.append(x)
             for card in self._cards.values():
                 card.view.styles = HALF
+            styles = BESIDE_LECTURE if self.shared.lecture else BESIDE
+            self._cards["residuals"].view.styles, self._answer.runs.styles = styles
             self._everything = pn.Column(
-                self._bar.view, x, self._cursor.view, self._charts, self._details, sizing_mode="stretch_width"
-            )
+                self._bar.view, self._answer.verdict, self._top, self._details, self._charts, self._cursor.view,
+                self._of_one_run, self._numbers, sizing_mode="stretch_width",
+            )  # fmt: skip
         return self._everything
 
     # --- what happens ---------------------------------------------------------------------------------------------
@@ -110,8 +130,11 @@ class Compare(SolvingPage):
         if new:
             runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
             self.choice.param.update(runs=runs, selected=new[-1], update=None)
-        if job.live.trace is None:
+        if not job.is_active:
+            self.draw_later(self._answer, self._show_answer)
+        if not self._growing():
             return
+        self.draw_later(self._answer.table, lambda: self._answer.show_live(self._growing()))
         first, *others = (self._cards[name] for name in GROWING)
         # the residual every time, of the others one in turn
         self._turn += 1
@@ -128,8 +151,10 @@ class Compare(SolvingPage):
         except ValueError as error:
             self._bar.refuse(str(error))
             return
-        if self.start(spec, solvers):
-            self.choice.param.update(runs=[], selected="", update=None)
+        by = RACES.get(self.choice.order)
+        started = self.start(spec, solvers) if by is None else self.start(spec, solvers, RaceJob, by=by)
+        if started:
+            self.choice.param.update(runs=[], selected="", update=None, x=by or self.choice.x)
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
         """Shows these runs, and one of them in detail."""
@@ -138,7 +163,9 @@ class Compare(SolvingPage):
     # --- what is looked at ----------------------------------------------------------------------------------------
 
     def _select(self, name: str) -> None:
-        self.choice.param.update(selected=name, update=None)
+        # one that goes on is looked at when it has ended
+        if name in self._traces:
+            self.choice.param.update(selected=name, update=None)
 
     def _changed(self) -> None:
         if not self._is_open:
@@ -179,35 +206,70 @@ class Compare(SolvingPage):
         if not self._is_open:
             return
         self._cursor.show(self._traces.get(self.choice.selected), self._cursor_now())
+        self.draw_later(self._diagnosis, self._show_details)
         for name in OF_ONE_RUN:
             self._draw_soon(self._cards[name])
-        self.draw_later(self._table, self._show_details)
+        self.draw_later(self._table, self._show_numbers)
+
+    def _show_answer(self) -> None:
+        solving = self.job is not None and self.job.is_active
+        self._answer.show(self._traces, self.choice.selected, solving=solving)
+        self._answer.show_live(self._growing())
+        if self._answer.runs not in self._top.objects:
+            self._top.append(self._answer.runs)
 
     def _show_details(self) -> None:
-        self._table.show(self._traces, self.choice.selected)
+        self._answer.table.selected = self.choice.selected
         self._diagnosis.show(self._traces.get(self.choice.selected), among=self._traces.values())
         if not len(self._details):
-            self._details[:] = [self._diagnosis.view, self._table.view]
+            self._details.append(self._diagnosis.view)
+
+    def _show_numbers(self) -> None:
+        self._table.show(self._traces, self.choice.selected)
+        if not len(self._numbers):
+            self._numbers.append(self._table.view)
 
     def _draw_all(self) -> None:
-        for card in self._cards.values():
+        first, *others = self._cards.values()
+
+        def draw_top() -> None:
+            # together, for the chart fills the window below the verdict and beside the table
+            self._show_answer()
+            self._draw(first)
+
+        self.draw_later(self._answer, draw_top)
+        for card in others:
             self._draw_soon(card)
 
     def _draw_soon(self, card: ChartCard) -> None:
         self.draw_later(card, lambda: self._draw(card))
 
     def _draw(self, card: ChartCard) -> None:
-        live = self.job.live.trace if self.job is not None and self.job.is_active else None
+        live = list(self._growing().values())
         selected = self._traces.get(self.choice.selected)
-        if card in [self._cards[name] for name in OF_ONE_RUN]:
+        of_one_run = card in [self._cards[name] for name in OF_ONE_RUN]
+        if of_one_run:
             card.show([selected] if selected is not None else [], self.shared.theme)
-        elif live is not None and card.traces == list(self._traces.values()) and card.theme == self.shared.theme:
+        elif live and card.traces == list(self._traces.values()) and card.theme == self.shared.theme:
             card.show_live(live, self.shared.theme)
         else:
             card.show(list(self._traces.values()), self.shared.theme, live)
         self._mark(card)
-        if card.view not in self._charts.objects:
-            self._charts.append(card.view)
+        is_first = card is self._cards["residuals"]
+        place = self._top if is_first else self._of_one_run if of_one_run else self._charts
+        if card.view not in place.objects:
+            place.insert(0 if is_first else len(place), card.view)
+
+    def _growing(self) -> dict[str, Trace]:
+        """Runs that go on, by their names."""
+        return self.job.growing if self.job is not None and self.job.is_active else {}
+
+    def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> None:
+        """Shows in the table how the curves of runs look."""
+        names = {id(trace): name for name, trace in (self._growing() | self._traces).items()}
+        drawn = {names[id(trace)]: style for trace, style in zip(traces, styles, strict=True) if id(trace) in names}
+        self._styles = {name: style for name, style in self._styles.items() if name in names.values()} | drawn
+        self._answer.name_curves(self._styles)
 
     # --- the cursor -----------------------------------------------------------------------------------------------
 

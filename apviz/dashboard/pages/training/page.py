@@ -277,7 +277,7 @@ class TrainingCharts:
     def _draw_solve(self) -> None:
         card, live = self.cards["solve"], self._solves.live
         solves = [] if live is not None and self._selected.follows else self._solves.kept
-        card.show(solves, self._shared.theme, live)
+        card.show(solves, self._shared.theme, [] if live is None else [live])
         card.view.visible = bool(solves) or live is not None
 
     def _clicked(self, point: dict[str, Any]) -> None:

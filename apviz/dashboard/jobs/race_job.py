@@ -1,0 +1,88 @@
+"""The job of a race: the solvers of a comparison in turn for a moment each, so that their curves grow together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from apviz.comparison import Recording
+from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.live import LiveHook
+from apviz.dashboard.settings.systems import Loaded
+from apviz.racing import By, Turns, race
+from apviz.solvers import Hook, Solver
+from apviz.system import KernelSystem
+from apviz.tracing import Trace
+
+
+class RaceJob(ComparisonJob):
+    """Job that solves one system with several solvers as a race.
+
+    Args:
+        by: what they are to have taken equally much of: `work` or `seconds`.
+        others: as of `ComparisonJob`.
+    """
+
+    def __init__(self, *others: Any, by: By, **options: Any) -> None:
+        super().__init__(*others, **options)
+        self._turns = Turns(by)
+        self._lanes: list[_LiveLane] = []
+
+    def stop(self) -> None:
+        super().stop()
+        self._turns.stop("asked for in the dashboard")
+
+    @property
+    def growing(self) -> dict[str, Trace]:
+        return {name: trace for lane in list(self._lanes) for name, trace in lane.growing.items()}
+
+    @property
+    def status(self) -> str:
+        """Sentence on how many have ended, and on the one whose turn it is."""
+        if self.state != "running" or not self._lanes:
+            return super().status
+        stopping = "stopping · " if self.stopping else ""
+        ended = f"{len(self.done)} of {self._count} have ended"
+        return f"{stopping}race on {self._turns.by} · {ended} · {self.live.text or 'setting up'}"
+
+    @property
+    def fraction_done(self) -> float:
+        return sum(lane.progress for lane in list(self._lanes)) / max(1, self._count)
+
+    def _compare(self, loaded: Loaded) -> None:
+        recording = Recording(
+            loaded.data if self._predict else None, loaded.hyperparameters.mean, self._snapshots, lambda solver: True
+        )
+        outcomes = race(
+            loaded.system, self._solvers, self._runs.path, self._turns, recording=recording, hooks=self._hooks_of
+        )
+        for outcome in outcomes:
+            self._keep(outcome)
+
+    def _affordable(self, system: KernelSystem) -> list[Solver]:
+        found = super()._affordable(system)
+        if refused := self._limits.why_too_large_together(found, system.x):
+            raise ValueError(refused)
+        return found
+
+    def _hooks_of(self, solver: Solver) -> Sequence[Hook]:
+        lane = _LiveLane(self)
+        self._lanes.append(lane)
+        return [lane]
+
+    def look(self, lane: LiveHook) -> None:
+        """Shows the solve whose turn it is."""
+        self.live = lane
+        self._grew()
+
+
+class _LiveLane(LiveHook):
+    """Hook that looks by the clock of its solve, which stands while others have the turn: all together look no more
+    often than one would.
+    """
+
+    def __init__(self, job: RaceJob) -> None:
+        super().__init__(lambda: job.look(self))
+
+    def _now(self) -> float:
+        return self._run.seconds()

@@ -1,0 +1,115 @@
+"""What the page Compare opens with: the verdict in a line, and the runs that it is about, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import panel_material_ui as pmui
+import plotly.graph_objects as go
+
+from apviz.analysis.verdict import Basis, Standing, Verdict, judge, standing
+from apviz.dashboard.components.server_owned import server_owned
+from apviz.dashboard.components.tables import Cell, Form, SortedTable
+from apviz.dashboard.components.text import escape
+from apviz.plots._labels import full_names, outcome
+from apviz.tracing import Trace
+
+_COLUMNS: dict[str, Form] = {
+    "run": "text", "seconds": "2 decimals", "work": "2 decimals", "residual": "scientific", "how it ended": "text",
+}  # fmt: skip
+#: on a projector, where the chart says the rest
+_COLUMNS_LECTURE = {title: _COLUMNS[title] for title in ("run", "seconds", "work")}
+#: what stands above the table in a window, so that it scrolls inside where there are many runs
+_ABOVE = "max(300px, calc(100vh - 280px))"
+#: a line with nothing on it, so that nothing below moves when something is said
+_NOTHING = "&nbsp;"
+#: of numbers that were not measured
+_SIGNS = {Basis.EXTRAPOLATED: "≈", Basis.BOUND: "≤"}
+
+
+def curve_styles(figure: go.Figure) -> list[list[str]]:
+    """Colour, dash and symbol of the curve of every run in a figure, in their order."""
+    found: dict[str, list[str]] = {}
+    for curve in figure.data:
+        if curve.legendgroup and "lines" in (curve.mode or ""):
+            style = [curve.line.color, curve.line.dash or "solid", curve.marker.symbol or ""]
+            found.setdefault(curve.legendgroup, style)
+    return list(found.values())
+
+
+class Answer:
+    """Verdict on runs, and their table, which names the curves of the chart beside it.
+
+    Args:
+        select: called with the name of a run that is clicked.
+        lecture: fewer columns, for a projector.
+    """
+
+    def __init__(self, select: Callable[[str], None], *, lecture: bool) -> None:
+        wide = {"sizing_mode": "stretch_width"}
+        self._headline = server_owned(pmui.Typography(_NOTHING, variant="h6", margin=(2, 12, 0, 12), **wide))
+        self._rest = server_owned(pmui.Typography(_NOTHING, variant="body2", margin=(0, 12, 2, 12), **wide))
+        self.verdict = pmui.Column(self._headline, self._rest, **wide)
+        self._columns = len(_COLUMNS_LECTURE if lecture else _COLUMNS)
+        self.table = SortedTable(
+            _COLUMNS_LECTURE if lecture else _COLUMNS, caption="Runs, the best first", height=_ABOVE, **wide
+        )
+        self.table.on_click(select)
+        self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
+        self._finished: dict[str, list[Cell]] = {}
+
+    def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool) -> Verdict:
+        """Judges the finished runs by their names in the folder, and lists them.
+
+        Args:
+            solving: whether more are to come.
+        """
+        names = full_names(list(traces.values()))
+        found = judge(traces.values(), names, more_to_come=solving)
+        self._say(found, solving)
+        keys = {id(trace): key for key, trace in traces.items()}
+        ordered = {keys[id(each.trace)]: _row(each) for each in found.standings}
+        # those of other systems come last
+        rest = [(key, name) for key, name in zip(traces, names, strict=True) if key not in ordered]
+        self._finished = ordered | {key: _row(standing(traces[key], name)) for key, name in rest}
+        self._list(self._finished, selected=selected)
+        return found
+
+    def show_live(self, live: Mapping[str, Trace]) -> None:
+        """Lists the runs that go on, below those that have ended."""
+        growing = {key: [trace.label, *_numbers(trace), "running"] for key, trace in live.items()}
+        self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
+
+    def name_curves(self, styles: Mapping[str, list[str]]) -> None:
+        """Draws the line and the marker of its curve beside the name of each run."""
+        self.table.swatches = dict(styles)
+
+    def _list(self, rows: Mapping[str, Sequence[Cell]], **state: Any) -> None:
+        self.table.show({key: row[: self._columns] for key, row in rows.items()}, **state)
+
+    def _say(self, found: Verdict, solving: bool) -> None:
+        if not found.standings and solving:
+            headline, rest = "Solving: the verdict comes with the first run that ends.", ""
+        else:
+            headline = f"So far: {found.headline}" if solving else found.headline
+            rest = f"{found.others} {found.change}".strip()
+        self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
+
+
+def _row(run: Standing) -> list[Cell]:
+    return [run.name, *_numbers(run.trace), _ended(run)]
+
+
+def _numbers(trace: Trace) -> Sequence[Cell]:
+    """Seconds, work and residual; to the tolerance a run that did not converge would have taken more."""
+    last, sign = trace["epoch"].isel(epoch=-1), "" if trace.converged else "> "
+    return [(float(last["seconds"]), sign), (float(last["work"]), sign), float(last["residual"])]
+
+
+def _ended(run: Standing) -> str:
+    """How a run ended, and of one that did not converge what it would have taken."""
+    if run.basis in _SIGNS:
+        reason = "not converged" if run.trace.finished else "unfinished"
+        return f"{reason}: {_SIGNS[run.basis]}\N{NO-BREAK SPACE}{run.seconds:.2g}\N{NO-BREAK SPACE}s in all"
+    return outcome(run.trace)
