@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,16 @@ def inputs_of(x: Any) -> Any:
     """Returns inputs as scikit-learn takes them, (n, d).
 
     Raises:
-        ValueError: a column of texts; which, and what to encode it with.
+        ValueError: a column of texts; which, and what to encode it with. A column of dates beside others.
     """
     x = array_of(x)
     for name, values in _columns_of_objects(x):
+        date = next((value for value in values if hasattr(value, "year") or isinstance(value, timedelta)), None)
+        if date is not None:
+            raise ValueError(
+                f"{name} of X holds dates or times, such as {date}, and a Gaussian process takes numbers: make numbers "
+                "of them first, such as the days since the first of them"
+            )
         text = next((value for value in values if isinstance(value, str) and not _is_number(value)), None)
         if text is not None:
             shown = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
@@ -42,10 +49,12 @@ def inputs_of(x: Any) -> Any:
 
 
 def _columns_of_objects(x: Any) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Columns that are not of numbers, with what to call them."""
+    """Columns that are not of numbers, with what to call them; dates alone are numbers to scikit-learn."""
     if hasattr(x, "columns") and hasattr(x, "iloc"):
+        kinds = [getattr(dtype, "kind", "O") for dtype in x.dtypes]
+        numbers = "mM" if set(kinds) <= {"m", "M"} else "biufc"
         for place, name in enumerate(x.columns):
-            if getattr(x.dtypes.iloc[place], "kind", "O") not in "biufcmM":
+            if kinds[place] not in numbers:
                 yield f"column {name!r}", x.iloc[:, place].to_numpy(dtype=object)
     elif isinstance(x, list | tuple | np.ndarray):
         try:

@@ -338,6 +338,22 @@ def test_a_column_of_texts_is_named_with_what_encodes_it(kind):
         gp.predict(frame[["celsius", "metres"]].assign(metres="high"))
 
 
+@pytest.mark.parametrize("kind", ["dates", "zoned", "objects", "spans"])
+def test_a_column_of_dates_beside_numbers_is_named_and_as_days_it_fits(kind):
+    x, y = data()
+    days = pd.Series(pd.date_range("2020-03-01", periods=len(x)))
+    kinds = {"zoned": days.dt.tz_localize("UTC"), "objects": days.dt.date, "spans": days - pd.Timestamp("2020-02-29")}
+    frame = pd.DataFrame({"celsius": x[:, 0], "day": kinds.get(kind, days)})
+    with pytest.raises(
+        ValueError, match="column 'day' of X holds dates or times, such as (2020-03-01|1 day).*days since"
+    ):
+        regressor().fit(frame, y)
+    as_days = frame.assign(day=(days - days[0]).dt.days)
+    assert np.isfinite(regressor(hyperparameters=GIVEN).fit(as_days, y).predict(as_days)).all()
+    dates_alone = regressor(hyperparameters=apviz.Hyperparameters("rbf", (0.4,), 1.0, 0.1)).fit(days.to_frame(), y)
+    assert np.isfinite(dates_alone.predict(days.to_frame())).all()
+
+
 def test_with_the_encoder_that_is_named_it_fits():
     frame, y = table()
     encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), remainder="passthrough")
