@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class Session:
             *((page.title, pn.Spacer()) for page in PAGES.values()), active=list(PAGES).index(view.page),
             sizing_mode="stretch_width",
         )  # fmt: skip
-        self._bodies, self._sidebars = _Pile(), _Pile()
+        self._bodies, self._sidebars = _Pile(PAGES), _Pile(PAGES)
         self._tabs.param.watch(self._tab_changed, "active")
         self._browser = Browser(margin=0)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
@@ -261,17 +261,17 @@ class Session:
 class _Pile:
     """Parts of a page, of which one is shown; the others stay in the browser, so that it costs nothing to come back."""
 
-    def __init__(self) -> None:
-        self.view = pn.Column(sizing_mode="stretch_width")
-        self._parts: dict[str, pn.Column] = {}
+    def __init__(self, names: Iterable[str]) -> None:
+        # all from the beginning: what comes into one is no change of the others
+        self._parts = {name: pn.Column(sizing_mode="stretch_width", visible=False) for name in names}
+        self.view = pn.Column(*self._parts.values(), sizing_mode="stretch_width")
 
     def show(self, name: str, make: Callable[[], list[Viewable]]) -> None:
         """Shows the part of that name; made when it is first shown."""
         for other, part in self._parts.items():
             part.visible = other == name
-        if name not in self._parts:
-            self._parts[name] = pn.Column(*make(), sizing_mode="stretch_width")
-            self.view.append(self._parts[name])
+        if not len(self._parts[name]):
+            self._parts[name][:] = make()
 
     def shown(self) -> list[Viewable]:
         """What it shows."""

@@ -21,7 +21,28 @@ function lost() {
   return { at: at / 1000, seconds: (Date.now() - at) / 1000, server, jobs };
 }
 
-export function render({ model }) {
+// Bokeh lays out the whole page anew for every component that was drawn, shown or hidden, also for those out of sight;
+// the browser does that by itself, and what Bokeh wants to know of it is soon enough a few times a second
+const REST = 200;
+
+function layOutSeldom(root) {
+  let waiting = false;
+  let last = -REST;
+  const layOut = () => {
+    root.update_layout();
+    root.compute_layout();
+    waiting = false;
+    last = performance.now();
+  };
+  root.invalidate_layout = () => {
+    if (waiting) return;
+    waiting = true;
+    setTimeout(() => requestAnimationFrame(layOut), Math.max(0, last + REST - performance.now()));
+  };
+}
+
+export function render({ model, view }) {
+  layOutSeldom(view.root);
   const take = () => Object.assign(window.apviz, { server: model.server, jobs: model.jobs, drawing: model.drawing });
   for (const name of ["server", "jobs", "drawing"]) model.on(name, take);
   take();
