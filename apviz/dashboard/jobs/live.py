@@ -44,8 +44,11 @@ class LiveHook(Hook):
     @property
     def growing(self) -> dict[str, Trace]:
         """The trace of the running solve, by the name that it has in the folder; empty before its first epoch."""
-        path = None if self.trace is None else self._recorder.path
-        return {} if self.trace is None or path is None else {path.stem: self.trace}
+        return {} if self.trace is None else self._named(self.trace)
+
+    def _named(self, trace: Trace) -> dict[str, Trace]:
+        path = self._recorder.path
+        return {} if path is None else {path.stem: trace}
 
     def on_start(self, run: Run) -> None:
         self._run, self._recorder = run, next(hook for hook in run.hooks if isinstance(hook, Recorder))
@@ -68,17 +71,13 @@ class LiveHook(Hook):
     def on_epoch(self, epoch: Epoch) -> None:
         self.text = f"{self._label}: epoch {epoch.number:,}, residual {epoch.residual:.2e}, work {epoch.work:.1f}"
         self._forecast(epoch)
-        started = self._now()
+        started = time.perf_counter()
         if started < self._next:
             return
         self.trace = self._recorder.trace
         self._changed()
-        now = self._now()
+        now = time.perf_counter()
         self._next = now + max(TIME_PER_LOOK * (now - started), 1 / LOOKS_PER_SECOND)
-
-    def _now(self) -> float:
-        """Seconds by the clock that says when to look again."""
-        return time.perf_counter()
 
     def on_stop(self, solution: Solution) -> None:
         self.trace = None

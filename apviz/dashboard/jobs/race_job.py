@@ -10,7 +10,8 @@ from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.live import LiveHook
 from apviz.dashboard.settings.systems import Loaded
 from apviz.racing import By, Turns, race
-from apviz.solvers import Hook, Solver
+from apviz.solvers import Hook, Solution, Solver
+from apviz.solvers.run import Run
 from apviz.system import KernelSystem
 from apviz.tracing import Trace
 
@@ -27,6 +28,8 @@ class RaceJob(ComparisonJob):
         super().__init__(*others, **options)
         self._turns = Turns(by)
         self._lanes: list[_LiveLane] = []
+        self._looked: list[tuple[_LiveLane, dict[str, Trace]]] = []
+        self.next_look = 0.0
 
     def stop(self) -> None:
         super().stop()
@@ -34,7 +37,7 @@ class RaceJob(ComparisonJob):
 
     @property
     def growing(self) -> dict[str, Trace]:
-        return {name: trace for lane in list(self._lanes) for name, trace in lane.growing.items()}
+        return {name: trace for lane, traces in self._looked if lane.goes_on for name, trace in traces.items()}
 
     @property
     def status(self) -> str:
@@ -71,18 +74,43 @@ class RaceJob(ComparisonJob):
         return [lane]
 
     def look(self, lane: LiveHook) -> None:
-        """Shows the solve whose turn it is."""
+        """Looks at all solves at once, in the one whose turn it is, while the others wait: curves are of one moment."""
+        self._looked = [(each, each.look()) for each in self._lanes if each.goes_on]
         self.live = lane
         self._grew()
 
 
 class _LiveLane(LiveHook):
-    """Hook that looks by the clock of its solve, which stands while others have the turn: all together look no more
-    often than one would.
+    """Hook of one solve of a race; when to look is for all of them together.
+
+    Attributes:
+        goes_on: whether its solve has begun, and has not ended.
     """
 
     def __init__(self, job: RaceJob) -> None:
+        self._job, self.goes_on = job, False
         super().__init__(lambda: job.look(self))
 
-    def _now(self) -> float:
-        return self._run.seconds()
+    @property
+    def _next(self) -> float:
+        return self._job.next_look
+
+    @_next.setter
+    def _next(self, value: float) -> None:
+        self._job.next_look = value
+
+    def look(self) -> dict[str, Trace]:
+        """Its trace, by the name that it has in the folder."""
+        return self._named(self._recorder.trace)
+
+    def on_start(self, run: Run) -> None:
+        super().on_start(run)
+        self.goes_on = True
+
+    def on_stop(self, solution: Solution) -> None:
+        self.goes_on = False
+        super().on_stop(solution)
+
+    def on_abandon(self, error: BaseException) -> None:
+        self.goes_on = False
+        super().on_abandon(error)

@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("panel")
 
+from apviz import racing
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.limits import Limits
@@ -58,6 +59,23 @@ def test_while_it_goes_on_all_methods_grow_and_stop_keeps_what_each_has(runs):
     assert job.state == "stopped" and len(job.done) == 2
     traces = [runs.open(name) for name in job.done]
     assert [trace.outcome for trace in traces] == ["stopped", "stopped"]
+
+
+def test_what_is_seen_of_a_race_is_of_one_moment(runs, monkeypatch):
+    monkeypatch.setattr(racing, "TURN_SECONDS", 0.0)
+    spec = SystemSpec("china", 200, source=BY_HAND, rhs=1, noise=1e-6, lengthscale=(1.0,), dtype="float64")
+    job = RaceJob(JobQueue(1), Limits(), runs, spec, ENDLESS.solvers(0), by="work")
+    job.start()
+    seen = []
+    while len(seen) < 5:
+        until(lambda: len(job.growing) == 2)
+        ends = [float(trace["epoch"]["work"][-1]) for trace in job.growing.values()]
+        if len(ends) == 2 and ends not in seen:
+            seen.append(ends)
+    job.stop()
+    job.join(60)
+    # an update, the epoch that is not complete, and a check
+    assert all(abs(one - other) <= 2.5 for one, other in seen) and seen[-1][0] > seen[0][0] + 2.5
 
 
 def test_what_would_fit_one_after_another_but_not_at_once_is_refused_with_what_to_do(runs):
