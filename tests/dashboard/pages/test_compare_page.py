@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import math
 import shutil
 import time
 
@@ -277,6 +278,21 @@ def test_coming_back_to_the_page_while_it_solves_brings_no_older_runs(tmp_path):
     assert len(page.choice.runs) == 1
     page.methods.param.update(**ENDLESS)
     comes_back_while_it_solves(page, lambda: page._traces)
+
+
+def test_the_verdict_comes_with_the_end_of_a_run_however_many_charts_wait_to_be_drawn(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1)
+    page.open()
+    page.methods.param.update(methods=["cg"], tol=0.1)
+    page._next_drawing = math.inf
+    page.run()
+    page.job.join(60)
+    page.tick()
+    assert (
+        page._to_draw
+        and answer(page).startswith("CG: ")
+        and [row[-1] for row in page._answer.table.rows] == ["converged"]
+    )
 
 
 def test_in_a_race_all_methods_are_listed_and_drawn_while_they_run_over_what_they_race_on(tmp_path):

@@ -130,11 +130,12 @@ class Compare(SolvingPage):
         if new:
             runs = list(dict.fromkeys([*self.choice.runs, *new]))[-MAX_RUNS:]
             self.choice.param.update(runs=runs, selected=new[-1], update=None)
-        if not job.is_active:
-            self.draw_later(self._answer, self._show_answer)
+        # at once: it costs little, and charts that wait to be drawn take long while something is solved
+        if new or not job.is_active:
+            self._show_answer()
         if not self._growing():
             return
-        self.draw_later(self._answer.table, lambda: self._answer.show_live(self._growing()))
+        self._answer.show_live(self._growing())
         first, *others = (self._cards[name] for name in GROWING)
         # the residual every time, of the others one in turn
         self._turn += 1
