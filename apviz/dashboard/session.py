@@ -264,7 +264,10 @@ class _Pile:
     def __init__(self, names: Iterable[str]) -> None:
         # all from the beginning: what comes into one is no change of the others
         self._parts = {name: pn.Column(sizing_mode="stretch_width", visible=False) for name in names}
-        self.view = pn.Column(*self._parts.values(), sizing_mode="stretch_width")
+        # the page scrolls; Bokeh and flex would squeeze all that is in it to the height of the window
+        self.view = pn.Column(
+            *self._parts.values(), sizing_mode="stretch_width", styles={"max-height": "none", "flex-shrink": "0"}
+        )
 
     def show(self, name: str, make: Callable[[], list[Viewable]]) -> None:
         """Shows the part of that name; made when it is first shown."""
