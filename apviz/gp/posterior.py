@@ -278,11 +278,18 @@ class Posterior:
 
     def solve(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
         """Solves K w = b, (n,), by the solver of the mean; one that does not converge warns."""
-        solution = self.attempt(b, self.solver, hooks)
+        return self._solved(b, self.solver, hooks).reshape(-1)
+
+    def solve_columns(self, b: Tensor, hooks: Iterable[Hook] = ()) -> Tensor:
+        """Solves K W = B, (n, p), by the solver of variances; one that does not converge warns."""
+        return self._solved(b, self.variance_solver, hooks)
+
+    def _solved(self, b: Tensor, solver: Solver, hooks: Iterable[Hook]) -> Tensor:
+        solution = self.attempt(b, solver, hooks)
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
-            warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=2)
-        return solution.weights.to(self.system.x).reshape(-1)
+            warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=3)
+        return solution.weights.to(self.system.x)
 
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
         """Solves K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""

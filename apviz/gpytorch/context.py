@@ -55,10 +55,11 @@ def alternating_projection(
 
     - **Training**: `ExactMarginalLogLikelihood` gets the paper's gradients; up to 2,000 rows, where `Automatic` takes
       Cholesky, and with `solver=apviz.Cholesky()`, the exact value and gradient. See `log_determinant` for the value
-      elsewhere. No second derivatives: asked for, they raise.
+      elsewhere. No second derivatives of it: asked for, they raise.
     - **Prediction**: the mean at the call, by a solve that is kept while the model is the same; variance and covariance
-      by solves when they are asked for; all in the test inputs' order, of batches at once. Differentiable once, in the
-      test inputs and in the model: the mean's gradient in the model takes one more solve, that of variances none.
+      by solves when they are asked for; all in the test inputs' order, of batches at once. Differentiable once in the
+      model, where the mean's gradient takes one more solve, that of variances none; twice in the test inputs, where
+      second derivatives of variances take two.
     - GPyTorch's settings for CG, Cholesky and Lanczos have no say; `num_trace_samples`, `deterministic_probes`,
       `skip_logdet_forward`, `skip_posterior_variances` and `prior_mode` do.
     - `get_fantasy_model` and BoTorch's `condition_on_observations` solve from the weights that are known already.

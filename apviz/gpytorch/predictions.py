@@ -1,9 +1,12 @@
-"""Predictions inside a context: means and covariances, differentiable once in test inputs and in the model.
+"""Predictions inside a context: means and covariances, differentiable in the model, and twice in test inputs.
 
 With C = k(X, Z), w = K⁻¹(y − m) and W = K⁻¹C, the mean is Cᵀw, the covariance k(Z, Z) − CᵀW, and their derivatives are
 
     d(gᵀCᵀw) = gᵀ dCᵀ w − vᵀ dK w + vᵀ d(y − m) with v = K⁻¹Cg, one more solve,
     d tr(G(k(Z, Z) − CᵀK⁻¹C)) = tr(G dk(Z, Z)) − 2 tr(G dCᵀ W) + tr(G Wᵀ dK W) for symmetric G.
+
+Where a derivative in Z is to be differentiated again (create_graph=True), autograd differentiates C and k(Z, Z) itself,
+and W by dW = K⁻¹ dC: a solve for the first derivative, and one for the second.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from apviz.operators import Operator
 from apviz.operators.interface import CrossDerivatives
 
 NO_SECOND_DERIVATIVES = (
-    "apviz.gpytorch differentiates predictions once (create_graph=True and Hessians take them twice): take differences "
-    "of its gradients, or differentiate twice outside alternating_projection()"
+    "apviz.gpytorch differentiates predictions twice in test inputs, and once in the model (create_graph=True and "
+    "Hessians take them twice): take differences of its gradients, or differentiate twice outside "
+    "alternating_projection()"
 )
 
 
@@ -64,7 +68,7 @@ def covariances(posterior: Posterior, solves: Solves, z: Tensor, size: int, prio
     found, w = posterior.covariance_of_groups(z.detach(), size, solves.hooks)
     if prior is None:
         return found.to(z)
-    in_inputs: Tensor = _Covariances.apply(posterior, found, w, z)  # type: ignore[no-untyped-call]
+    in_inputs: Tensor = _Covariances.apply(posterior, solves, found, w, z)  # type: ignore[no-untyped-call]
     in_model: Tensor = _CovariancesInModel.apply(posterior, w, size, z.detach(), *prior.all())  # type: ignore[no-untyped-call]
     return in_inputs + in_model
 
@@ -83,10 +87,11 @@ class _Mean(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (z,), posterior = ctx.saved_tensors, ctx.posterior
-        with torch.no_grad():
-            w = posterior.weights[:, None]
-            found = posterior.system.operator.cross_derivatives(z.detach(), g.to(w)[:, None], w)
-        return (None, *_once([found.z.to(z)], (z, g)))
+        operator, w = posterior.system.operator, posterior.weights[:, None]
+        if torch.is_grad_enabled():
+            mean = (w.double().T @ operator.differentiable_columns(z)).squeeze(0)
+            return None, *torch.autograd.grad(mean, z, g.to(mean), create_graph=True)
+        return None, operator.cross_derivatives(z, g.to(w)[:, None], w).z.to(z)
 
 
 class _MeanInModel(torch.autograd.Function):
@@ -111,18 +116,36 @@ class _MeanInModel(torch.autograd.Function):
 
 class _Covariances(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, posterior: Posterior, found: Tensor, w: Tensor, z: Tensor) -> Tensor:
-        ctx.posterior, ctx.w = posterior, w  # not to be differentiated
+    def forward(ctx: Any, posterior: Posterior, solves: Solves, found: Tensor, w: Tensor, z: Tensor) -> Tensor:
+        ctx.posterior, ctx.solves, ctx.w = posterior, solves, w  # not to be differentiated
         ctx.save_for_backward(z)
         return found.to(z)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (z,), operator = ctx.saved_tensors, ctx.posterior.system.operator
-        with torch.no_grad():
-            of_prior, of_c, _ = _by_groups(operator, z.detach(), ctx.w, g)
-        by_z = (torch.cat([each.z for each in of_prior]) + of_c.z).to(z)
-        return (None, None, None, *_once([by_z], (z, g)))
+        if torch.is_grad_enabled():
+            c = operator.differentiable_columns(z)
+            w = _Inverse.apply(ctx.posterior, ctx.solves, c, ctx.w)  # type: ignore[no-untyped-call]
+            c, w = (each.reshape(len(c), -1, g.shape[-1]) for each in (c, w))
+            prior = torch.stack([operator.differentiable_prior(rows) for rows in torch.split(z, g.shape[-1])])
+            covariance = prior - torch.einsum("ngi,ngj->gij", c, w)
+            return None, None, None, None, *torch.autograd.grad(covariance, z, g.to(covariance), create_graph=True)
+        of_prior, of_c, _ = _by_groups(operator, z, ctx.w, g)
+        return None, None, None, None, (torch.cat([each.z for each in of_prior]) + of_c.z).to(z)
+
+
+class _Inverse(torch.autograd.Function):
+    """K⁻¹C, whose derivative is K⁻¹ times that of C; w: what it is, where that is known."""
+
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, solves: Solves, c: Tensor, w: Tensor | None) -> Tensor:
+        ctx.posterior, ctx.solves = posterior, solves
+        return (posterior.solve_columns(c.to(posterior.weights), solves.hooks) if w is None else w).to(c)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        return None, None, _Inverse.apply(ctx.posterior, ctx.solves, g, None), None  # type: ignore[no-untyped-call]
 
 
 class _CovariancesInModel(torch.autograd.Function):

@@ -95,6 +95,9 @@ class _OfPairs(Function):
         with torch.no_grad():
             return self._evaluated(left, right, self._numbers)
 
+    def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
+        return self._evaluated(left, right, self._numbers)
+
     def of_each(self, rows: Tensor) -> Tensor:
         # pairs of a few rows at a time, of which the diagonal is taken: few functions give it alone
         return torch.cat([self.between(some, some).diagonal() for some in torch.split(rows, 64)])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +75,16 @@ class Formula:
         values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
         return self._combined(values)
 
+    def differentiable(self, x: Tensor, z: Tensor) -> Tensor:
+        """Evaluates k of features x: (n, D), z: (m, D), to (n, m), for autograd to differentiate in both, twice.
+
+        Holds n·m·D numbers for every derivative: for few rows.
+        """
+        pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
+        values = [_differentiable(f, left, right) for f, left, right in pairs]
+        terms = zip(self.weights, self.terms, strict=True)
+        return torch.stack([weight * math.prod(values[part] for part in term) for weight, term in terms]).sum(0)
+
     def diagonal(self, x: Tensor) -> Tensor:
         """Evaluates k(x, x) of every row of features x: (n, D), to (n,) float64."""
         us = [_of_each(f, part) for f, part in zip(self.functions, self._parts(x.double()), strict=True)]
@@ -132,6 +142,34 @@ def _between(function: Function, left: Tensor, right: Tensor, distances: Distanc
     if function.of_pairs:
         return function.between(left, right)
     return left @ right.T if function.of_product else distances(left, right)
+
+
+class _Value(torch.autograd.Function):
+    """f(u), whose derivative is the slope; that of the slope is left to autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Function, u: Tensor) -> Tensor:
+        ctx.function = function
+        ctx.save_for_backward(u)
+        return function.correlation_(u.clone(), torch.empty_like(u))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor]:
+        (u,), function = ctx.saved_tensors, ctx.function
+        if function.of_product:
+            return None, g * function.slope(u)
+        # at distance 0 the slope may have an infinite derivative, which would be multiplied by 0
+        apart = u > 0
+        slope = function.slope(torch.where(apart, u, 1.0))
+        return None, g * torch.where(apart, slope, function.slope(torch.zeros_like(u)))
+
+
+def _differentiable(function: Function, left: Tensor, right: Tensor) -> Tensor:
+    if function.of_pairs:
+        return function.differentiable_between(left, right)
+    u = left @ right.T if function.of_product else (left[:, None] - right[None]).square().sum(-1)
+    value: Tensor = _Value.apply(function, u)  # type: ignore[no-untyped-call]
+    return value
 
 
 def _of_each(function: Function, rows: Tensor) -> Tensor:

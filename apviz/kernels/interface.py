@@ -58,7 +58,7 @@ class Function(ABC):
 
     @abstractmethod
     def slope(self, u: Tensor) -> Tensor:
-        """Computes f′(u); 0 where it has none, at u = 0."""
+        """Computes f′(u); 0 where it has none, at u = 0. Overwrites nothing, so that autograd differentiates it."""
 
     def slope_in_shape(self, u: Tensor) -> Tensor:
         """Computes the derivative of f(u) in `shape`."""
@@ -90,6 +90,10 @@ class Function(ABC):
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
         """Evaluates f of features (n, width), (m, width), to (n, m)."""
+        raise NotImplementedError
+
+    def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
+        """The same for autograd, which differentiates it in both."""
         raise NotImplementedError
 
     def of_each(self, rows: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel, centre_of, pairwise_distances
+from apviz.memory import require_memory
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
@@ -27,6 +28,10 @@ DERIVATIVE_TILE = 1024
 Rows = slice | Tensor
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
+
+
+#: numbers that autograd holds of every difference of features, to differentiate twice
+GRAPH = 8
 
 
 def count(rows: Rows) -> int:
@@ -207,6 +212,24 @@ class Operator(ABC):
     def cross_columns(self, z: Tensor) -> Tensor:
         """Evaluates k(X, z), without noise, for z: (m, d) in any floating dtype, to (n, m): mn entries."""
         return self._fill(self.inputs, self.scaled(z))
+
+    def differentiable_columns(self, z: Tensor) -> Tensor:
+        """Evaluates k(X, z), without noise, (n, m) in float64, for autograd to differentiate twice in z: (m, d).
+
+        Raises:
+            MemoryError: some n·m numbers for every feature and derivative do not fit.
+        """
+        needed = 8.0 * GRAPH * self.n * len(z) * self.inputs.shape[1]
+        require_memory(needed, self.inputs.device, f"second derivatives at {len(z)} points need", "take fewer at once")
+        return self.formula.differentiable(self.inputs.double(), self._differentiable_features(z))
+
+    def differentiable_prior(self, z: Tensor) -> Tensor:
+        """Evaluates k(z, z) in the same way, (m, m)."""
+        at_z = self._differentiable_features(z)
+        return self.formula.differentiable(at_z, at_z)
+
+    def _differentiable_features(self, z: Tensor) -> Tensor:
+        return torch.cat(self._lowered.features(z.to(self.x.device), self._centre), 1)
 
     def signal(self) -> Tensor:
         """Returns k(x, x) of every row, without noise, (n,) in float64."""

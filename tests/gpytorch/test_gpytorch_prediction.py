@@ -10,7 +10,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, simple
+from test_gpytorch_examples import EXAMPLES, ExactGP, Example, exactly, example, kernels, simple
 
 import apviz
 
@@ -283,15 +283,58 @@ def test_batches_of_test_inputs_are_predicted_as_gpytorch_does_with_gradients(ba
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_a_second_derivative_of_a_prediction_raises_and_without_gradients_there_is_none():
+TWICE = {
+    "RBF": lambda: kernels.RBFKernel(ard_num_dims=2),
+    "Matérn-5/2": lambda: kernels.MaternKernel(2.5),
+    "rational quadratic": lambda: kernels.RQKernel(),
+    "sum": lambda: kernels.RBFKernel() + kernels.ScaleKernel(kernels.PeriodicKernel(active_dims=[0])),
+    "product with a polynomial": lambda: kernels.RBFKernel() * kernels.PolynomialKernel(2),
+    "by its own code": lambda: kernels.AdditiveKernel(
+        kernels.RBFKernel(), kernels.ArcKernel(kernels.MaternKernel(2.5))
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "take", [TAKEN["mean"], TAKEN["variance"], TAKEN["covariance"]], ids=["mean", "variance", "all"]
+)
+@pytest.mark.parametrize("kernel", TWICE.values(), ids=TWICE.keys())
+def test_second_derivatives_in_test_inputs_are_choleskys(kernel, take):
+    found = []
+    for context in (exactly, lambda: alternating_projection(solver=apviz.Automatic(tol=1e-10))):
+        e = example(40, 2, kernels.ScaleKernel(kernel()))
+        e.model.eval()
+        z = e.test_x[:3].clone().requires_grad_()
+        with context():
+            (first,) = torch.autograd.grad(weighted(take(e.model(z))), z, create_graph=True)
+            (second,) = torch.autograd.grad(weighted(first), z)
+            found.append((first.detach(), second))
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6 * float(theirs.abs().max()))
+
+
+def test_at_a_training_input_a_second_derivative_is_what_it_tends_to():
+    e = example(40, 2, kernels.ScaleKernel(kernels.MaternKernel(2.5)))
+    e.model.eval()
+    found = []
+    for step in (0.0, 1e-7):
+        z = (e.x[:1] + step).clone().requires_grad_()
+        with alternating_projection(solver=apviz.Automatic(tol=1e-10)):
+            (first,) = torch.autograd.grad(e.model(z).mean.sum(), z, create_graph=True)
+            found.append(torch.autograd.grad(first.sum(), z)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    assert found[0].abs().max() > 1e-3
+
+
+def test_a_second_derivative_in_the_model_raises_and_without_gradients_there_is_none():
     e = simple()
     e.model.eval()
+    parameters = list(e.model.parameters())
     with alternating_projection(**TIGHT):
         for take in (TAKEN["mean"], TAKEN["variance"]):
-            z = e.test_x.clone().requires_grad_()
-            (first,) = torch.autograd.grad(take(e.model(z)).sum(), z, create_graph=True)
-            with pytest.raises(RuntimeError, match="differentiates predictions once"):
-                first.sum().backward()
+            first = torch.autograd.grad(take(e.model(e.test_x)).sum(), parameters, create_graph=True, allow_unused=True)
+            with pytest.raises(RuntimeError, match="twice in test inputs, and once in the model"):
+                sum(each.sum() for each in first if each is not None).backward()
             with torch.no_grad():
                 assert not take(e.model(e.test_x)).requires_grad
 
