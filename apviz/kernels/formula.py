@@ -82,8 +82,9 @@ class Formula:
         """
         pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
         values = [_differentiable(f, left, right) for f, left, right in pairs]
-        terms = zip(self.weights, self.terms, strict=True)
-        return torch.stack([weight * math.prod(values[part] for part in term) for weight, term in terms]).sum(0)
+        products = [math.prod((values[part] for part in term[1:]), start=values[term[0]]) for term in self.terms]
+        weights = torch.tensor(self.weights, dtype=torch.float64).to(products[0])
+        return torch.einsum("t,tnm->nm", weights, torch.stack(products))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Evaluates k(x, x) of every row of features x: (n, D), to (n,) float64."""
