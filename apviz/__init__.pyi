@@ -8,6 +8,8 @@ from . import preconditioners as preconditioners
 from . import rkhs as rkhs
 from . import rules as rules
 from . import solvers as solvers
+from .advice import Advice as Advice
+from .advice import advise as advise
 from .analysis.diagnosis import diagnose as diagnose
 from .gp.gaussian_process import GaussianProcess as GaussianProcess
 from .gp.lanczos import LanczosInverse as LanczosInverse

@@ -245,3 +245,23 @@ def test_a_step_by_botorch_proposes_what_it_does_natively():
 
     native, ours = step(60, nullcontext()), step(60, alternating_projection())
     np.testing.assert_allclose(ours["candidate"], native["candidate"], atol=1e-4)
+
+
+def test_a_summary_of_advice_counts_what_was_right_what_arrived_and_what_the_best_would_have_taken():
+    from benchmarks.advisor import summary
+
+    def method(forecast, took, chance=0.9, reason="converged"):
+        band = (forecast, forecast, forecast)
+        expected = {"seconds": band, "work": band, "chance": chance}
+        return {"forecast": expected, "seconds": took, "work": took, "reason": reason}
+
+    rows = [
+        {"advised": "a", "advice seconds": 1.0, "methods": {"a": method(1.0, 1.4), "b": method(4.0, 2.1)}},
+        {"advised": "a", "advice seconds": 0.5, "methods": {"a": method(2.0, 6.0), "b": method(3.0, 3.0, 0.2)}},
+        {"advised": "b", "advice seconds": 0.0, "methods": {"a": method(1.0, 9.0, 0.9, "stopped"), "b": method(1.0, 1.0)}},
+    ]  # fmt: skip
+    found = summary(rows)
+    assert (found["cells"], found["seconds within 1.5"], found["seconds within 2"]) == (5, 0.6, 0.8)
+    assert (found["said not to converge, and did"], found["said to converge, and did not"]) == (1, 1)
+    assert (found["the quickest was advised"], found["regret, median"]) == (2, 1.0)
+    assert found["regret with the advice, median"] == pytest.approx(2.4 / 1.4, abs=1e-3)

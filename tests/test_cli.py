@@ -127,6 +127,31 @@ def test_bad_input_is_named_before_any_work(tmp_path, options, message, apviz_he
     assert not (tmp_path / "runs").exists()
 
 
+def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp_path, apviz_here):
+    rows = (f"{i % 50},{(i * 7) % 61},{(i % 50) * 0.1 + (i * 13 % 17) * 0.01}" for i in range(3_200))
+    (tmp_path / "own.csv").write_text("a,b,price\n" + "\n".join(rows))
+    given = ("--target", "price", "--lengthscale", "0.5", "--outputscale", "1", "--noise", "0.1")
+    done = apviz_here("advise", "own.csv", *given)
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "n = 2,560, d = 2, 1 right-hand side, matern52, float32, σ² = 0.1, to 0.01" in said
+    assert "Take " in said and "Cholesky" in said and "alternating" in said
+    assert said.endswith("on some of the rows.") and "All are estimates" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("chinna",), "Did you mean china"),
+        (("diabetes", "--tol", "0"), "tol must be"),
+        (("diabetes", "--rhs", "0"), "rhs must be at least 1"),
+    ],
+)
+def test_advice_on_what_is_not_there_says_what_is(options, message, apviz_here):
+    done = apviz_here("advise", *options)
+    assert done.exit_code == 2 and message in " ".join(done.stderr.split())
+
+
 def test_report_on_a_folder_without_traces_says_what_writes_them(tmp_path, apviz_here):
     done = apviz_here("report", ".")
     assert done.exit_code == 2 and "apviz compare --out" in " ".join(done.stderr.split())

@@ -121,7 +121,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
-    assert len(wanted) == 7
+    assert len(wanted) == 8
     for command in wanted:
         done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -1,4 +1,4 @@
-"""The commands that solve, or show what was solved: `compare`, `experiment`, `datasets`, `report` and `show`."""
+"""The commands that solve or show what was solved: `compare`, `advise`, `experiment`, `datasets`, `report`, `show`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from apviz import comparison, datasets
+from apviz.advice import advise as advise_on
+from apviz.advice.advising import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli.terminal import console, errors, fail
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
@@ -149,6 +151,47 @@ def compare(
         eigenvalues=eigenvalues,
     )  # fmt: skip
     raise typer.Exit(_present(outcomes, out))
+
+
+@app.command()
+def advise(
+    dataset: Annotated[str, typer.Argument(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
+    target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
+    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
+    kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
+    lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
+    outputscale: Annotated[float | None, typer.Option(help="The kernel's variance.")] = None,
+    noise: Annotated[float | None, typer.Option(help="The noise variance σ².")] = None,
+    rhs: Annotated[int, typer.Option(help="Right-hand sides: the targets and rhs − 1 probes.")] = 1,
+    tol: Annotated[float, typer.Option(help="Mean relative residual to reach.")] = 1e-2,
+    max_epochs: Annotated[int, typer.Option(help="Cap on epochs, and on CG iterations.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Say which method to take, how long each would, and in how much memory, before any has been tried."""
+    try:
+        if dtype not in DTYPES:
+            raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
+        scales = _floats(lengthscale, "--lengthscale")
+        data = _load(dataset, target, n, seed, DTYPES[dtype])
+        chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
+        system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device)
+        advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        fail(error)
+    console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)
+    for note in data.notes:
+        console.print(f"  {note}", highlight=False, markup=False)
+    console.print(f"[bold]{escape(advice.sentence)}[/]", highlight=False)
+    rows = advice.rows()
+    table = Table(*rows[0], box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    console.print(table)
+    for name, why in advice.unfit.items():
+        console.print(f"{name} was left out: {why}", highlight=False, markup=False)
+    console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)
 
 
 def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:

@@ -1,0 +1,6 @@
+"""Advice: which method a system asks for, how long each would take, and why; before any of them has been tried."""
+
+from apviz.advice.advising import Advice, advise
+from apviz.advice.forecast import Band, Forecast
+
+__all__ = ["Advice", "Band", "Forecast", "advise"]

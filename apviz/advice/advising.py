@@ -1,0 +1,208 @@
+"""The advice: every method that fits a system, rehearsed on twins of it, with seconds, work, memory and chance."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apviz.advice.forecast import PARTS, Forecast, direct, forecast
+from apviz.advice.prices import Prices
+from apviz.advice.twins import Twin
+from apviz.memory import free_memory
+from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
+from apviz.settings import require_tolerance, require_whole
+from apviz.solvers import Cholesky, ConjugateGradient, NotPositiveDefinite, Solver, overlapping
+from apviz.solvers.choices import coarse_rank
+from apviz.system import KernelSystem
+
+#: rows of a twin: a share of all, within these
+TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
+#: rows below which a factorisation of all is over before any rehearsal
+FEW_ROWS: Final = 2_000
+#: seconds of the best so far, beyond which a method is not rehearsed to its end
+TIMES_THE_BEST = 4.0
+#: of the free memory, what a method may take
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to take, and what each method would cost.
+
+    Attributes:
+        system: in words.
+        tol: the mean relative residual to be reached.
+        methods: by name, the best first; what is not expected to arrive is at the end.
+        unfit: by name, why a method was left out.
+        seconds: that the advice took.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 300, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> advice = apviz.advise(system)
+        >>> isinstance(advice, apviz.Advice), apviz.solve(system, advice.best.solver).converged
+        (True, True)
+    """
+
+    system: str
+    tol: float
+    methods: Mapping[str, Forecast]
+    unfit: Mapping[str, str]
+    seconds: float
+
+    @property
+    def best(self) -> Forecast:
+        """The method to take."""
+        return next(iter(self.methods.values()))
+
+    @property
+    def sentence(self) -> str:
+        """The advice in one sentence."""
+        (name, best), *others = self.methods.items()
+        said = f"Take {name}: about {in_words(best.seconds.likely)}, {best.work.likely:.2g} work ({best.reason})."
+        if others:
+            second, its = others[0]
+            least = "" if its.is_bounded else "more than "
+            said += f" Next is {second} with {least}{in_words(its.seconds.likely)}."
+        return said
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A table: a row a method, with text for people."""
+        return [
+            {
+                "method": name,
+                "seconds": f"{each.seconds}" if each.is_bounded else f"> {each.seconds.likely:.2g}",
+                "work": f"{each.work}" if each.is_bounded else f"> {each.work.likely:.2g}",
+                "memory": f"{each.memory / 1e6:,.0f} MB",
+                "chance": f"{each.chance:.0%}",
+                "why": each.reason,
+            }
+            for name, each in self.methods.items()
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"{self.system}, to {self.tol:g}", self.sentence]
+        lines += [f"  {row['method']}: {row['seconds']} s, {row['work']} work, {row['memory']}" for row in self.rows()]
+        lines += [f"  {name} was left out: {why}" for name, why in self.unfit.items()]
+        return "\n".join(lines)
+
+
+def advise(
+    system: KernelSystem,
+    solvers: Mapping[str, Solver] | None = None,
+    *,
+    tol: float = 1e-2,
+    max_epochs: int = 1000,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Advice:
+    """Forecasts seconds, work and memory of every method that fits, and says which to take. All are estimates.
+
+    Each method solves a system of some hundred to 2,500 of the rows (`apviz.advice.twins`); what entries, factors and
+    passes cost here is measured for a moment (`apviz.advice.prices`). On 2 cores this takes half a second to five.
+
+    Args:
+        system: K W = B.
+        solvers: by name, in place of apviz's own choice of methods; alternating projections, CG, Cholesky.
+        tol: mean relative residual to be reached, by all of apviz's choice.
+        max_epochs: their cap.
+        seed: of the rows of the twins.
+        clock: whose seconds are forecast; `time.process_time` where other processes share the machine.
+
+    Raises:
+        ValueError: a tolerance or a cap out of range; a solver that cannot be forecast.
+        MemoryError: nothing fits the free memory.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 300, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> next(iter(apviz.advise(system).methods))
+        'Cholesky'
+    """
+    require_tolerance(tol)
+    require_whole("max_epochs", max_epochs, 1)
+    began = clock()
+    operator, columns, n = system.operator, system.b.shape[1], system.n
+    chosen = _methods(n, tol, max_epochs, seed) if solvers is None else dict(solvers)
+    operator.fix_engine(10.0 * n**2, columns)
+    prices, free = Prices(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
+    rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
+    half, whole = Twin(system, rows // 2, seed), Twin(system, rows, seed)
+    found, unfit, best = dict[str, Forecast](), dict[str, str](), math.inf
+    for name, asked in chosen.items():
+        solver = asked.resolve(operator, columns)[0]
+        if type(solver) not in (*PARTS, Cholesky):
+            raise ValueError(
+                f"{name}: {type(solver).__name__} cannot be forecast; alternating projection, conjugate gradients and "
+                "Cholesky can"
+            )
+        if solvers is None and n <= FEW_ROWS and found:
+            unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation is over before it has been rehearsed"
+            continue
+        try:
+            if isinstance(solver, Cholesky):
+                each = direct(solver, operator, prices)
+            else:
+                most = _affordable(best, n, prices)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
+                    rehearsals = half.rehearse(solver, most), whole.rehearse(solver, most)
+                    each = forecast(solver, operator, columns, prices, *rehearsals)
+        except NotPositiveDefinite as error:
+            unfit[name] = str(error)
+            continue
+        if each.memory > free:
+            unfit[name] = f"it would take {each.memory / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+            continue
+        found[name] = each
+        if each.chance > 0.5 and each.is_bounded:
+            best = min(best, each.seconds.likely)
+    if not found:
+        raise MemoryError("no method fits. " + "; ".join(f"{name}: {why}" for name, why in unfit.items()))
+    ordered = dict(sorted(found.items(), key=lambda item: _rank(item[1])))
+    return Advice(_in_words(system), tol, ordered, unfit, clock() - began)
+
+
+def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:
+    """Those of apviz and what others take, the quickest first in most cases, so that others are not rehearsed long."""
+    limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs}
+    rank = coarse_rank(n)
+    return {
+        "Cholesky": Cholesky(tol=tol),
+        "overlapping alternating projection": overlapping(**limits, seed=seed),
+        f"CG with randomly pivoted Cholesky of rank {rank}": ConjugateGradient(
+            preconditioner=RandomlyPivotedCholesky(rank=rank, seed=seed), **limits
+        ),
+        "CG with two-level Schwarz": ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), **limits),
+        "CG": ConjugateGradient(**limits),
+    }
+
+
+def _rank(each: Forecast) -> tuple[bool, bool, float]:
+    """What is not expected to arrive comes last, and before it what was not rehearsed to its end."""
+    return each.chance < 0.5, not each.is_bounded, each.seconds.likely
+
+
+def _affordable(best: float, n: int, prices: Prices) -> float:
+    """The work in which the best so far would have been done some times over."""
+    return max(10.0, TIMES_THE_BEST * best / (n**2 * prices.entry_of_matmul))
+
+
+def in_words(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
+
+
+def _in_words(system: KernelSystem) -> str:
+    name = f"{system.dataset}: " if system.dataset else ""
+    sides = "1 right-hand side" if system.b.shape[1] == 1 else f"{system.b.shape[1]} right-hand sides"
+    precision = str(system.dtype).removeprefix("torch.")
+    return f"{name}n = {system.n:,}, d = {system.d}, {sides}, {system.kernel.name}, {precision}"

@@ -1,0 +1,197 @@
+"""Forecasts: the work, seconds and memory of a solve, from what it took on a twin and what its parts cost here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from apviz.advice.prices import CALLS, Prices
+from apviz.advice.twins import Rehearsal, growth_to
+from apviz.operators import Operator
+from apviz.preconditioners import TwoLevelSchwarz
+from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, Solver, StopReason
+
+#: what of the growth between two twins goes on to all rows, of its logarithm: usual, least, most. Epochs of overlapping
+#: blocks do not grow, what low rank leaves grows more slowly, and blocks without each other's residual as they did
+NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
+#: how far apart seconds are, in either direction, for what the parts do not say (`benchmarks/advisor.py`)
+SPREAD: Final = 1.35
+#: bytes of the solver's own arrays of n·(l+1): weights, right-hand sides and residuals in float64 and in its dtype
+VECTORS: Final = 5 * 8
+#: of the work of an epoch, what skeletons leave (`apviz.solvers.automatic`)
+SKELETONS: Final = 0.65
+
+
+class Band(NamedTuple):
+    """A number that is not known exactly: what is expected, and between what it probably lies."""
+
+    likely: float
+    low: float
+    high: float
+
+    def __format__(self, spec: str) -> str:
+        return f"{_digits(self.likely)} ({_digits(self.low)}–{_digits(self.high)})"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a method is expected to take.
+
+    Attributes:
+        solver: without `auto`.
+        seconds, work: everything included; where the rehearsal was stopped, at least so much, and `high` is infinite.
+        memory: bytes beyond the data.
+        chance: of reaching the tolerance within its cap, 0 to 1; an estimate.
+        reason: of the numbers, one sentence.
+    """
+
+    solver: Solver
+    seconds: Band
+    work: Band
+    memory: float
+    chance: float
+    reason: str
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the rehearsal came to an end, so that the numbers are more than a lower bound."""
+        return math.isfinite(self.work.high)
+
+
+class Parts(NamedTuple):
+    """Seconds of a method: of its set-up, of an epoch, and its bytes beyond the data; work of the set-up."""
+
+    setup: float
+    epoch: float
+    memory: float
+    setup_work: float
+
+
+def forecast(
+    solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal
+) -> Forecast:
+    """Forecasts a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`."""
+    n = operator.n
+    parts = PARTS[type(solver)](solver, operator, columns, prices, whole)
+    growth = growth_to(n, half, whole)
+    passes = max(1, whole.passes)
+    per_epoch = whole.projected / max(whole.epochs, 1)
+    bands = []
+    shares = _shares(solver)
+    for share in shares:
+        epochs = whole.epochs * growth**share
+        work = parts.setup_work + passes + epochs * per_epoch
+        bands.append((parts.setup + passes * n**2 * prices.entry_of_pass + epochs * parts.epoch, work))
+    seconds = Band(bands[0][0], bands[1][0] / SPREAD, bands[2][0] * SPREAD)
+    work_band = Band(bands[0][1], bands[1][1], bands[2][1])
+    if not whole.converged:
+        seconds, work_band = (Band(each.likely, each.likely, math.inf) for each in (seconds, work_band))
+    return Forecast(
+        solver, seconds, work_band, parts.memory, _chance(solver, whole, growth), _reason(solver, whole, growth)
+    )
+
+
+def direct(solver: Cholesky, operator: Operator, prices: Prices) -> Forecast:
+    """Forecasts a factorisation, which needs no rehearsal."""
+    n, some = operator.n, min(operator.n, 1_000)
+    factoring = prices.block(some) * (n / some) ** 3
+    seconds = factoring + n**2 * prices.entry_of_pass + prices.projection(some) * (n / some) ** 2
+    memory = 3.0 * n**2 * operator.x.element_size()
+    why = f"a factor of all {n:,} rows; n³ multiplications and three n × n arrays"
+    return Forecast(solver, Band(seconds, seconds / SPREAD, seconds * SPREAD), Band(2.0, 2.0, 2.0), memory, 0.99, why)
+
+
+def _of_projections(
+    solver: AlternatingProjection, operator: Operator, columns: int, prices: Prices, whole: Rehearsal
+) -> Parts:
+    n, item = operator.n, operator.x.element_size()
+    if solver.inner_dtype == "float32":
+        prices, item = prices.in_float32, 4
+    b, history = _whole(solver.block_size), _whole(solver.history)
+    solved = min(n, round(b * (1 + float(solver.overlap))))
+    blocks = math.ceil(n / b)
+    update = prices.projection(solved) + (prices.history(history) if history else 0.0) + CALLS
+    entries = whole.projected / max(whole.epochs, 1) * n**2 * prices.entry
+    if _whole(solver.skeleton_rank):
+        entries *= SKELETONS
+    kept = 2 if solver.factor_dtype == "float16" else item
+    memory = kept * n * b * (1 + float(solver.overlap)) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
+    return Parts(blocks * prices.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
+
+
+def _of_iterations(
+    solver: ConjugateGradient, operator: Operator, columns: int, prices: Prices, whole: Rehearsal
+) -> Parts:
+    n, item = operator.n, operator.x.element_size()
+    product = n**2 * prices.entry_of_matmul
+    memory: float = VECTORS * n * columns
+    setup = apply = work = 0.0
+    inner: Any = solver.preconditioner
+    if inner is None:
+        return Parts(0.0, product, memory, 0.0)
+    rank = _whole(getattr(inner, "rank", getattr(inner, "coarse_rank", 0)))
+    if rank:
+        setup += n * rank * prices.entry + BASES * prices.span(rank)
+        apply += prices.low_rank(rank) * (2 if isinstance(inner, TwoLevelSchwarz) else 1)
+        memory += 2 * n * rank * item
+        work += rank / n
+    if isinstance(inner, TwoLevelSchwarz):
+        b, overlap = _whole(inner.block_size), float(inner.overlap)
+        solved = min(n, round(b * (1 + overlap)))
+        blocks = math.ceil(n / b)
+        setup += blocks * prices.block(solved)
+        apply += blocks * (prices.projection(solved) + CALLS / 10)
+        memory += item * n * b * (1 + overlap) ** 2 / 2
+        work += blocks * solved**2 / n**2
+    return Parts(setup, product + apply, memory, work)
+
+
+#: orthonormal bases that a low-rank set-up costs, its factor and its inverse included
+BASES: Final = 3.0
+PARTS: Final[dict[type[Solver], Callable[..., Parts]]] = {
+    AlternatingProjection: _of_projections,
+    ConjugateGradient: _of_iterations,
+}
+
+
+def _shares(solver: Any) -> tuple[float, float, float]:
+    if isinstance(solver, AlternatingProjection):
+        return NONE
+    return MOST if isinstance(solver.preconditioner, TwoLevelSchwarz) else SOME
+
+
+def _chance(solver: Any, whole: Rehearsal, growth: float) -> float:
+    """Of the epochs, log-normal about what is expected, the share below the cap; little where a twin got nowhere."""
+    if whole.reason in (StopReason.STAGNATED, StopReason.DIVERGED):
+        return 0.05
+    if whole.reason is StopReason.MAX_EPOCHS:
+        return 0.02
+    expected = whole.epochs * growth ** _shares(solver)[0]
+    spread = math.log(1.2) + 0.3 * math.log(growth)
+    below = 0.5 * (1 + math.erf(math.log(solver.max_epochs / max(expected, 1e-9)) / (spread * 2**0.5)))
+    return min(0.99, below) if whole.converged else min(0.5, below)
+
+
+def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
+    unit = "iteration" if isinstance(solver, ConjugateGradient) else "epoch"
+    took = f"{whole.epochs:,.0f} {unit}{'' if round(whole.epochs) == 1 else 's'}"
+    if whole.reason in (StopReason.STAGNATED, StopReason.DIVERGED):
+        return f"on {whole.rows:,} rows it {whole.reason} at {whole.residual:.1e}"
+    if whole.reason is StopReason.MAX_EPOCHS:
+        return f"on {whole.rows:,} rows the cap of {took} left {whole.residual:.1e}"
+    if not whole.converged:
+        return f"on {whole.rows:,} rows {took} left {whole.residual:.1e}; stopped there, for others take less"
+    found = f"{took} on {whole.rows:,} rows"
+    growth **= _shares(solver)[0]
+    return found if growth < 1.05 else f"{found}, more the more rows: about {whole.epochs * growth:,.0f}"
+
+
+def _whole(value: Any) -> int:
+    assert not isinstance(value, str)  # nothing says `auto` any more
+    return int(value or 0)
+
+
+def _digits(value: float) -> str:
+    return "∞" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2g}"

@@ -1,0 +1,117 @@
+"""What `apviz.advise` says of a system, beside what its methods then take.
+
+Registered data sets with the hyperparameters of their cards, and with their noise times 0.01 and 10; n = 6,000 and
+14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method that was rehearsed to its end is solved by.
+Seconds are those of the processor, on one thread, so that what else runs on the machine hardly counts. A forecast is
+right within a factor f where neither is more than f times the other. Regret is the seconds of the method that was
+advised ÷ those of the quickest, without and with the advice's own.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+from rich.console import Console
+
+import apviz
+from apviz import comparison
+from apviz.advice.advising import advise
+from apviz.solvers import Cholesky, attempt
+from benchmarks.machine import keep
+
+SETS = ("airquality", "bike", "china", "earth", "keggundirected", "kin40k", "protein", "sgemm")
+ROWS, SIDES, NOISES = (6_000, 14_000), (1, 16), (1.0, 0.01, 10.0)
+#: epochs, and processor seconds of a solve
+CAP, LIMIT = 400, 120.0
+
+
+def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
+    """The advice on a system, and what each method took."""
+    data = apviz.datasets.load(name, n=min(n, 13_903) if name == "bike" else n)
+    chosen = comparison.choose_hyperparameters(data)
+    system = comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=sides, operator="tiled")
+    system.operator.prepare()
+    began = time.process_time()
+    advice = advise(system, max_epochs=CAP, clock=time.process_time)
+    seconds = time.process_time() - began
+    methods = {}
+    for method, each in advice.methods.items():
+        if isinstance(each.solver, Cholesky) or not each.is_bounded:
+            continue
+        solve_began = time.process_time()
+        solution = attempt(system, each.solver, [apviz.StopHook(max_seconds=LIMIT)])
+        methods[method] = {
+            "forecast": {"seconds": each.seconds, "work": each.work, "chance": each.chance},
+            "seconds": round(time.process_time() - solve_began, 3),
+            "work": round(solution.work, 2),
+            "reason": str(solution.stop_reason),
+        }
+    first = next(iter(advice.methods))
+    return {
+        "set": name, "n": system.n, "right-hand sides": sides, "noise times": noise, "advised": first,
+        "advice seconds": round(seconds, 3), "methods": methods,
+    }  # fmt: skip
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares of forecasts that are right, and regret."""
+    factors, works, regrets, whole, missed, false_alarms, advised = [], [], [], [], 0, 0, 0
+    for row in rows:
+        arrived = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
+        for each in row["methods"].values():
+            hopeful = each["forecast"]["chance"] >= 0.5
+            if each["reason"] == "converged":
+                factors.append(math.exp(abs(math.log(each["forecast"]["seconds"][0] / each["seconds"]))))
+                works.append(math.exp(abs(math.log(each["forecast"]["work"][0] / each["work"]))))
+                false_alarms += not hopeful
+            else:
+                missed += hopeful
+        if row["advised"] in arrived:
+            least = min(each["seconds"] for each in arrived.values())
+            took = arrived[row["advised"]]["seconds"]
+            advised += took <= least
+            regrets.append(took / least)
+            whole.append((took + row["advice seconds"]) / least)
+    return {
+        "cells": len(factors),
+        "seconds within 1.5": round(sum(each <= 1.5 for each in factors) / len(factors), 3),
+        "seconds within 2": round(sum(each <= 2.0 for each in factors) / len(factors), 3),
+        "work within 1.5": round(sum(each <= 1.5 for each in works) / len(works), 3),
+        "said not to converge, and did": false_alarms,
+        "said to converge, and did not": missed,
+        "systems": len(rows),
+        "the quickest was advised": advised,
+        "regret, median": round(statistics.median(regrets), 3),
+        "regret, 95%": round(statistics.quantiles(regrets, n=20)[-1], 3) if len(regrets) > 1 else None,
+        "regret with the advice, median": round(statistics.median(whole), 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--sets", default=",".join(SETS))
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows = []
+    for name in asked.sets.split(","):
+        for n in map(int, asked.rows.split(",")):
+            for sides in SIDES:
+                for noise in NOISES:
+                    rows.append(measure(name, n, sides, noise))
+                    Console(stderr=True).print(name, n, sides, noise, rows[-1]["advised"], highlight=False)
+        keep("advisor", {"summary": summary(rows), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The advice: what is forecast is what happens, and what does not fit or arrive is said so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import apviz
+from apviz.advice import advising
+from apviz.advice.forecast import Band
+from apviz.solvers import attempt, overlapping
+from tests.advice.test_twins import made
+
+SMOOTH = {"lengthscale": 3.0, "noise": 0.1}
+LOCAL = {"lengthscale": 0.1, "noise": 1e-3}
+
+
+def named(advice, word):
+    return next(each for name, each in advice.methods.items() if word in name)
+
+
+@pytest.mark.parametrize("settings", [SMOOTH, LOCAL], ids=["smooth", "local"])
+def test_work_is_what_is_forecast_within_a_factor_of_one_and_a_half(settings):
+    system = made(n=3_000, **settings)
+    advice = apviz.advise(system)
+    for name, each in advice.methods.items():
+        if name != "Cholesky" and each.is_bounded:
+            solution = attempt(system, each.solver)
+            assert solution.converged, name
+            assert each.work.likely / 1.5 < solution.work < each.work.likely * 1.5, name
+            assert each.work.low <= each.work.likely <= each.work.high
+
+
+def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local():
+    smooth, local = (apviz.advise(made(n=5_000, **settings)) for settings in (SMOOTH, LOCAL))
+    names = list(smooth.methods)
+    assert names.index("overlapping alternating projection") > min(
+        place for place, name in enumerate(names) if name.startswith("CG")
+    )
+    assert next(iter(local.methods)) == "overlapping alternating projection"
+    assert local.sentence.startswith("Take overlapping alternating projection: about ")
+
+
+def test_memory_is_that_of_what_is_kept():
+    system = made(n=3_000, **LOCAL)
+    each = named(apviz.advise(system), "overlapping")
+    prepared = each.solver.prepare(system.operator, 4)
+    b, n = each.solver.block_size, system.n
+    squares = math.ceil(n / b / 2) * (b * (1 + each.solver.overlap)) ** 2 * 4
+    vectors = (each.solver.history + 10) * n * 4 * 4
+    assert prepared.factors is not None
+    assert each.memory == pytest.approx(squares + vectors, rel=0.4)
+
+
+def test_few_rows_are_factored_without_a_rehearsal():
+    advice = apviz.advise(made(n=500))
+    assert list(advice.methods) == ["Cholesky"] and advice.best.solver == apviz.Cholesky()
+    assert set(advice.unfit.values()) == {"up to 2,000 rows a factorisation is over before it has been rehearsed"}
+
+
+def test_what_does_not_fit_the_memory_is_left_out_with_its_size(monkeypatch):
+    monkeypatch.setattr(advising, "free_memory", lambda device: 30e6)
+    advice = apviz.advise(made(n=3_000))
+    assert advice.unfit["Cholesky"].startswith("it would take 0.2 GiB, 0.0 GiB are free")
+    monkeypatch.setattr(advising, "free_memory", lambda device: 1e3)
+    with pytest.raises(MemoryError, match="no method fits. Cholesky: it would take"):
+        apviz.advise(made(n=2_500))
+
+
+def test_what_is_not_expected_to_arrive_under_its_cap_comes_last_with_a_small_chance():
+    system = made(n=3_000, lengthscale=0.3, noise=1e-5)
+    methods = {"few": apviz.ConjugateGradient(max_epochs=5), "blocks": overlapping()}
+    advice = apviz.advise(system, methods)
+    assert list(advice.methods) == ["blocks", "few"]
+    assert advice.methods["few"].chance < 0.05 < 0.9 < advice.best.chance
+    assert advice.methods["few"].reason.startswith("on 800 rows the cap of 5 iterations left ")
+    assert not attempt(system, methods["few"]).converged
+
+
+def test_rounding_that_stops_a_twin_stops_the_hope_for_all_rows():
+    system = made(n=2_400, lengthscale=1.5, noise=1e-9, dtype=None)
+    small = apviz.KernelSystem(system.x.float(), system.b.float(), system.kernel, noise=1e-9, device="cpu")
+    advice = apviz.advise(small, {"blocks": apviz.AlternatingProjection(block_size=300, max_epochs=60, tol=1e-8)})
+    assert advice.best.chance <= 0.5
+
+
+def test_a_method_far_slower_than_the_best_is_not_rehearsed_to_its_end_and_says_so():
+    advice = apviz.advise(made(n=3_000, lengthscale=0.3, noise=1e-5))
+    slow = advice.methods["CG"]
+    assert not slow.is_bounded and slow.work.high == math.inf and "stopped there, for others take less" in slow.reason
+    row = next(each for each in advice.rows() if each["method"] == "CG")
+    assert row["seconds"].startswith("> ") and row["work"].startswith("> ")
+
+
+def test_solvers_of_ones_own_are_compared_and_one_that_cannot_be_is_named():
+    system = made(n=2_500)
+    advice = apviz.advise(system, {"mine": apviz.AlternatingProjection(block_size=250), "auto": apviz.Automatic()})
+    assert set(advice.methods) == {"mine", "auto"}
+    with pytest.raises(ValueError, match="mine: GradientDescent cannot be forecast; alternating projection"):
+        apviz.advise(system, {"mine": apviz.solvers.GradientDescent()})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"tol": 0.0}, "tol"), ({"tol": -1.0}, "tol"), ({"max_epochs": 0}, "max_epochs")]
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        apviz.advise(made(n=100), **settings)
+
+
+def test_a_number_is_shown_with_the_band_it_probably_lies_in():
+    assert f"{Band(1.234, 0.9, 2.0)}" == "1.2 (0.9–2)"
+    assert f"{Band(12345.6, 900.0, math.inf)}" == "12,346 (900–∞)"
+
+
+def test_the_same_seed_gives_the_same_forecast_of_work():
+    works = [[each.work for each in apviz.advise(made(n=2_200)).methods.values() if each.is_bounded] for _ in range(2)]
+    assert sorted(works[0]) == sorted(works[1]) or np.allclose(sorted(works[0]), sorted(works[1]))
