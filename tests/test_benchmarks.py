@@ -255,11 +255,12 @@ def test_a_summary_of_advice_counts_what_was_right_what_arrived_and_what_the_bes
         expected = {"seconds": band, "work": band, "chance": chance}
         return {"forecast": expected, "seconds": took, "work": took, "reason": reason}
 
+    unfinished = method(1.0, 9.0, 0.9, "max_epochs")
     rows = [
         {"advised": "a", "advice seconds": 1.0, "methods": {"a": method(1.0, 1.4), "b": method(4.0, 2.1)}},
         {"advised": "a", "advice seconds": 0.5, "methods": {"a": method(2.0, 6.0), "b": method(3.0, 3.0, 0.2)}},
-        {"advised": "b", "advice seconds": 0.0, "methods": {"a": method(1.0, 9.0, 0.9, "stopped"), "b": method(1.0, 1.0)}},
-    ]  # fmt: skip
+        {"advised": "b", "advice seconds": 0.0, "methods": {"a": unfinished, "b": method(1.0, 1.0)}},
+    ]
     found = summary(rows)
     assert (found["cells"], found["seconds within 1.5"], found["seconds within 2"]) == (5, 0.6, 0.8)
     assert (found["said not to converge, and did"], found["said to converge, and did not"]) == (1, 1)
