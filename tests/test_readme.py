@@ -100,7 +100,7 @@ adam = torch.optim.Adam(model.parameters(), lr=0.1)
 
 
 def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predicts_through_apviz(tmp_path):
-    (snippet,) = [block for block in blocks("python") if "apviz.gpytorch" in block]
+    (snippet,) = [block for block in blocks("python", GUIDE) if "apviz.gpytorch.alternating_projection" in block]
     after = """
 labels = [trace.label for trace in recorder.traces]
 assert labels.count("GPyTorch CG") == 1 and len(labels) >= 51 and labels[-1] == "Cholesky", labels  # n = 1,200
@@ -109,6 +109,14 @@ assert (prediction.mean - truth).abs().max() < 0.3 and likelihood.noise.item() <
 """
     done = run([sys.executable, "-c", A_MODEL + snippet + after], tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_snippet_with_a_gpytorch_model_that_stalls_diagnoses_it_and_takes_a_step(tmp_path):
+    (snippet,) = [block for block in blocks("python", README) if "apviz.gpytorch" in block]
+    after = "\nassert prediction.mean.shape == (5,) and all(p.grad is not None for p in model.parameters())"
+    done = run([sys.executable, "-c", A_MODEL + snippet + after], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Nothing is wrong with this model"), done.stdout
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))

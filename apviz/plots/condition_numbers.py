@@ -39,7 +39,7 @@ def condition_numbers(traces: Trace | Sequence[Trace], *, theme: ThemeName = "li
         >>> recorder = apviz.Recorder()
         >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
         >>> figure = apviz.plots.condition_numbers(recorder.trace)
-        >>> kappa, kappa_prime = (curve.x[0] for curve in figure.data if curve.mode == "markers")
+        >>> kappa, kappa_prime = (curve.x[0] for curve in figure.data if curve.mode == "markers" and curve.x[0])
         >>> kappa > kappa_prime
         True
     """

@@ -319,7 +319,7 @@ def test_a_file_from_before_there_was_a_setting_opens_with_what_it_did_then(path
         (
             ("settings", "training_solver"),
             {"type": "ConjugateGradient", "preconditioner": {"type": "Cholesky"}},
-            "preconditioner must be one of PivotedCholesky, .*, got 'Cholesky'",
+            "preconditioner must be one of Nystrom, PivotedCholesky, .*, got 'Cholesky'",
         ),
         (
             ("settings", "training_solver"),

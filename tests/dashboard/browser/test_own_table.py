@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
 import apviz
-from tests.dashboard.browser.server import Server
+from tests.dashboard.browser.server import PATIENCE, Server
+from tests.ports import wait_until
 
 GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
 ROWS, COPIES = 4_500, 300
@@ -53,7 +55,7 @@ def finished(visitor) -> list[str]:
 
 
 def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(visit, recorded, tmp_path):
-    server = Server(recorded, "--max-upload", "1", "--max-n", "5000")
+    server = Server(shutil.copytree(recorded, tmp_path / "runs"), "--max-upload", "1", "--max-n", "5000")
     try:
         someone = visit(to=server).go(rhs=2, methods="cg", max_epochs=5)
         someone.tab.get_by_text("Your own data").first.click()
@@ -90,7 +92,8 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         later.tab.get_by_text("Your own data").first.click()
         later.press("Remove this table")
         later.tab.wait_for_function("location.search.includes('dataset=china')")
-        assert not (server.runs / ".data").exists()
+        gone = lambda: not (server.runs / ".data").exists()  # noqa: E731
+        wait_until(gone, server.process, lambda: "the table is still there", PATIENCE)
         later.server_may_go = True
     finally:
         server.kill()
