@@ -99,6 +99,7 @@ adam = torch.optim.Adam(model.parameters(), lr=0.1)
 """
 
 
+@pytest.mark.slow
 def test_the_snippet_with_a_gpytorch_model_records_its_cg_then_trains_and_predicts_through_apviz(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "apviz.gpytorch.alternating_projection" in block]
     after = """
@@ -116,7 +117,7 @@ def test_the_snippet_with_a_gpytorch_model_that_stalls_diagnoses_it_and_takes_a_
     after = "\nassert prediction.mean.shape == (5,) and all(p.grad is not None for p in model.parameters())"
     done = run([sys.executable, "-c", A_MODEL + snippet + after], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Nothing is wrong with this model"), done.stdout
+    assert "Nothing is wrong with this model" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("snippet", blocks("python"))

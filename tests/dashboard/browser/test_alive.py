@@ -8,6 +8,8 @@ import time
 import urllib.error
 import urllib.request
 
+import pytest
+
 from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
 from tests.ports import wait_until
 
@@ -45,6 +47,7 @@ def answers(url: str) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"))
     before = {path.name for path in server.runs.iterdir()}
@@ -70,6 +73,7 @@ def test_a_page_comes_back_after_a_kill_and_says_what_went_on(recorded, visit, t
         server.kill()
 
 
+@pytest.mark.slow
 def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_but_to_nobody_else(visit):
     someone, other = visit().go(**ENDLESS), visit().go(page="runs")
     someone.press("Run")
@@ -94,6 +98,7 @@ def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_bu
     assert not other.tab.get_by_text("A comparison on page Compare").count()
 
 
+@pytest.mark.slow
 def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
     someone = visit().go()
     someone.chart("Residual.")
@@ -108,6 +113,7 @@ def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
     someone.tab.wait_for_function(f"() => !{BUSY}")
 
 
+@pytest.mark.slow
 def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_one_comes_back(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
@@ -124,6 +130,7 @@ def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_on
     assert chart.evaluate("chart => chart.clientWidth") != wide
 
 
+@pytest.mark.slow
 def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, browser, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), log=tmp_path / "log")
     try:

@@ -94,6 +94,7 @@ def test_on_a_phone_the_verdict_is_above_the_fold_and_the_buttons_of_a_chart_are
             assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
+@pytest.mark.slow
 def test_in_a_race_the_runs_are_named_beside_their_curves_while_rows_come_anew(visit, lecture):
     someone, before_it = visit(1440, 900, to=lecture), set(lecture.runs.glob("*.zarr"))
     someone.go(n=400, methods="ap", rules="cyclic,random", block_sizes=50, order="race on seconds", **NEARLY_SINGULAR)
@@ -146,6 +147,7 @@ def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     someone.until("chart.data.every(each => !(each.opacity < 0.5))", other)
 
 
+@pytest.mark.slow
 def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_same_view(visit):
     someone = visit(height=2200).go(n=500, tol=0.05, methods="cg,pcg", rhs=3)
     marked = "(chart.layout.shapes || []).filter(each => each.line && each.line.dash === 'dot').length === 1"
@@ -171,6 +173,7 @@ def test_a_click_shows_that_moment_in_every_chart_and_a_pasted_link_shows_the_sa
     assert query["methods"] == ["cg,pcg"] and query["rhs"] == ["3"] and len(query["runs"][0].split(",")) == 4
 
 
+@pytest.mark.slow
 def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits(visit):
     someone = visit(height=2200).go()
     chart = someone.chart("Residual.")
@@ -291,6 +294,7 @@ def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
     assert sorted(epochs["residual"]) == pytest.approx(sorted(np.concatenate([each["residual"] for each in runs])))
 
 
+@pytest.mark.slow
 def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.address({"theme": "dark"}))

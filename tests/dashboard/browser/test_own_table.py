@@ -6,6 +6,7 @@ import shutil
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+import pytest
 
 import apviz
 from tests.dashboard.browser.server import PATIENCE, Server
@@ -54,6 +55,7 @@ def finished(visitor) -> list[str]:
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
 
 
+@pytest.mark.slow
 def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(visit, recorded, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), "--max-upload", "1", "--max-n", "5000")
     try:
@@ -99,6 +101,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         server.kill()
 
 
+@pytest.mark.slow
 def test_bad_files_are_refused_with_the_reason_and_the_next_one_is_taken(visit, server, tmp_path):
     someone = visit().go(rhs=2, methods="cg", max_epochs=5)
     someone.tab.get_by_text("Your own data").first.click()

@@ -51,6 +51,7 @@ def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, se
     someone.tab.get_by_role("cell", name="stopped").wait_for()
 
 
+@pytest.mark.slow
 def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, server):
     someone = visit().go(**ENDLESS | {"n": 2_000, "block_sizes": 200})
     someone.press("Run")
@@ -70,6 +71,7 @@ def test_what_grows_in_the_browser_point_by_point_is_what_the_trace_has(visit, s
     assert [row[2] for row in had["customdata"]] == epochs["seconds"].values[:count].tolist()
 
 
+@pytest.mark.slow
 def test_two_visitors_at_once_see_only_their_own_runs(visit):
     first, second = visit().go(**SMALL), visit().go(dataset="diabetes", n=200, rhs=2, methods="pcg", ranks=20)
     first.press("Run")
