@@ -64,6 +64,11 @@ class Advice:
     def sentence(self) -> str:
         """The advice in one sentence."""
         (name, best), *others = self.methods.items()
+        if best.chance < 0.5:
+            return (
+                f"No method is expected to reach {self.tol:g} under its cap. The nearest is {name} ({best.reason}): "
+                "allow more epochs, a larger tolerance, more noise, or float64."
+            )
         said = f"Take {name}: about {in_words(best.seconds.likely)}, {best.work.likely:.2g} work ({best.reason})."
         if others:
             second, its = others[0]
@@ -104,7 +109,8 @@ def advise(
     """Forecasts seconds, work and memory of every method that fits, and says which to take. All are estimates.
 
     Each method solves a system of some hundred to 2,500 of the rows (`apviz.advice.twins`); what entries, factors and
-    passes cost here is measured for a moment (`apviz.advice.prices`). On 2 cores this takes half a second to five.
+    passes cost here is measured for a moment (`apviz.advice.prices`). That took 0.2 to 30 s, 0.6 in the median, where
+    solves took a few seconds (`benchmarks/results/advisor.json`).
 
     Args:
         system: K W = B.

@@ -22,15 +22,13 @@ def named(advice, word):
 
 
 @pytest.mark.parametrize("settings", [SMOOTH, LOCAL], ids=["smooth", "local"])
-def test_work_is_what_is_forecast_within_a_factor_of_one_and_a_half(settings):
+def test_the_work_of_the_method_that_is_advised_is_what_was_forecast_within_a_factor_of_one_and_a_half(settings):
     system = made(n=3_000, **settings)
-    advice = apviz.advise(system)
-    for name, each in advice.methods.items():
-        if name != "Cholesky" and each.is_bounded:
-            solution = attempt(system, each.solver)
-            assert solution.converged, name
-            assert each.work.likely / 1.5 < solution.work < each.work.likely * 1.5, name
-            assert each.work.low <= each.work.likely <= each.work.high
+    best = apviz.advise(system).best
+    solution = attempt(system, best.solver)
+    assert solution.converged
+    assert best.work.likely / 1.5 < solution.work < best.work.likely * 1.5
+    assert best.work.low <= best.work.likely <= best.work.high
 
 
 def test_low_rank_is_advised_where_all_is_smooth_and_blocks_where_much_is_local():
@@ -86,6 +84,13 @@ def test_rounding_that_stops_a_twin_stops_the_hope_for_all_rows():
     assert advice.best.chance <= 0.5
 
 
+def test_where_nothing_is_expected_to_arrive_the_advice_says_so_and_what_would_help():
+    system = made(n=2_500, lengthscale=0.3, noise=1e-5)
+    said = apviz.advise(system, {"few": apviz.ConjugateGradient(max_epochs=5)}).sentence
+    assert said.startswith("No method is expected to reach 0.01 under its cap. The nearest is few (on 800 rows")
+    assert "more epochs" in said
+
+
 def test_a_method_far_slower_than_the_best_is_not_rehearsed_to_its_end_and_says_so():
     advice = apviz.advise(made(n=3_000, lengthscale=0.3, noise=1e-5))
     slow = advice.methods["CG"]
@@ -116,5 +121,9 @@ def test_a_number_is_shown_with_the_band_it_probably_lies_in():
 
 
 def test_the_same_seed_gives_the_same_forecast_of_work():
-    works = [[each.work for each in apviz.advise(made(n=2_200)).methods.values() if each.is_bounded] for _ in range(2)]
-    assert sorted(works[0]) == sorted(works[1]) or np.allclose(sorted(works[0]), sorted(works[1]))
+    first, second = (apviz.advise(made(n=2_200)).methods for _ in range(2))
+    # what is rehearsed to its end depends on the clock, and nothing else does
+    both = [name for name in first if first[name].is_bounded and second[name].is_bounded]
+    assert "overlapping alternating projection" in both
+    for name in both:
+        np.testing.assert_allclose(first[name].work, second[name].work)
