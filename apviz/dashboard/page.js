@@ -7,6 +7,24 @@
   const AGAIN = 1000;
   const state = (window.apviz = { server: "", jobs: [], drawing: false });
 
+  // --- what is seen before the page is there: until what it stands for has been drawn, or nothing more comes ---------
+
+  const STILL = 3000;
+  const uncover = () => document.getElementById("apviz-first")?.remove();
+  let still = 0;
+
+  document.addEventListener("apviz-drawn", ({ detail }) => {
+    const first = document.getElementById("apviz-first");
+    // the frame after the next shows what has been drawn
+    if (first?.dataset.awaits === detail) requestAnimationFrame(() => requestAnimationFrame(uncover));
+  });
+  const waiting = setInterval(() => {
+    still = window.Bokeh?.index?.roots?.[0]?.is_idle ? still + 100 : 0;
+    if (still < STILL) return;
+    clearInterval(waiting);
+    uncover();
+  }, 100);
+
   // --- whether the server has answered: every change that a browser sends is answered when all is done -------------
 
   const asked = new Set();

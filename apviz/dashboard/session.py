@@ -13,7 +13,7 @@ import param
 from panel.util import edit_readonly
 from panel.viewable import Viewable
 
-from apviz.dashboard import address
+from apviz.dashboard import address, first_sight
 from apviz.dashboard.components.browser import Browser
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.jobs.elsewhere import Elsewhere
@@ -37,11 +37,15 @@ ENDED_SECONDS = 60.0
 #: seconds before a connection was lost within which a run that went on was written
 WRITTEN_SECONDS = 60.0
 _HERE = Path(__file__).parent
-#: Panel's page, with what it does by itself, and the script that the charts wait for
+#: Panel's page, with what it does by itself, and the script that the charts wait for; styles and scripts come after
+#: what is seen first, for a browser shows nothing of what stands below them before it has read them
 _HTML = f"""{{% extends "base.html" %}}
+{{% block css_resources %}}{{% endblock %}}{{% block js_resources %}}{{% endblock %}}
 {{% block postamble %}}{{% raw %}}<script>{(_HERE / "page.js").read_text("utf-8")}</script>
-<style>{(_HERE / "page.css").read_text("utf-8")}</style>{{% endraw %}}
-<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{{{ super() }}}}{{% endblock %}}
+<style>{(_HERE / "page.css").read_text("utf-8")}{first_sight.STYLE}</style>
+{{% endraw %}}{{{{ super() }}}}{{% endblock %}}
+{{% block contents %}}{{{{ first_sight }}}}{{{{ super() }}}}{{{{ bokeh_css }}}}{{{{ bokeh_js }}}}
+<script id="plotly-script" src="plotly/plotly.min.js" async></script>{{% endblock %}}
 """
 
 
@@ -112,7 +116,15 @@ class Session:
 
     def view(self) -> pmui.Page:
         """Page of HTML that the server sends."""
+        if pn.state.curdoc is not None:
+            pn.state.curdoc.template_variables["first_sight"] = self.first_sight()
         return self._template
+
+    def first_sight(self) -> str:
+        """HTML that is seen until the page is there."""
+        titles = [page.title for page in PAGES.values()]
+        sight = self.page.first_sight()
+        return first_sight.page(sight, titles, self.page.title, self.shared.theme, lecture=self.shared.lecture)
 
     @property
     def page(self) -> Any:

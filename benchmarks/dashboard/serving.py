@@ -116,7 +116,14 @@ def visitor(browser: Any) -> Page:
     """A tab of a browser of its own."""
     page: Page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(60_000)
+    page.add_init_script(SEEN)
     return page
+
+
+def seen(page: Page) -> float:
+    """Seconds from the request of the page until its answer was seen: curves of a chart, or rows of a table."""
+    page.wait_for_function("window.answerSeen", polling=50)
+    return float(page.evaluate("window.answerSeen")) / 1000
 
 
 def wait_for_charts(page: Page, count: int = 1) -> None:
@@ -135,6 +142,17 @@ CHARTS = """(() => {
   };
   look(document);
   return found;
+})()"""
+
+
+#: notes when the first chart or table has been painted, which is in the frame after the one in which it is there
+SEEN = """(() => {
+  const look = () => {
+    const found = document.querySelector("#apviz-first figure path, #apviz-first td");
+    if (!found) return requestAnimationFrame(look);
+    requestAnimationFrame(() => requestAnimationFrame((now) => (window.answerSeen = now)));
+  };
+  requestAnimationFrame(look);
 })()"""
 
 

@@ -278,6 +278,7 @@ export async function render({ model, el }) {
       await Plotly.addFrames(holder, figure.frames);
     }
     holder.dataset.drawn = ++drawn;
+    if (drawn === 1) document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "chart" }));
     // who plays a animation waits for it; what grows would only cost the solve time
     if (!live) model.drawn = drawn;
     if (faded) fade(faded);

@@ -143,6 +143,8 @@ class ChartCard:
         self._traces: list[Trace] = []
         #: what is drawn, and how
         self.traces: list[Trace] = []
+        #: of the finished runs, as it was last drawn
+        self.figure: go.Figure | None = None
         self.theme: ThemeName | None = None
         slug = heading.lower().replace(" ", "-").replace(",", "")
         self.chart = Chart(filename=f"apviz-{slug}", axes=axes, fits=fits, sizing_mode="stretch_width")
@@ -163,6 +165,7 @@ class ChartCard:
         self._traces = [trace for trace in traces if self.takes(trace)]
         running = [trace for trace in live if self.takes(trace)]
         figure = self._figure(self._traces, theme) if self._traces else None
+        self.figure = figure
         self.chart.show(figure, self._live_figure(running, theme) if running else None)
         self._say_empty(figure is None and not running)
         self.chart.summary = self.words()

@@ -247,5 +247,6 @@ export function render({ model }) {
   for (const name of ["rows", "swatches", "selected", "ticked", "page", "sorted_by", "descending"]) model.on(name, redraw);
   makeHead();
   draw();
+  document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "table" }));
   return made("div", { class: "runs" }, made("p", { id: "how", class: "unseen" }, HOW), made("div", { class: "scroll", ...(model.height && { style: `max-height: ${model.height}` }) }, table), pager);
 }

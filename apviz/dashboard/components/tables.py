@@ -13,6 +13,7 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
+from apviz.dashboard import first_sight
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.method import abbreviations
 from apviz.plots._labels import method_names, outcome
@@ -62,6 +63,11 @@ class SortedTable(JSComponent):
             state: values of other parameters, such as `selected`.
         """
         self.param.update(rows=[[key, *map(_to_json, cells)] for key, cells in rows.items()], **state)
+
+    def still(self) -> str:
+        """HTML of its first page, in the order given."""
+        rows = self.rows[: self.page_rows] if self.page_rows else self.rows
+        return first_sight.table(self.columns, rows, self.selected, self.swatches)
 
     def on_click(self, call: Callable[[str], None]) -> None:
         """Calls with the key of every row that is clicked, also of one that is looked at already."""

@@ -16,6 +16,7 @@ import param
 from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
+from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.jobs.comparison_job import ComparisonJob, rerun
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.job_bar import JobBar
@@ -122,6 +123,10 @@ class Page(ABC):
     @abstractmethod
     def redraw(self) -> None:
         """Draws all charts anew, for the theme has changed."""
+
+    def first_sight(self) -> FirstSight | None:
+        """What is seen of it as it is opened before any script has come; None where that would be nothing."""
+        return None
 
     def open(self) -> None:
         """Shows what there is by now; called whenever the visitor comes to this page."""

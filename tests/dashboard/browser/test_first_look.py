@@ -19,6 +19,7 @@ CURVES = ("Residual.", "Test error", "Error in the K-norm")
 WITH_MOMENTS = (*CURVES, "Which block", "Where the residual is")
 #: what the verdict says of the best of runs that converged
 COST = re.compile(r"\d s and [\d.]+ work")
+METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
 #: on which projections take longer than anybody waits
 NEARLY_SINGULAR = {
     "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "tol": 1e-14, "max_epochs": 100_000,
@@ -48,6 +49,29 @@ def test_the_first_page_shows_a_finished_comparison_and_nothing_in_it_leads_else
     someone.tab.get_by_role("table", name="Runs").get_by_role("row").nth(3).wait_for()
     titles = someone.tab.locator(".modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
     assert "Download plot as a PNG" in titles and not [title for title in titles if "hare" in title or "loud" in title]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_verdict_curves_and_table_are_in_the_page_before_any_script_has_run(visit, server, width):
+    bare = visit(width, 900, java_script_enabled=False)
+    bare.tab.goto(server.address({}))
+    verdict = bare.tab.get_by_text(COST).first
+    assert verdict.is_visible() and bare.tab.get_by_text("CG").first.is_visible()
+    curves = bare.tab.locator("#apviz-first figure path[vector-effect]")
+    colors = set(curves.evaluate_all("paths => paths.map(each => each.getAttribute('stroke'))"))
+    assert {apviz.plots.method_color(method) for method in METHODS} <= colors
+    assert bare.tab.evaluate(TOO_NARROW) == []
+
+
+def test_what_was_seen_first_gives_way_to_the_page_that_says_the_same(visit, server):
+    bare, someone = visit(java_script_enabled=False), visit()
+    bare.tab.goto(server.address({}))
+    words = bare.tab.get_by_text(COST).first.inner_text()
+    someone.go().chart("Residual.")
+    someone.tab.wait_for_function("() => !document.getElementById('apviz-first')")
+    assert someone.tab.get_by_text(COST).first.inner_text() == words
+    bare.tab.goto(server.address({"page": "runs"}))
+    assert bare.tab.get_by_role("row").count() > 4
 
 
 def boxes(visitor, chart, *parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,8 @@ class Answer:
         self.table.on_click(select)
         self.runs = pmui.Paper(self.table, margin=8, elevation=1, **wide)
         self._finished: dict[str, list[Cell]] = {}
+        #: headline, and what follows
+        self._said: tuple[str, str] = ("", "")
 
     def show(self, traces: Mapping[str, Trace], selected: str, *, solving: bool) -> Verdict:
         """Judges the finished runs by their names in the folder, and lists them.
@@ -81,6 +84,14 @@ class Answer:
         growing = {key: [trace.label, *_numbers(trace), "running"] for key, trace in live.items()}
         self._list({key: row for key, row in self._finished.items() if key not in growing} | growing)
 
+    def still(self, chart: str) -> str:
+        """HTML of it, with that of the chart which stands beside its table."""
+        headline, *rest = (html.escape(each) for each in self._said)
+        return (
+            f"<h2>{headline}</h2><p>{' '.join(rest)}</p><div class=row><div class='card chart'>{chart}</div>"
+            f"<div class='card scroll'>{self.table.still()}</div></div>"
+        )
+
     def name_curves(self, styles: Mapping[str, list[str]]) -> None:
         """Draws the line and the marker of its curve beside the name of each run."""
         self.table.swatches = dict(styles)
@@ -94,6 +105,7 @@ class Answer:
         else:
             headline = f"So far: {found.headline}" if solving else found.headline
             rest = f"{found.others} {found.change}".strip()
+        self._said = (headline, rest)
         self._headline.object, self._rest.object = escape(headline) or _NOTHING, escape(rest) or _NOTHING
 
 

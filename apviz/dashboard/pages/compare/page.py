@@ -14,6 +14,7 @@ from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.tables import RunsTable
+from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
@@ -22,6 +23,7 @@ from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_ca
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
 from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.store.run_entry import is_solve
+from apviz.plots._still import still
 from apviz.racing import By
 from apviz.tracing import Trace
 
@@ -116,6 +118,10 @@ class Compare(SolvingPage):
         else:
             self._changed()
         self.draw_next()
+
+    def first_sight(self) -> FirstSight | None:
+        figure = self._cards["residuals"].figure
+        return FirstSight(self._answer.still(still(figure, self.shared.theme)), "chart") if figure else None
 
     def redraw(self) -> None:
         self._draw_all()

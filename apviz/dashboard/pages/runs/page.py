@@ -13,6 +13,7 @@ from panel.viewable import Viewable
 
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.dashboard.components.server_owned import button
+from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.runs.columns import COLUMNS
 from apviz.dashboard.pages.runs.comparing import RunComparison
@@ -77,6 +78,9 @@ class Runs(Page):
         self.refresh()
         self._choose_changed()
         self._show_selected()
+
+    def first_sight(self) -> FirstSight | None:
+        return FirstSight(self.table.still(), "table") if self.listing.entries else None
 
     def redraw(self) -> None:
         self._draw_all()
