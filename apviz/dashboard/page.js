@@ -5,25 +5,23 @@
   const PATIENCE = 300;
   const LINGER = 250;
   const AGAIN = 1000;
-  const state = (window.apviz = { server: "", jobs: [], drawing: false });
+  const state = (window.apviz = { server: "", jobs: [], drawing: false, isHeard: false });
 
-  // --- what is seen before the page is there: until what it stands for has been drawn, or nothing more comes ---------
+  // --- what is seen before the page is there: until what it stands for has been drawn, and nothing moves any more -----
 
+  // milliseconds after which it goes anyway, if nothing is drawn
   const STILL = 3000;
-  const uncover = () => document.getElementById("apviz-first")?.remove();
-  let still = 0;
+  let isDrawn = false;
+  let still = 0; // milliseconds since all was there that came at once; charts below go on coming
+  const awaited = () => document.getElementById("apviz-first")?.dataset.awaits;
 
-  document.addEventListener("apviz-drawn", ({ detail }) => {
-    const first = document.getElementById("apviz-first");
-    // the frame after the next shows what has been drawn
-    if (first?.dataset.awaits === detail) requestAnimationFrame(() => requestAnimationFrame(uncover));
-  });
+  document.addEventListener("apviz-drawn", ({ detail }) => (isDrawn ||= detail === awaited()));
   const waiting = setInterval(() => {
-    still = window.Bokeh?.index?.roots?.[0]?.is_idle ? still + 100 : 0;
-    if (still < STILL) return;
+    if (still || (state.isHeard && window.Bokeh?.index?.roots?.[0]?.is_idle)) still += 50;
+    if (!still || !(isDrawn || still > STILL)) return;
     clearInterval(waiting);
-    uncover();
-  }, 100);
+    requestAnimationFrame(() => document.getElementById("apviz-first")?.remove());
+  }, 50);
 
   // --- whether the server has answered: every change that a browser sends is answered when all is done -------------
 

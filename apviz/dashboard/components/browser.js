@@ -43,8 +43,11 @@ function layOutSeldom(root) {
 
 export function render({ model, view }) {
   layOutSeldom(view.root);
-  const take = () => Object.assign(window.apviz, { server: model.server, jobs: model.jobs, drawing: model.drawing });
-  for (const name of ["server", "jobs", "drawing"]) model.on(name, take);
+  const take = () => {
+    const { server, jobs, drawing, is_heard: isHeard } = model;
+    Object.assign(window.apviz, { server, jobs, drawing, isHeard });
+  };
+  for (const name of ["server", "jobs", "drawing", "is_heard"]) model.on(name, take);
   take();
   model.lost = lost();
   model.visitor = visitor();

@@ -24,6 +24,8 @@ class Browser(JSComponent):
     jobs = param.List([], item_type=str, doc="what goes on, in words")
     drawing = param.Boolean(False, doc="whether charts are still to be drawn")
 
+    is_heard = param.Boolean(False, doc="whether what the browser says when it comes has had its effect")
+
     _esm = Path(__file__).with_name("browser.js")
 
     @property
