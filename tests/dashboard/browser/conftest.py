@@ -51,6 +51,8 @@ class Visitor:
         """Opens a view, and waits until its settings can be changed, which come last."""
         self.tab.goto(self.server.address(settings))
         self.tab.wait_for_selector("text=Data set")
+        # what was seen first lies over the page
+        self.tab.wait_for_function("() => !document.getElementById('apviz-first')")
         return self
 
     def chart(self, heading: str) -> Any:
