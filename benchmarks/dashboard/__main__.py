@@ -34,6 +34,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -285,6 +286,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="that they stay")
     options = parser.parse_args()
     os.sched_setaffinity(0, {BROWSER_CORE})
+    # two threads on one core would wait for each other
+    torch.set_num_threads(1)
     kept = json.loads(options.results.read_text("utf-8")) if options.results.exists() else {}
     results = {part: kept[part] for part in PARTS if part in kept}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
