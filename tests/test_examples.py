@@ -1,10 +1,9 @@
-"""The examples in the docstrings of the public names run, show what they say, and take no time to speak of."""
+"""The examples in the docstrings of the public names run, and show what they say."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
-import time
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from apviz.plots import rkhs as rkhs_plots
 COMPLETE = (apviz, plots, rkhs_plots)
 # what the examples of a room take for granted
 IMPORTED = {rkhs: {"apviz": apviz, "np": np}}
-# seconds of the processor, from the second time on, when everything is imported
-AT_ONCE = 0.3
 
 
 def examples_of(room, name):
@@ -50,13 +47,7 @@ def test_every_public_name_has_an_example_that_uses_it(room, name):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_gives_what_it_says_at_once(name):
-    report, seconds = [], []
-    for _ in range(2):
-        started = time.process_time()
-        result = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=report.append, clear_globs=False)
-        seconds.append(time.process_time() - started)
-        assert not result.failed, "".join(report)
-        if seconds[-1] < AT_ONCE:
-            return
-    assert seconds[-1] < AT_ONCE
+def test_an_example_gives_what_it_says(name):
+    report = []
+    result = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=report.append, clear_globs=False)
+    assert not result.failed, "".join(report)

@@ -1,5 +1,6 @@
 """Conjugate gradients against linear_operator's, and the direct solve against SciPy's."""
 
+import math
 import warnings
 
 import linear_operator.utils
@@ -77,14 +78,15 @@ def test_the_iterates_are_those_of_linear_operator(system, rank):
         assert seen.epochs[k].residual == pytest.approx(p.residual(w), rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("tol", [1.0, 1e-1, 1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("seed", range(4))
-def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed, tol):
-    # fixed systems: where K is worse conditioned, two roundings of CG part after ten iterations
+def test_with_eleven_iterations_at_least_it_stops_where_gpytorch_stops(seed):
     p = problem(n=80, d=3, seed=seed, noise=0.5)
-    solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=tol, min_epochs=11))
-    _, iterations = theirs(p, 1000, tolerance=tol)
-    assert solution.converged and solution.epochs == iterations >= 11
+    # to the twelfth, up to which two roundings of CG are 1e-4 apart; from then on 10%, and each processor has its own
+    between = math.sqrt(p.residual(theirs(p, 11)[0]) * p.residual(theirs(p, 12)[0]))
+    for tol in (1.0, 1e-1, 1e-2, between):
+        solution = apviz.solve(p.system, apviz.ConjugateGradient(tol=tol, min_epochs=11))
+        _, iterations = theirs(p, 1000, tolerance=tol)
+        assert solution.converged and solution.epochs == iterations >= 11
 
 
 def test_the_minimum_of_iterations_is_kept_even_where_the_first_would_do():

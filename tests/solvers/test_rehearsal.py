@@ -40,10 +40,13 @@ def test_on_all_rows_it_is_cg(tol):
     x = one.x.double().numpy()
     u = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None], axis=2) / 0.4
     k = (1 + u + u**2 / 3) * np.exp(-u) + 0.01 * np.eye(150)
-    expected = iterations_of_cg(k, one.b.double().numpy(), tol)
+    b, rng = one.b.double().numpy(), np.random.default_rng(0)
+    # the order of the rows changes nothing but rounding, and that some iterations
+    orders = [rng.permutation(150) for _ in range(12)]
+    counts = [iterations_of_cg(k[np.ix_(order, order)], b[order], tol) for order in orders]
     rehearsal = Rehearsal(one.operator, one.b, 0, rows=1000, seed=0)
-    assert 0.97 * expected - 1 < rehearsal.iterations(0, tol, 200) <= expected
-    assert rehearsal.iterations(0, tol, 0.9 * expected - 2) is None
+    assert 0.97 * min(counts) - 1 < rehearsal.iterations(0, tol, 200) <= 1.03 * max(counts)
+    assert rehearsal.iterations(0, tol, 0.9 * min(counts) - 2) is None
 
 
 @pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
