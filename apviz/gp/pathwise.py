@@ -98,7 +98,8 @@ class PosteriorSamples:
         norms, self._small = torch.linalg.vector_norm(observed, dim=0).cpu(), SMALL_ERROR * float(deviation.min())
         solver = posterior.variance_solver
         if may_tighten:
-            solver = to_tolerance(solver, self._small * s.n**0.5 / float(norms.max()))
+            # half of it: a solve keeps to the mean over samples, and the worst of them is to be below twice that
+            solver = to_tolerance(solver, self._small * s.n**0.5 / (2 * float(norms.max())))
         self.solution = posterior.attempt(observed, solver, hooks)
         self.error = self.solution.residual_per_rhs.cpu() * norms / s.n**0.5
         self._weights = posterior.weights[:, None] - self.solution.weights.to(s.x)
