@@ -89,6 +89,7 @@ class Session:
             sizing_mode="stretch_width",
         )  # fmt: skip
         self._bodies, self._sidebars = _Pile(PAGES), _Pile(PAGES)
+        self._of_the_system = {name: pn.Column(sizing_mode="stretch_width") for name in ("data", "system")}
         self._tabs.param.watch(self._tab_changed, "active")
         self._browser = Browser(margin=0)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
@@ -98,7 +99,7 @@ class Session:
             sizing_mode="stretch_width",
         )  # fmt: skip
         self._template = pmui.Page(
-            title="apviz", sidebar=[self._sidebars.view],
+            title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
             main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
                   self._bodies.view],
             sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
@@ -153,6 +154,10 @@ class Session:
 
     def _show_settings(self) -> None:
         """Shows the settings of the page; made once, for their widgets watch the models as long as these live."""
+        for name, part in self._of_the_system.items():
+            part.visible = name in self.page.asks
+            if part.visible and not len(part):
+                part.append(getattr(self.shared.system_panel, name))
         self._sidebars.show(self.page.name, self.page.sidebar)
 
     def _loaded(self) -> None:

@@ -92,6 +92,23 @@ def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
     assert all(panels != first for panels in others)
 
 
+def test_what_several_pages_ask_of_a_system_is_made_once_and_a_bad_value_in_it_holds_up_each_that_shows_it(session):
+    made = {}
+    for place, name in enumerate(PAGES):
+        session._tabs.active = place
+        shown = {part for part, view in session._of_the_system.items() if view.visible}
+        assert shown == {"runs": set(), "training": {"data"}}.get(name, {"data", "system"})
+        for part, view in session._of_the_system.items():
+            assert made.setdefault((part, view[0]), part) == part
+    assert len(made) == 2
+    fields = {field.widget.label: field.widget for field in session.shared.system_panel.fields._all()}
+    ready = {name: page.fields.ready for name, page in session._pages.items() if name != "runs"}
+    fields["Seed of split and probes"].value_input = "-1"
+    assert {name for name in ready if ready[name]()} == {"training"}
+    fields["Training rows n"].value_input = "many"
+    assert not ready["training"]()
+
+
 class Waits(ComparisonJob):
     """A comparison that does nothing until it is stopped."""
 

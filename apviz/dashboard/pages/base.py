@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import panel as pn
 import param
@@ -23,7 +23,7 @@ from apviz.dashboard.jobs.job_bar import JobBar
 from apviz.dashboard.jobs.visitors import Visitor
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.system_choice import SystemChoice, SystemPanel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._style import ThemeName
@@ -46,6 +46,7 @@ class Shared:
 
     Attributes:
         folder: where files that the visitor brought lie; removed with the session.
+        system_panel: widgets of the system, which several pages show.
         visitor: whose session it is, with the jobs of all their tabs.
         first_runs: the job that fills a new folder; None where there was something.
         go: shows another page, by its name, after it was prepared by the function given.
@@ -61,6 +62,10 @@ class Shared:
     visitor: Visitor = field(default_factory=Visitor)
     first_runs: Job | None = None
     go: Callable[[str, Callable[[Any], None]], None] | None = None
+    system_panel: SystemPanel = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.system_panel = SystemPanel(self.system, self.folder)
 
     @property
     def theme(self) -> ThemeName:
@@ -102,6 +107,8 @@ class Page(ABC):
     name: ClassVar[str]
     #: on the tab
     title: ClassVar[str]
+    #: what of the session's system is above its own settings
+    asks: ClassVar[frozenset[Literal["data", "system"]]] = frozenset()
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -114,7 +121,7 @@ class Page(ABC):
 
     @abstractmethod
     def sidebar(self) -> list[Viewable]:
-        """Widgets of its settings, for the sidebar."""
+        """Widgets of its own settings, for the sidebar."""
 
     @abstractmethod
     def main(self) -> Viewable:
@@ -186,13 +193,14 @@ class SolvingPage(Page):
 
     #: what a job of it is called
     solving: ClassVar[str]
+    asks = frozenset({"data", "system"})
 
     def __init__(self, shared: Shared, **bar: str) -> None:
         super().__init__(shared)
         self.job: ComparisonJob | None = None
         self._taken = 0
         self._bar = JobBar(self.run, self.stop, **bar)
-        self.fields = Fields(self._bar.show_problems)
+        self.fields = Fields(self._bar.show_problems, shared.system_panel.fields)
 
     @abstractmethod
     def run(self) -> None:

@@ -21,7 +21,6 @@ from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.settings.recording import RecordChoice, recording_panel
-from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.plots._snapshots import step
 from apviz.plots.fitted_function import FittedFunction
@@ -72,7 +71,6 @@ class Inside(SolvingPage):
 
     def sidebar(self) -> list[Viewable]:
         return [
-            *system_panel(self.shared.system, self.shared.folder, self.fields),
             *recording_panel(self.recording, self.fields),
         ]
 

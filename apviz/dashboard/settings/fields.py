@@ -12,24 +12,30 @@ from apviz.dashboard.address import accepted, read, write
 
 
 class Fields:
-    """Fields of one page.
+    """Fields of one page, or those that several pages share.
 
     A number field of the browser's takes back what it cannot read without a word, and the setting stays what it was.
     These keep what was typed, say what would be accepted, and hold up what is to run.
 
     Args:
         on_problems: called with a sentence for every field that cannot be read, whenever they change.
+        shared: fields of other pages too, which count as these.
     """
 
-    def __init__(self, on_problems: Callable[[Sequence[str]], None]) -> None:
+    def __init__(
+        self, on_problems: Callable[[Sequence[str]], None] = lambda problems: None, shared: Fields | None = None
+    ) -> None:
         self._on_problems = on_problems
-        self._all: list[_Field] = []
+        self._own: list[_Field] = []
         self._told: list[str] = []
+        self._shared, self._shared_by = shared, list[Fields]()
+        if shared is not None:
+            shared._shared_by.append(self)
 
     def add(self, parameter: param.Parameter, **look: Any) -> pmui.TextInput:
         """Field for a setting of a model, as in `add(system.param.noise)`."""
         field = _Field(parameter, self._show, look)
-        self._all.append(field)
+        self._own.append(field)
         return field.widget
 
     def ready(self, *names: str) -> bool:
@@ -37,16 +43,21 @@ class Fields:
 
         Takes what was typed into a field that was not left yet.
         """
-        asked = [each for each in self._all if each.widget.visible and (not names or each.name in names)]
+        asked = [each for each in self._all() if each.widget.visible and (not names or each.name in names)]
         for field in asked:
             field.take(field.widget.value_input or "")
         return not any(field.problem for field in asked)
 
+    def _all(self) -> list[_Field]:
+        return self._own if self._shared is None else [*self._shared._all(), *self._own]
+
     def _show(self) -> None:
-        problems = [each.problem for each in self._all if each.problem and each.widget.visible]
+        problems = [each.problem for each in self._all() if each.problem and each.widget.visible]
         if problems != self._told:
             self._told = problems
             self._on_problems(problems)
+        for each in self._shared_by:
+            each._show()
 
 
 class _Field:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
+import panel as pn
 import panel_material_ui as pmui
 import param
-from panel.viewable import Viewable
 
 from apviz import datasets
 from apviz.dashboard.components.server_owned import server_owned
@@ -117,59 +118,59 @@ class SystemChoice(param.Parameterized):
         )  # fmt: skip
 
 
-def system_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
-    """Widgets of `SystemChoice`, from top to bottom; uploaded files lie in `folder`."""
-    p = system.param
-    wide = {"sizing_mode": "stretch_width"}
-    by_hand = [
-        pmui.Select.from_param(p.kernel, **wide),
-        fields.add(p.lengthscale, **wide),
-        fields.add(p.outputscale, **wide),
-        fields.add(p.noise, **wide),
-    ]
-    about = server_owned(pmui.Typography("", variant="body2"))
+class SystemPanel:
+    """Widgets of `SystemChoice`, which the pages of a session share: each is made once, here and in the browser.
 
-    def describe(*events: object) -> None:
-        about.object = describe_hyperparameters(system)
-        for field in by_hand[1:]:
-            field.visible = system.source == BY_HAND
-        by_hand[0].visible = system.source != FROM_CARD
+    Args:
+        folder: where uploaded files lie.
 
-    system.param.watch(describe, ["dataset", "source"])
-    describe()
-    return [
-        *data_panel(system, folder, fields),
-        pmui.Typography("System", variant="h6"),
-        pmui.Select.from_param(p.source, **wide),
-        about,
-        *by_hand,
-        fields.add(p.rhs, **wide),
-        fields.add(p.seed, **wide),
-        pmui.RadioButtonGroup.from_param(p.dtype, label="Precision", size="small"),
-    ]
+    Attributes:
+        data: of a data set alone, from top to bottom; `data_fields` are the fields among them.
+        system: of everything else that makes a system of it; `fields` are those of both.
+    """
 
+    def __init__(self, choice: SystemChoice, folder: Path) -> None:
+        self._choice, self._folder = choice, folder
+        self.data_fields = Fields()
+        self.fields = Fields(shared=self.data_fields)
 
-def data_panel(system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
-    """Widgets of the data alone; uploaded files lie in `folder`."""
-    p = system.param
-    wide = {"sizing_mode": "stretch_width"}
-    card = server_owned(pmui.Typography("", variant="body2"))
+    @cached_property
+    def data(self) -> pn.Column:
+        choice, wide = self._choice, {"sizing_mode": "stretch_width"}
+        card = server_owned(pmui.Typography("", variant="body2"))
+        own = OwnTablePanel(choice, self._folder)
 
-    own = OwnTablePanel(system, folder)
+        def describe(*events: object) -> None:
+            card.object = describe_dataset(choice)
+            own.show_chosen()
 
-    def describe(*events: object) -> None:
-        card.object = describe_dataset(system)
-        own.show_chosen()
+        choice.param.watch(describe, ["dataset"])
+        describe()
+        return pn.Column(
+            pmui.Typography("Data", variant="h6"), pmui.Select.from_param(choice.param.dataset, **wide), card, own.view,
+            self.data_fields.add(choice.param.n, **wide), **wide,
+        )  # fmt: skip
 
-    system.param.watch(describe, ["dataset"])
-    describe()
-    return [
-        pmui.Typography("Data", variant="h6"),
-        pmui.Select.from_param(p.dataset, **wide),
-        card,
-        own.view,
-        fields.add(p.n, **wide),
-    ]
+    @cached_property
+    def system(self) -> pn.Column:
+        choice, p, wide = self._choice, self._choice.param, {"sizing_mode": "stretch_width"}
+        kernel = pmui.Select.from_param(p.kernel, **wide)
+        numbers = [self.fields.add(each, **wide) for each in (p.lengthscale, p.outputscale, p.noise)]
+        about = server_owned(pmui.Typography("", variant="body2"))
+
+        def describe(*events: object) -> None:
+            about.object = describe_hyperparameters(choice)
+            for field in numbers:
+                field.visible = choice.source == BY_HAND
+            kernel.visible = choice.source != FROM_CARD
+
+        choice.param.watch(describe, ["dataset", "source"])
+        describe()
+        return pn.Column(
+            pmui.Typography("System", variant="h6"), pmui.Select.from_param(p.source, **wide), about, kernel, *numbers,
+            self.fields.add(p.rhs, **wide), self.fields.add(p.seed, **wide),
+            pmui.RadioButtonGroup.from_param(p.dtype, label="Precision", size="small"), **wide,
+        )  # fmt: skip
 
 
 def describe_dataset(system: SystemChoice) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import panel_material_ui as pmui
@@ -13,7 +12,7 @@ from panel.viewable import Viewable
 
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.settings.fields import Fields
-from apviz.dashboard.settings.system_choice import SystemChoice, data_panel
+from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import SystemSpec, data_of
 from apviz.dashboard.store.own_data import OwnTable
 from apviz.experiments.sources import MAX_TRAINING_EPOCHS, MIN_TRAINING_EPOCHS, OURS, TEST_TOL, TRAINING_TOL
@@ -76,8 +75,8 @@ class TrainingPlan(param.Parameterized):
         return settings.with_less_work() if self.less_work else settings
 
 
-def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, fields: Fields) -> list[Viewable]:
-    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`; uploaded files lie in `folder`."""
+def training_panel(plan: TrainingPlan, system: SystemChoice, fields: Fields) -> list[Viewable]:
+    """Widgets of `TrainingPlan` and of what it takes of `SystemChoice`, but for the data."""
     p, s, wide = plan.param, system.param, {"sizing_mode": "stretch_width"}
     block_size = fields.add(p.block_size, **wide)
     rank = fields.add(p.rank, **wide)
@@ -95,7 +94,6 @@ def training_panel(plan: TrainingPlan, system: SystemChoice, folder: Path, field
     show()
     say()
     return [
-        *data_panel(system, folder, fields),
         pmui.Typography("Model", variant="h6"),
         pmui.Select.from_param(s.kernel, **wide),
         pmui.Checkbox.from_param(p.ard),

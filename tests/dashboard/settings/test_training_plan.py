@@ -61,9 +61,9 @@ def test_however_few_the_steps_some_of_less_work_are_on_all_rows(steps):
     assert plan.settings(SPEC).steps == steps > plan.settings(SPEC).steps_in_stages and less_work_words(plan)
 
 
-def test_the_page_shows_the_sentence_where_less_work_is_chosen(tmp_path):
+def test_the_page_shows_the_sentence_where_less_work_is_chosen():
     plan = TrainingPlan()
-    panel = training_panel(plan, SystemChoice(Limits()), tmp_path, Fields(lambda problems: None))
+    panel = training_panel(plan, SystemChoice(Limits()), Fields())
     (said,) = [each for each in panel if "5 to 8 times less work" in str(getattr(each, "object", ""))]
     assert not said.visible
     plan.less_work, plan.steps = True, 14

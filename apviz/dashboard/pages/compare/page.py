@@ -21,7 +21,6 @@ from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
 from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
-from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.plots._still import still
 from apviz.racing import By
@@ -88,7 +87,6 @@ class Compare(SolvingPage):
 
     def sidebar(self) -> list[Viewable]:
         return [
-            *system_panel(self.shared.system, self.shared.folder, self.fields),
             *method_panel(self.methods, self.fields),
             pmui.Select.from_param(self.choice.param.order, sizing_mode="stretch_width"),
         ]

@@ -18,7 +18,6 @@ from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
-from apviz.dashboard.settings.system_choice import system_panel
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.dashboard.store.runs_folder import RunsFolder
@@ -63,7 +62,6 @@ class SweepPage(SolvingPage):
 
     def sidebar(self) -> list[Viewable]:
         return [
-            *system_panel(self.shared.system, self.shared.folder, self.fields),
             pmui.Typography("Sweep", variant="h6"),
             *self._settings(),
         ]

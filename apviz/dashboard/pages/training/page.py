@@ -35,6 +35,7 @@ class Training(Page):
 
     name = "training"
     title = "Training"
+    asks = frozenset({"data"})
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -46,7 +47,7 @@ class Training(Page):
             self.start, self.stop, label="Start a training",
             hint="Choose data and settings, then start; or choose a training below to look at it, or to go on with it.",
         )  # fmt: skip
-        self.fields = Fields(self._bar.show_problems)
+        self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self.launcher = Launcher(shared, self.trainings, self.plan, self._bar.refuse)
         self.selected = SelectedTraining(self.choice, self.trainings, self.launcher)
         self.solves = StepSolves(self.selected, self.launcher)
@@ -66,7 +67,7 @@ class Training(Page):
     # --- what is on it --------------------------------------------------------------------------------------------
 
     def sidebar(self) -> list[Viewable]:
-        return training_panel(self.plan, self.shared.system, self.shared.folder, self.fields)
+        return training_panel(self.plan, self.shared.system, self.fields)
 
     def main(self) -> Viewable:
         if self._everything is None:
