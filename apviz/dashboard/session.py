@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ from apviz.plots._style import FONT
 TICK_MS = 120
 #: pixels of type on a desk; and on a projector, where what is written in it becomes 1.4 times as large, as in charts
 TYPE_PIXELS, LECTURE_TYPE_PIXELS = 14, 16.6
+#: seconds in which nothing was to be done, after which part of a page is made that nobody has asked for yet
+IDLE_SECONDS = 0.7
 #: seconds for which a job that has ended is shown again when a page is loaded again
 ENDED_SECONDS = 60.0
 #: seconds before a connection was lost within which a run that went on was written
@@ -79,6 +83,7 @@ class Session:
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
         self._is_loaded = False
+        self._idle_since = math.inf
         #: what the browser has said so far
         self._token, self._lost = "", dict[str, Any]()
         self.problems = self._read_address()
@@ -145,9 +150,16 @@ class Session:
             self._adopt_jobs(name)
         return self._pages[name]
 
+    def _main(self, name: str) -> list[Viewable]:
+        return [self._page(name).main()]
+
+    def _settings(self, name: str) -> list[Viewable]:
+        settings: list[Viewable] = self._page(name).sidebar()
+        return settings
+
     def _show_page(self) -> None:
         page = self.page
-        self._bodies.show(page.name, lambda: [page.main()])
+        self._bodies.show(page.name, partial(self._main, page.name))
         if self._is_loaded:
             self._show_settings()
         page.open()
@@ -158,11 +170,11 @@ class Session:
             part.visible = name in self.page.asks
             if part.visible and not len(part):
                 part.append(getattr(self.shared.system_panel, name))
-        self._sidebars.show(self.page.name, self.page.sidebar)
+        self._sidebars.show(self.page.name, partial(self._settings, self.page.name))
 
     def _loaded(self) -> None:
         """Shows the settings once the browser shows the page: they take it as long as everything before."""
-        self._is_loaded = True
+        self._is_loaded, self._idle_since = True, time.monotonic()
         self._listen()
         self._show_settings()
         self._write_address()
@@ -200,6 +212,22 @@ class Session:
         self.page.tick()
         self._show_elsewhere()
         self._browser.drawing = self.page.is_drawing
+        self._make_ahead()
+
+    def _make_ahead(self) -> None:
+        """Makes a part of a page that was not shown yet, where there is nothing else to do: then it opens at once."""
+        now, visitor = time.monotonic(), self.shared.visitor
+        if self.page.is_drawing or self.shared.awaits_first_runs or any(job.is_active for job in visitor.jobs):
+            self._idle_since = now
+        if now - self._idle_since < IDLE_SECONDS:
+            return
+        self._idle_since = now
+        for name in PAGES:
+            if self._bodies.make(name, partial(self._main, name)) or self._sidebars.make(
+                name, partial(self._settings, name)
+            ):
+                return
+        self._idle_since = math.inf
 
     # --- jobs, in whatever tab they were started ------------------------------------------------------------------
 
@@ -291,8 +319,14 @@ class _Pile:
         """Shows the part of that name; made when it is first shown."""
         for other, part in self._parts.items():
             part.visible = other == name
-        if not len(self._parts[name]):
-            self._parts[name][:] = make()
+        self.make(name, make)
+
+    def make(self, name: str, make: Callable[[], list[Viewable]]) -> bool:
+        """Makes the part of that name, shown or not; returns whether it was not there yet."""
+        if len(self._parts[name]):
+            return False
+        self._parts[name][:] = make()
+        return True
 
     def shown(self) -> list[Viewable]:
         """What it shows."""

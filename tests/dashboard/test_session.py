@@ -13,6 +13,7 @@ pytest.importorskip("panel")
 from bokeh.document import Document
 from panel.io.state import set_curdoc
 
+from apviz.dashboard import session as session_module
 from apviz.dashboard.first_runs import FirstRuns
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import JobQueue
@@ -118,6 +119,30 @@ class Waits(ComparisonJob):
     def work(self) -> None:
         while not self.stopping:
             time.sleep(0.005)
+
+
+def test_pages_are_made_ahead_while_nothing_else_is_to_be_done(session, monkeypatch):
+    monkeypatch.setattr(session_module, "IDLE_SECONDS", 1e-9)
+    session._idle_since = 0.0
+    while session.page.is_drawing:
+        session._make_ahead()
+        assert list(session._pages) == [session.page.name]
+        session.page.tick()
+    job = Waits(session.shared)
+    session.shared.start(job)
+    session._make_ahead()
+    assert list(session._pages) == [session.page.name]
+    job.stop()
+    job.join(30)
+    for _ in range(2 * len(PAGES)):
+        time.sleep(1e-6)
+        session._make_ahead()
+    assert set(session._pages) == set(PAGES)
+    made = {name: [list(pile._parts[name]) for pile in (session._bodies, session._sidebars)] for name in PAGES}
+    visit_all(session)
+    for name, (body, settings) in made.items():
+        assert body == list(session._bodies._parts[name]) and settings == list(session._sidebars._parts[name])
+        assert body and settings
 
 
 def test_a_job_is_shown_on_its_page_and_above_every_other(session):
