@@ -84,6 +84,7 @@ class Session:
         self._pages: dict[str, Any] = {}
         self._is_loaded = False
         self._idle_since = math.inf
+        self._clock: Any = None
         #: what the browser has said so far
         self._token, self._lost = "", dict[str, Any]()
         self.problems = self._read_address()
@@ -103,6 +104,7 @@ class Session:
             object="", severity="info", visible=False, closeable=True, title="Connected again",
             sizing_mode="stretch_width",
         )  # fmt: skip
+        of_others = _that_follow_busy()
         self._template = pmui.Page(
             title="apviz", sidebar=[*self._of_the_system.values(), self._sidebars.view],
             main=[self._browser, self._problem_note(), self._was_lost, self._elsewhere.view, self._tabs,
@@ -110,7 +112,11 @@ class Session:
             sidebar_width=430 if lecture else 340, dark_theme=view.theme == "dark", theme_toggle=True, site_url="./",
             busy_indicator=None, theme_config=_theme(self.shared), template=_HTML,
         )  # fmt: skip
-        # it would follow whether any session of this server is busy, and every change costs a walk over the whole page
+        # it would follow whether any session of this server is busy: every change costs a walk over the whole page, and
+        # what follows it is never let go
+        for watcher in _that_follow_busy():
+            if watcher not in of_others:
+                pn.state.param.unwatch(watcher)
         with edit_readonly(self._template):
             self._template.busy = False
         self._template.param.watch(self._theme_changed, "dark_theme")
@@ -118,7 +124,7 @@ class Session:
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
         system.param.watch(lambda *events: self._write_address(), address.settings(system))
         pn.state.onload(self._loaded)
-        pn.state.on_session_destroyed(lambda context: self.shared.end())
+        pn.state.on_session_destroyed(lambda context: self._end())
 
     def view(self) -> pmui.Page:
         """Page of HTML that the server sends."""
@@ -179,7 +185,14 @@ class Session:
         self._show_settings()
         self._write_address()
         # not `state.add_periodic_callback`, which tells every page of the server at every tick that it is busy
-        pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True).start()
+        self._clock = pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True)
+        self._clock.start()
+
+    def _end(self) -> None:
+        """Lets everything go; the clock of a page that is gone would hold it for good."""
+        if self._clock is not None:
+            self._clock.stop()
+        self.shared.end()
 
     def _listen(self) -> None:
         """Takes what the browser has said; before the page is loaded it would not hear the answer."""
@@ -331,6 +344,11 @@ class _Pile:
     def shown(self) -> list[Viewable]:
         """What it shows."""
         return [each for part in self._parts.values() if part.visible for each in part]
+
+
+def _that_follow_busy() -> list[Any]:
+    """Watchers of whether any session of the server is busy."""
+    return list(pn.state.param.watchers.get("busy", {}).get("value", []))
 
 
 def _theme(shared: Shared) -> dict[str, Any]:
