@@ -90,7 +90,8 @@ def serve(
         {"/": view},
         port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
         websocket_origin=_origins(address, port), static_dirs={"plotly": str(plotly_folder())},
-        check_unused_sessions=1000 * SESSION_SECONDS, unused_session_lifetime=1000 * SESSION_SECONDS,
+        check_unused_sessions_milliseconds=1000 * SESSION_SECONDS,
+        unused_session_lifetime_milliseconds=1000 * SESSION_SECONDS,
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
 

@@ -124,7 +124,7 @@ class Session:
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
         system.param.watch(lambda *events: self._write_address(), address.settings(system))
         pn.state.onload(self._loaded)
-        pn.state.on_session_destroyed(lambda context: self._end())
+        pn.state.on_session_destroyed(lambda context: self._end(context._document))
 
     def view(self) -> pmui.Page:
         """Page of HTML that the server sends."""
@@ -188,10 +188,14 @@ class Session:
         self._clock = pn.io.PeriodicCallback(callback=self._tick, period=TICK_MS, background=True)
         self._clock.start()
 
-    def _end(self) -> None:
-        """Lets everything go; the clock of a page that is gone would hold it for good."""
+    def _end(self, document: Any) -> None:
+        """Lets everything go; the clock of a page that is gone would hold it for good, and so would its messages."""
         if self._clock is not None:
             self._clock.stop()
+        # Panel's area of messages is drawn twice, and forgets one of the two
+        for key, (_, _, of, _) in list(pn.state._views.items()):
+            if of is document:
+                del pn.state._views[key]
         self.shared.end()
 
     def _listen(self) -> None:

@@ -1,0 +1,61 @@
+"""What is left on the server of visitors who have gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.dashboard.browser.server import PATIENCE
+from tests.ports import free_port, opens, wait_until
+
+#: serves a folder, lets sessions end a second after their tab, and says how many are alive whenever it is asked
+COUNTING = """
+import gc, sys, threading, weakref
+from pathlib import Path
+from apviz.dashboard import server
+from apviz.dashboard.session import Session
+
+alive, begin = weakref.WeakSet(), Session.__init__
+
+def init(self, *args, **settings):
+    alive.add(self)
+    begin(self, *args, **settings)
+
+def answer():
+    for line in sys.stdin:
+        gc.collect()
+        print(len(alive), flush=True)
+
+Session.__init__, server.SESSION_SECONDS = init, 1
+threading.Thread(target=answer, daemon=True).start()
+server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), open_browser=False)
+"""
+
+
+@pytest.mark.slow
+def test_of_those_who_have_gone_nothing_is_kept(browser, recorded):
+    port = free_port()
+    command = [sys.executable, "-c", COUNTING, str(recorded), str(port)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def count() -> int:
+        process.stdin.write("?\n")
+        process.stdin.flush()
+        return int(next(line for line in process.stdout if line.strip().isdigit()))
+
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        wait_until(lambda: opens(url + "plotly/plotly.min.js"), process, lambda: "it did not start", PATIENCE)
+        for _ in range(6):
+            context = browser.new_context()
+            tab = context.new_page()
+            tab.goto(url)
+            tab.wait_for_selector("text=Data set", timeout=1000 * PATIENCE)
+            assert count() >= 1
+            context.close()
+        # clocks of Panel itself began in pages of two of them, and keep these, however many come
+        wait_until(lambda: count() <= 2, process, lambda: f"{count()} of 6 are kept", PATIENCE)
+    finally:
+        process.kill()
