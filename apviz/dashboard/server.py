@@ -6,6 +6,7 @@ import atexit
 import gc
 import logging
 import secrets
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ SESSION_SECONDS = 15
 MESSAGE_BYTES = 64 * 2**20
 
 #: loggers of what sends to browsers
-_WRITERS = ("asyncio", "bokeh.server.views.ws", "panel.io.document")
+_WRITERS = (
+    "asyncio", "bokeh.server.protocol_handler", "bokeh.server.views.ws", "panel.io.document", "tornado.application",
+)  # fmt: skip
 
 
 def serve(
@@ -98,8 +101,18 @@ def serve(
 
 def _is_of_open_tab(record: logging.LogRecord) -> bool:
     """Whether a line of the log is about anything but a tab that was closed while something was sent to it."""
-    of_closed = record.exc_info is not None and isinstance(record.exc_info[1], WebSocketClosedError)
+    error = record.exc_info[1] if record.exc_info else None
+    of_closed = isinstance(error, WebSocketClosedError) or (
+        # a connection whose session has been let go, as its tab no longer answered
+        isinstance(error, AssertionError) and _raised_in(error) == "bokeh.server.connection"
+    )
     return not of_closed and "connection was closed" not in record.getMessage()
+
+
+def _raised_in(error: BaseException) -> str:
+    """Name of the module that raised an error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__"))
 
 
 def _origins(address: str, port: int) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 pytest.importorskip("panel")
@@ -9,7 +11,7 @@ pytest.importorskip("panel")
 from typer.testing import CliRunner
 
 from apviz.cli import app
-from apviz.dashboard import serve
+from apviz.dashboard import serve, server
 
 
 @pytest.fixture
@@ -66,3 +68,30 @@ def test_a_port_that_is_none_is_refused_in_a_sentence(tmp_path, port):
     done = CliRunner().invoke(app, ["dashboard", "--no-show", "--runs", str(tmp_path / "runs"), "--port", port])
     assert "--port" in done.output
     assert done.exit_code == 2 and "Traceback" not in done.output and not (tmp_path / "runs").exists()
+
+
+def _lost():
+    from bokeh.server.connection import ServerConnection
+
+    connection = ServerConnection.__new__(ServerConnection)
+    connection._session = None
+    return connection.session
+
+
+def _wrong():
+    raise AssertionError("of ours")
+
+
+@pytest.mark.parametrize(("fails", "is_told"), [(_lost, False), (_wrong, True)])
+@pytest.mark.parametrize("name", ["bokeh.server.protocol_handler", "tornado.application"])
+def test_the_log_is_silent_about_tabs_that_were_closed_and_tells_all_else(fails, is_told, name):
+    log, told = logging.Logger(name), []
+    log.addFilter(server._is_of_open_tab)
+    log.addHandler(logging.Handler())
+    log.handlers[0].emit = told.append
+    assert name in server._WRITERS
+    try:
+        fails()
+    except AssertionError:
+        log.error("it failed", exc_info=True)
+    assert bool(told) == is_told

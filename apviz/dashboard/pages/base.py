@@ -97,7 +97,7 @@ class Shared:
 #: two charts side by side where there is room
 HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
 #: while its own solve runs, a page's drawing takes at most one part in so many of the server's time
-DRAWING_SHARE = 12
+DRAWING_SHARE = 9
 
 
 class Page(ABC):
