@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apviz.advice.forecast import PARTS, Forecast, direct, forecast
+from apviz.advice.alternatives import Alternative, what_would_change
+from apviz.advice.forecast import PARTS, Forecast, in_words, memory_of_a_factor
 from apviz.advice.prices import Prices
-from apviz.advice.twins import Twin
+from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require_tolerance, require_whole
@@ -23,8 +22,6 @@ from apviz.system import KernelSystem
 TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
 #: rows below which a factorisation of all is over before any rehearsal
 FEW_ROWS: Final = 2_000
-#: seconds of the best so far, beyond which a method is not rehearsed to its end
-TIMES_THE_BEST = 4.0
 #: of the free memory, what a method may take
 MEMORY_SHARE = 0.9
 
@@ -38,6 +35,8 @@ class Advice:
         tol: the mean relative residual to be reached.
         methods: by name, the best first; what is not expected to arrive is at the end.
         unfit: by name, why a method was left out.
+        alternatives: what would change the advice, or what it costs by much: another tolerance, other right-hand sides,
+            another dtype. What a GPU would take is known only where one is asked: by a system with device="cuda".
         seconds: that the advice took.
 
     Examples:
@@ -53,6 +52,7 @@ class Advice:
     tol: float
     methods: Mapping[str, Forecast]
     unfit: Mapping[str, str]
+    alternatives: tuple[Alternative, ...]
     seconds: float
 
     @property
@@ -93,6 +93,7 @@ class Advice:
     def __str__(self) -> str:
         lines = [f"{self.system}, to {self.tol:g}", self.sentence]
         lines += [f"  {row['method']}: {row['seconds']} s, {row['work']} work, {row['memory']}" for row in self.rows()]
+        lines += [each.sentence for each in self.alternatives]
         lines += [f"  {name} was left out: {why}" for name, why in self.unfit.items()]
         return "\n".join(lines)
 
@@ -139,8 +140,8 @@ def advise(
     operator.fix_engine(10.0 * n**2, columns)
     prices, free = Prices(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    half, whole = Twin(system, rows // 2, seed), Twin(system, rows, seed)
-    found, unfit, best = dict[str, Forecast](), dict[str, str](), math.inf
+    rehearsing = Rehearsing(system, prices, rows, seed)
+    candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
         solver = asked.resolve(operator, columns)[0]
         if type(solver) not in (*PARTS, Cholesky):
@@ -148,31 +149,27 @@ def advise(
                 f"{name}: {type(solver).__name__} cannot be forecast; alternating projection, conjugate gradients and "
                 "Cholesky can"
             )
-        if solvers is None and n <= FEW_ROWS and found:
+        if solvers is None and n <= FEW_ROWS and candidates:
             unfit[name] = f"up to {FEW_ROWS:,} rows a factorisation is over before it has been rehearsed"
             continue
+        needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:
-            if isinstance(solver, Cholesky):
-                each = direct(solver, operator, prices)
-            else:
-                most = _affordable(best, n, prices)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
-                    rehearsals = half.rehearse(solver, most), whole.rehearse(solver, most)
-                    each = forecast(solver, operator, columns, prices, *rehearsals)
+            if needed <= free:
+                candidates[name] = rehearsing.begin(solver, asked)
+                needed = candidates[name].forecast.memory
         except NotPositiveDefinite as error:
             unfit[name] = str(error)
             continue
-        if each.memory > free:
-            unfit[name] = f"it would take {each.memory / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
-            continue
-        found[name] = each
-        if each.chance > 0.5 and each.is_bounded:
-            best = min(best, each.seconds.likely)
-    if not found:
+        if needed > free:
+            candidates.pop(name, None)
+            unfit[name] = f"it would take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+    if not candidates:
         raise MemoryError("no method fits. " + "; ".join(f"{name}: {why}" for name, why in unfit.items()))
-    ordered = dict(sorted(found.items(), key=lambda item: _rank(item[1])))
-    return Advice(_in_words(system), tol, ordered, unfit, clock() - began)
+    rehearsing.decide(candidates.values())
+    ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
+    alternatives = what_would_change(rehearsing, ordered, tol)
+    methods = {name: each.forecast for name, each in ordered.items()}
+    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began)
 
 
 def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:
@@ -193,18 +190,6 @@ def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver
 def _rank(each: Forecast) -> tuple[bool, bool, float]:
     """What is not expected to arrive comes last, and before it what was not rehearsed to its end."""
     return each.chance < 0.5, not each.is_bounded, each.seconds.likely
-
-
-def _affordable(best: float, n: int, prices: Prices) -> float:
-    """The work in which the best so far would have been done some times over."""
-    return max(10.0, TIMES_THE_BEST * best / (n**2 * prices.entry_of_matmul))
-
-
-def in_words(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 90:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
 
 
 def _in_words(system: KernelSystem) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from apviz.advice.prices import CALLS, Prices
@@ -18,6 +18,10 @@ from apviz.solvers import AlternatingProjection, Cholesky, ConjugateGradient, So
 NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
 #: how far apart seconds are, in either direction, for what the parts do not say (`benchmarks/advisor.py`)
 SPREAD: Final = 1.35
+#: power of the rows by which epochs may grow or shrink where only one twin was rehearsed
+UNKNOWN: Final = 0.15
+#: rows of the factor by which a factorisation of all is priced
+PRICED_ROWS: Final = 1_000
 #: bytes of the solver's own arrays of n·(l+1): weights, right-hand sides and residuals in float64 and in its dtype
 VECTORS: Final = 5 * 8
 #: of the work of an epoch, what skeletons leave (`apviz.solvers.automatic`)
@@ -30,6 +34,10 @@ class Band(NamedTuple):
     likely: float
     low: float
     high: float
+
+    def at_least(self) -> Band:
+        """The same where what is expected is only known to be exceeded."""
+        return Band(self.likely, self.likely, math.inf)
 
     def __format__(self, spec: str) -> str:
         return f"{_digits(self.likely)} ({_digits(self.low)}–{_digits(self.high)})"
@@ -59,6 +67,11 @@ class Forecast:
         """Whether the rehearsal came to an end, so that the numbers are more than a lower bound."""
         return math.isfinite(self.work.high)
 
+    def at_least(self, why: str) -> Forecast:
+        """The same where what is expected is only known to be exceeded."""
+        seconds, work = self.seconds.at_least(), self.work.at_least()
+        return replace(self, seconds=seconds, work=work, reason=f"{self.reason}; {why}")
+
 
 class Parts(NamedTuple):
     """Seconds of a method: of its set-up, of an epoch, and its bytes beyond the data; work of the set-up."""
@@ -70,37 +83,53 @@ class Parts(NamedTuple):
 
 
 def forecast(
-    solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal
+    solver: Solver, operator: Operator, columns: int, prices: Prices, half: Rehearsal, whole: Rehearsal | None = None
 ) -> Forecast:
-    """Forecasts a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`."""
-    n = operator.n
-    parts = PARTS[type(solver)](solver, operator, columns, prices, whole)
-    growth = growth_to(n, half, whole)
-    passes = max(1, whole.passes)
-    per_epoch = whole.projected / max(whole.epochs, 1)
+    """Forecasts a solve from rehearsals on a twin and on one of half its rows; `solver` without `auto`.
+
+    Args:
+        whole: None: only the smaller one was rehearsed; how its epochs grow with the rows is then not known.
+    """
+    n, last = operator.n, whole or half
+    parts = PARTS[type(solver)](solver, operator, columns, prices, last)
+    growth = growth_to(n, half, whole) if whole else 1.0
+    unknown = 1.0 if whole else (n / half.rows) ** UNKNOWN
+    passes = max(1, last.passes)
+    per_epoch = last.projected / max(last.epochs, 1)
     bands = []
-    shares = _shares(solver)
-    for share in shares:
-        epochs = whole.epochs * growth**share
+    for share, sureness in zip(_shares(solver), (0.0, -1.0, 1.0), strict=True):
+        epochs = last.epochs * growth**share * unknown**sureness
         work = parts.setup_work + passes + epochs * per_epoch
         bands.append((parts.setup + passes * n**2 * prices.entry_of_pass + epochs * parts.epoch, work))
     seconds = Band(bands[0][0], bands[1][0] / SPREAD, bands[2][0] * SPREAD)
     work_band = Band(bands[0][1], bands[1][1], bands[2][1])
-    if not whole.converged:
-        seconds, work_band = (Band(each.likely, each.likely, math.inf) for each in (seconds, work_band))
+    if not last.converged:
+        seconds, work_band = (each.at_least() for each in (seconds, work_band))
     return Forecast(
-        solver, seconds, work_band, parts.memory, _chance(solver, whole, growth), _reason(solver, whole, growth)
+        solver, seconds, work_band, parts.memory, _chance(solver, last, growth), _reason(solver, last, growth)
     )
 
 
 def direct(solver: Cholesky, operator: Operator, prices: Prices) -> Forecast:
     """Forecasts a factorisation, which needs no rehearsal."""
-    n, some = operator.n, min(operator.n, 1_000)
+    n, some = operator.n, min(operator.n, PRICED_ROWS)
     factoring = prices.block(some) * (n / some) ** 3
     seconds = factoring + n**2 * prices.entry_of_pass + prices.projection(some) * (n / some) ** 2
-    memory = 3.0 * n**2 * operator.x.element_size()
     why = f"a factor of all {n:,} rows; n³ multiplications and three n × n arrays"
-    return Forecast(solver, Band(seconds, seconds / SPREAD, seconds * SPREAD), Band(2.0, 2.0, 2.0), memory, 0.99, why)
+    band = Band(seconds, seconds / SPREAD, seconds * SPREAD)
+    return Forecast(solver, band, Band(2.0, 2.0, 2.0), memory_of_a_factor(operator), 0.99, why)
+
+
+def memory_of_a_factor(operator: Operator) -> float:
+    """Bytes of a factorisation of all rows."""
+    return 3.0 * operator.n**2 * operator.x.element_size()
+
+
+def in_words(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 5400 else f"{seconds / 3600:.2g} h"
 
 
 def _of_projections(

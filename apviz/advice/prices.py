@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import cache, cached_property
+from collections.abc import Callable, Hashable
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
@@ -12,14 +13,38 @@ from torch import Tensor
 from apviz.factors import cholesky_with_jitter
 from apviz.operators import Operator
 
-#: of n² entries, what the longest of the timings may take, and the fewest rows of it
-SHARE, LEAST_ROWS = 0.02, 16
+#: of n² entries, what the longest of the timings may take, and the most entries and the fewest rows of it
+SHARE, MOST_ENTRIES, LEAST_ROWS = 0.02, 4e6, 16
+#: seconds from which on a timing is made once: waking up threads is little beside them
+LONG = 0.02
+#: seconds for which prices are kept, for what else runs on the machine changes
+KEPT_SECONDS = 600.0
 #: seconds of an update beside its arithmetic: calls from Python
 CALLS = 3e-4
 
+P = ParamSpec("P")
+
+
+def _kept(measure: Callable[Concatenate[Any, P], float]) -> Callable[Concatenate[Any, P], float]:
+    """A price that is measured when it is first asked for in this process."""
+
+    @wraps(measure)
+    def price(self: Any, *of: P.args, **named: P.kwargs) -> float:
+        key = (self._system, measure.__name__, of)
+        measured, seconds = Prices._known.get(key, (0.0, 0.0))
+        if not measured or time.monotonic() - measured > KEPT_SECONDS:
+            seconds = measure(self, *of, **named)
+            Prices._known[key] = time.monotonic(), seconds
+        return seconds
+
+    return price  # type: ignore[return-value]  # `wraps` forgets that self has no name
+
 
 class Prices:
-    """Seconds of the parts of a solve, each measured when it is asked for, on few rows.
+    """Seconds of the parts of a solve, each measured when it is first asked for, on few rows.
+
+    Of systems with the same kernel, rows, inputs, right-hand sides, dtype, engine and device they are kept for ten
+    minutes in this process, so that advice to another tolerance or at another noise need not measure again.
 
     Args:
         operator: K, whose engine is fixed.
@@ -27,58 +52,85 @@ class Prices:
         seconds: the clock.
     """
 
+    _known: ClassVar[dict[Hashable, tuple[float, float]]] = {}
+
     def __init__(self, operator: Operator, columns: int, seconds: Callable[[], float] = time.perf_counter) -> None:
         self._operator, self._columns, self._seconds = operator, columns, seconds
-        self.block, self.projection = cache(self._block), cache(self._projection)
-        self.low_rank, self.span, self.history = cache(self._low_rank), cache(self._span), cache(self._history)
+        x = operator.x
+        self._system = (
+            repr(operator.kernel), operator.engine, tuple(x.shape), x.dtype, str(x.device), columns,
+            torch.get_num_threads(), seconds,
+        )  # fmt: skip
+
+    @classmethod
+    def forget(cls) -> None:
+        """Has all prices measured anew."""
+        cls._known.clear()
 
     @cached_property
     def in_float32(self) -> Prices:
         """Those of the same kernel in float32."""
-        if self._operator.x.dtype == torch.float32:
-            return self
-        return Prices(self._operator.in_dtype(torch.float32), self._columns, self._seconds)
+        return self.in_dtype(torch.float32)
 
-    @cached_property
+    def in_dtype(self, dtype: torch.dtype) -> Prices:
+        """Those of the same kernel in another dtype."""
+        if self._operator.x.dtype == dtype:
+            return self
+        return Prices(self._operator.in_dtype(dtype), self._columns, self._seconds)
+
+    def of_columns(self, columns: int) -> Prices:
+        """Those of so many right-hand sides."""
+        return Prices(self._operator, columns, self._seconds)
+
+    @property
+    @_kept
     def entry(self) -> float:
         """An entry of K in a product of some of its columns."""
+        if self._operator.x.dtype == torch.float64:
+            return self.entry_of_pass
         return self._of_columns(self._operator, self._operator.x.dtype)
 
-    @cached_property
+    @property
     def entry_of_matmul(self) -> float:
         """An entry of K in a product with all of it, which may evaluate each pair of rows once."""
         return self.entry * self._operator.matmul_price(self._columns)
 
-    @cached_property
+    @property
+    @_kept
     def entry_of_pass(self) -> float:
         """An entry of K in float64, as a pass evaluates it."""
         return self._of_columns(self._operator.exact(), torch.float64)
 
-    def _block(self, rows: int) -> float:
+    @_kept
+    def block(self, rows: int) -> float:
         """A block of so many solved rows: its entries and its factor."""
         some = slice(0, min(rows, self._operator.n))
         scale = self._operator.largest_signal + self._operator.noise
         return self._least(lambda: cholesky_with_jitter(self._operator.block(some), "a block", scale))
 
-    def _projection(self, rows: int) -> float:
+    @_kept
+    def projection(self, rows: int) -> float:
         """The solve with the factor of a block of so many rows."""
         factor = torch.eye(min(rows, self._operator.n)).to(self._operator.x)
         r = self._like(len(factor))
         return self._least(lambda: torch.cholesky_solve(r, factor))
 
-    def _low_rank(self, rank: int) -> float:
+    @_kept
+    def low_rank(self, rank: int) -> float:
         """V(Vᵀr) for V: (n, rank)."""
         rows = min(self._operator.n, 20_000)
         v, r = torch.randn(rows, rank).to(self._operator.x), self._like(rows)
         return self._least(lambda: v @ (v.T @ r)) * self._operator.n / rows
 
-    def _span(self, rank: int) -> float:
+    @_kept
+    def span(self, rank: int) -> float:
         """An orthonormal basis of (n, rank)."""
         rows = min(self._operator.n, max(2_000, 2 * rank))
         v = torch.randn(rows, rank, generator=torch.Generator().manual_seed(0)).to(self._operator.x)
         return self._least(lambda: torch.linalg.qr(v)) * self._operator.n / rows
 
-    def _history(self, length: int) -> float:
+    @_kept
+    def history(self, length: int) -> float:
         """A step along so many past updates."""
         rows = min(self._operator.n, 20_000)
         r = self._like(rows)
@@ -86,18 +138,18 @@ class Prices:
         return self._least(lambda: self._operator.subtract_combination_(r, images, taken)) * self._operator.n / rows
 
     def _of_columns(self, operator: Operator, dtype: torch.dtype) -> float:
-        rows = max(LEAST_ROWS, round(SHARE * operator.n))
-        u = self._like(min(rows, operator.n)).to(dtype)
-        some = slice(0, len(u))
-        return self._least(lambda: operator.columns_matmul(some, u)) / (operator.n * len(u))
+        n = operator.n
+        rows = min(n, max(LEAST_ROWS, round(min(SHARE * n, MOST_ENTRIES / n))))
+        u = self._like(rows).to(dtype)
+        return self._least(lambda: operator.columns_matmul(slice(0, rows), u)) / (n * rows)
 
     def _like(self, rows: int) -> Tensor:
         return torch.randn(rows, self._columns, generator=torch.Generator().manual_seed(0)).to(self._operator.x)
 
     def _least(self, act: Callable[[], object]) -> float:
-        """The less of two, for the first may have had to wake up threads."""
-        found = []
-        for _ in range(2):
+        """The less of two, for the first may have had to wake up threads; unless it took long."""
+        found = list[float]()
+        while len(found) < 2 and (not found or found[0] < LONG):
             if self._operator.x.is_cuda:
                 torch.cuda.synchronize()
             began = self._seconds()

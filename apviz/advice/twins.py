@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from apviz.preconditioners.base import Preconditioner
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Epoch, Hook, Solver, StopReason, attempt
 from apviz.solvers.refinement import Pass
+from apviz.solvers.run import Run
 from apviz.system import KernelSystem
-from apviz.tracing import StopHook
 
 #: right-hand sides of a twin: the mean over them is hardly another one with more
 MOST_SIDES = 4
@@ -33,6 +34,10 @@ class Rehearsal:
         epochs: or iterations; of the last one the share, on a logarithmic scale, in which the tolerance was reached.
         residual: in which it ended.
         reason: why it ended.
+        curve: the residual before the first epoch and after each; it may go on beyond the tolerance.
+        first: the same of the first right-hand side alone.
+        ended: why it ended, where that was beyond the tolerance.
+        in_fractions: whether epochs are counted in fractions.
     """
 
     rows: int
@@ -42,6 +47,10 @@ class Rehearsal:
     epochs: float
     residual: float
     reason: StopReason
+    curve: tuple[float, ...] = ()
+    first: tuple[float, ...] = ()
+    ended: StopReason | None = None
+    in_fractions: bool = False
 
     @property
     def converged(self) -> bool:
@@ -53,6 +62,32 @@ class Rehearsal:
         """The work of its epochs: what is neither set-up nor pass."""
         return max(0.0, self.work - self.setup_work - self.passes)
 
+    def to(self, tol: float, *, alone: bool = False) -> Rehearsal | None:
+        """The same as it would have ended at another tolerance, by its curve; None where that does not get there.
+
+        Args:
+            alone: for the first right-hand side alone.
+        """
+        curve = self.first if alone else self.curve
+        last = next((number for number, residual in enumerate(curve) if residual < tol), 0)
+        if not last:
+            return None
+        epochs, before, residual = float(last), curve[last - 1], curve[last]
+        if self.in_fractions and residual > 0:
+            epochs += math.log(before / tol) / math.log(before / residual) - 1.0
+        passes = max(1, self.passes)
+        work = self.setup_work + passes + last * self.projected / max(self.epochs, 1.0)
+        return replace(
+            self, work=work, passes=passes, epochs=epochs, residual=residual, reason=StopReason.CONVERGED
+        )  # fmt: skip
+
+    def so_far(self) -> Rehearsal:
+        """The whole of a rehearsal that went on beyond the tolerance, as one that ended where it did."""
+        last = len(self.curve) - 1
+        work = self.setup_work + self.passes + last * self.projected / max(self.epochs, 1.0)
+        reason = self.ended or self.reason
+        return replace(self, work=work, epochs=float(last), residual=self.curve[-1], reason=reason)
+
 
 class Twin:
     """m random rows of a system, with m/n of its noise, held densely.
@@ -60,53 +95,78 @@ class Twin:
     Args:
         rows: m; all where there are no more.
         seed: of the draw.
+        probes: random right-hand sides in place of those of the system beyond its first; None: those that it has.
+        dtype: in place of that of the system.
     """
 
-    def __init__(self, system: KernelSystem, rows: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        system: KernelSystem,
+        rows: int,
+        seed: int = 0,
+        probes: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self.rows = min(rows, system.n)
         self.share = self.rows / system.n
-        drawn = torch.randperm(system.n, generator=torch.Generator().manual_seed(seed))[: self.rows]
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(system.n, generator=generator)[: self.rows]
         drawn = drawn.sort().values.to(system.device)
+        b = system.given_b[drawn, : MOST_SIDES if probes is None else 1]
+        if probes:
+            signs = torch.randint(0, 2, (self.rows, probes), generator=generator) * 2 - 1
+            b = torch.cat([b, signs.to(b)], dim=1)
         self.system = KernelSystem(
-            system.operator.given[drawn], system.given_b[drawn, :MOST_SIDES], system.kernel,
-            noise=system.operator.noise_of(drawn) * self.share, operator="dense", dtype=system.dtype,
-            device=system.device,
+            system.operator.given[drawn], b, system.kernel, noise=system.operator.noise_of(drawn) * self.share,
+            operator="dense", dtype=dtype or system.dtype, device=system.device,
         )  # fmt: skip
 
-    def rehearse(self, solver: Solver, most_work: float) -> Rehearsal:
-        """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n²."""
-        curve = _Curve()
-        smaller = on_fewer_rows(solver, self.share)
-        solution = attempt(self.system, smaller, [curve, StopHook(max_work=most_work)])
-        epochs = float(solution.epochs)
-        if solution.converged and isinstance(smaller, ConjugateGradient):
-            epochs = curve.fractional_epochs(smaller.tol)
-        return Rehearsal(
-            rows=self.rows, work=solution.work, setup_work=solution.setup_work, passes=curve.passes, epochs=epochs,
-            residual=solution.residual, reason=solution.stop_reason,
+    def rehearse(self, solver: Solver, most_work: float, *, beyond: float = 1.0) -> Rehearsal:
+        """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n².
+
+        Args:
+            beyond: goes on to a tolerance so many times smaller, as long as that takes no more work than it had taken.
+        """
+        smaller: Any = on_fewer_rows(solver, self.share)
+        tol, watch = smaller.tol, _Watch(smaller.tol, most_work)
+        solution = attempt(self.system, replace(smaller, tol=tol / beyond), [watch])
+        ended = Rehearsal(
+            rows=self.rows, work=solution.work, setup_work=solution.setup_work, passes=watch.passes,
+            epochs=float(solution.epochs), residual=solution.residual, reason=solution.stop_reason,
+            curve=tuple(watch.curve), first=tuple(watch.first), ended=solution.stop_reason,
+            in_fractions=isinstance(smaller, ConjugateGradient),
         )  # fmt: skip
+        return (ended.to(tol) if ended.converged or beyond > 1 else None) or ended
 
 
-class _Curve(Hook):
-    """The residual after every epoch, and the number of passes."""
+class _Watch(Hook):
+    """The residual after every epoch, and the number of passes; stops a solve that takes too much.
 
-    def __init__(self) -> None:
-        self._residuals: list[float] = []
+    Args:
+        tol: beyond which no more work is done than to reach it.
+        most_work: in all.
+    """
+
+    def __init__(self, tol: float, most_work: float) -> None:
+        self._tol, self._most = tol, most_work
+        self._reached = False
+        self.curve: list[float] = []
+        self.first: list[float] = []
         self.passes = 0
 
+    def on_start(self, run: Run) -> None:
+        self._run = run
+
     def on_epoch(self, epoch: Epoch) -> None:
-        self._residuals.append(epoch.residual)
+        self.curve.append(epoch.residual)
+        self.first.append(float(epoch.residual_per_rhs[0]))
+        if epoch.residual < self._tol and not self._reached:
+            self._reached, self._most = True, min(self._most, 2 * epoch.work - self._run.setup_work)
+        if epoch.work > self._most:
+            self._run.request_stop("it takes more than others")
 
     def on_pass(self, found: Pass) -> None:
         self.passes += 1
-
-    def fractional_epochs(self, tol: float) -> float:
-        """The last epoch counts as far as the tolerance is from the residual before it."""
-        *_, before, last = self._residuals
-        whole = len(self._residuals) - 2.0
-        if not 0 < last < tol < before:
-            return whole + 1.0
-        return whole + math.log(before / tol) / math.log(before / last)
 
 
 def on_fewer_rows(solver: Solver, share: float) -> Solver:

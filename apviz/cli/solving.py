@@ -17,7 +17,7 @@ from rich.table import Table
 
 from apviz import comparison, datasets
 from apviz.advice import advise as advise_on
-from apviz.advice.advising import in_words
+from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli.terminal import console, errors, fail
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
@@ -189,6 +189,8 @@ def advise(
     for row in rows:
         table.add_row(*map(escape, row.values()))
     console.print(table)
+    for each in advice.alternatives:
+        console.print(each.sentence, highlight=False, markup=False)
     for name, why in advice.unfit.items():
         console.print(f"{name} was left out: {why}", highlight=False, markup=False)
     console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)

@@ -1,0 +1,172 @@
+"""What would change the advice: another tolerance, other right-hand sides, another dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import torch
+
+from apviz.advice.forecast import Band, Forecast, direct, forecast, in_words
+from apviz.advice.rehearsing import BEYOND, Candidate, Rehearsing
+from apviz.advice.twins import Rehearsal
+from apviz.solvers import Cholesky
+
+#: seconds that differ by less are the same
+NOTABLE: Final = 1.5
+#: right-hand sides in place of one
+MANY_SIDES: Final = 16
+#: methods that are rehearsed anew for another setting
+REHEARSED: Final = 2
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Something that would change the advice, or the seconds by half as much again.
+
+    Attributes:
+        change: in words, such as "to 0.001", "16 right-hand sides", "float64".
+        best: the method to take then.
+        seconds: that it would take, an estimate; infinite where no method is expected to arrive.
+        sentence: of all this.
+    """
+
+    change: str
+    best: str
+    seconds: Band
+    sentence: str
+
+
+def what_would_change(
+    rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
+) -> tuple[Alternative, ...]:
+    """Says what would, from the curves of rehearsals; other right-hand sides and dtypes rehearse the best anew.
+
+    Args:
+        candidates: by name, the best first.
+    """
+    if all(each.half is None for each in candidates.values()):
+        return ()
+    changes = [
+        (f"to {tol * BEYOND:g}", _to(rehearsing, candidates, tol * BEYOND)) if tol * BEYOND < 1 else None,
+        (f"to {tol / BEYOND:g}", _to(rehearsing, candidates, tol / BEYOND)),
+        _other_sides(rehearsing, candidates, tol),
+        _other_dtype(rehearsing, candidates),
+    ]
+    found = (_notable(change, forecasts, candidates) for change, forecasts in filter(None, changes))
+    return tuple(each for each in found if each is not None)
+
+
+def _to(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float) -> dict[str, Forecast]:
+    """To another tolerance; at least what it took so far, where a rehearsal went on without getting there."""
+    found = {}
+    for name, each in candidates.items():
+        solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
+        if each.half is None:
+            found[name] = replace(each.forecast, solver=solver)
+            continue
+        half = each.half.to(tol)
+        if half is not None:
+            whole = each.whole.to(tol) if each.whole else None
+            found[name] = rehearsing.of(solver, half, whole or _larger(each, half))
+        elif each.half.converged:
+            found[name] = rehearsing.of(solver, each.half.so_far())
+    return found
+
+
+def _other_sides(
+    rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
+) -> tuple[str, dict[str, Forecast]]:
+    """Of one right-hand side in place of several by its own curve; of several in place of one they are rehearsed."""
+    system = rehearsing.system
+    one = system.b.shape[1] > 1
+    columns = 1 if one else MANY_SIDES
+    prices, found = rehearsing.prices.of_columns(columns), dict[str, Forecast]()
+    for name, each in _likely(candidates):
+        solver = each.asked.resolve(system.operator, columns)[0]
+        if each.half is None or isinstance(solver, Cholesky):
+            found[name] = direct(Cholesky(), system.operator, prices)
+            continue
+        half = each.half.to(tol, alone=True) if one else rehearsing.of_other_sides(solver)
+        if half is not None:
+            found[name] = forecast(solver, system.operator, columns, prices, half, _larger(each, half))
+    return "1 right-hand side" if one else f"{MANY_SIDES} right-hand sides", found
+
+
+def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) -> tuple[str, dict[str, Forecast]]:
+    """The same epochs at other prices; rehearsed in the other dtype where rounding may tell them apart."""
+    system, found = rehearsing.system, dict[str, Forecast]()
+    dtype, columns = (torch.float32 if system.dtype == torch.float64 else torch.float64), system.b.shape[1]
+    operator, prices = system.operator.in_dtype(dtype), rehearsing.prices.in_dtype(dtype)
+    for name, each in _likely(candidates):
+        solver = each.asked.resolve(operator, columns)[0]
+        if each.half is None or isinstance(solver, Cholesky):
+            found[name] = direct(Cholesky(), operator, prices)
+            continue
+        half, now = each.half, each.forecast
+        then = forecast(solver, operator, columns, prices, half, _larger(each, half))
+        gains = then.seconds.likely * NOTABLE < now.seconds.likely
+        if (dtype == torch.float32 and gains) or now.chance < 0.5:
+            half = rehearsing.in_dtype(solver, dtype)
+            then = forecast(solver, operator, columns, prices, half, _larger(each, half))
+        found[name] = then
+    return str(dtype).removeprefix("torch."), found
+
+
+def _likely(candidates: Mapping[str, Candidate]) -> list[tuple[str, Candidate]]:
+    """The few that may be the best under another setting too."""
+    best = next(iter(candidates.values())).forecast.seconds.likely
+    return [
+        (name, each) for number, (name, each) in enumerate(candidates.items())
+        if not number or (number < REHEARSED and each.forecast.seconds.likely < NOTABLE * best)
+    ]  # fmt: skip
+
+
+def _larger(each: Candidate, half: Rehearsal) -> Rehearsal | None:
+    """What the larger twin would have taken, were it to the smaller one as it was."""
+    whole, before = each.whole, each.half
+    if whole is None or before is None or not (whole.converged and before.converged and half.converged):
+        return None
+    more, passes = half.epochs / before.epochs, max(half.passes, whole.passes)
+    work = whole.setup_work + passes + whole.projected * more
+    return replace(whole, epochs=whole.epochs * more, passes=passes, work=work)
+
+
+def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping[str, Candidate]) -> Alternative | None:
+    """What is to be said of a change: nothing where the same method takes about the same."""
+    advised, now = next((name, each.forecast) for name, each in candidates.items())
+    arriving = {name: each for name, each in forecasts.items() if each.chance > 0.5 and each.is_bounded}
+    then, arrives, what = forecasts.get(advised), now.chance >= 0.5, change[:1].upper() + change[1:]
+    if not arriving:
+        if not arrives or then is None:
+            return None
+        if then.chance < 0.5:
+            said = f"{what}: none of those rehearsed is expected to arrive ({advised}: {then.reason})."
+            return Alternative(change, advised, Band(math.inf, math.inf, math.inf), said)
+        if then.seconds.likely < NOTABLE * now.seconds.likely:
+            return None
+        said = f"{what}: {advised} would take more than {in_words(then.seconds.likely)}."
+        return Alternative(change, advised, then.seconds, said)
+    best = min(arriving, key=lambda name: arriving[name].seconds.likely)
+    if advised in arriving and arriving[advised].seconds.likely < NOTABLE * arriving[best].seconds.likely:
+        best = advised
+    seconds = arriving[best].seconds
+    about = f"about {in_words(seconds.likely)}"
+    if not arrives:
+        return Alternative(change, best, seconds, f"{what}: {best} is expected to arrive, in {about}.")
+    if best == advised:
+        ratio = seconds.likely / now.seconds.likely
+        if 1 / NOTABLE < ratio < NOTABLE:
+            return None
+        said = f"{what}: {about} in place of {in_words(now.seconds.likely)}, with the same method."
+        return Alternative(change, best, seconds, said)
+    if then is None:
+        return None  # what it would take is not known
+    least = "about" if then.is_bounded else "more than"
+    if then.chance < 0.5:
+        said = f"{what}: take {best}, {about}; {advised} is not expected to arrive."
+    else:
+        said = f"{what}: take {best}, {about}; {advised} would take {least} {in_words(then.seconds.likely)}."
+    return Alternative(change, best, seconds, said)

@@ -1,0 +1,128 @@
+"""Rehearsing: every method on few rows of a system, and on more of them only those that may be the best."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from apviz.advice.forecast import PARTS, Forecast, direct, forecast
+from apviz.advice.prices import Prices
+from apviz.advice.twins import MOST_SIDES, Rehearsal, Twin
+from apviz.solvers import Cholesky, Solver, StopReason
+from apviz.system import KernelSystem
+
+#: seconds of the best so far, beyond which a method is not rehearsed to its end
+TIMES_THE_BEST = 2.0
+#: epochs that are rehearsed of any method, and the work of a twin that is so little that it is done anyway
+FEW_EPOCHS = 3.0
+#: a tolerance so many times smaller is rehearsed too, on the smaller twin
+BEYOND = 10.0
+
+
+@dataclass
+class Candidate:
+    """A method, what its rehearsals took, and what follows.
+
+    Attributes:
+        solver: without `auto`.
+        asked: as it was given.
+        half, whole: None where it was not rehearsed.
+    """
+
+    solver: Solver
+    asked: Solver
+    forecast: Forecast
+    half: Rehearsal | None = None
+    whole: Rehearsal | None = None
+
+
+class Rehearsing:
+    """The rehearsals of methods on twins of a system.
+
+    Args:
+        rows: of the larger twin; the other has half of them.
+    """
+
+    def __init__(self, system: KernelSystem, prices: Prices, rows: int, seed: int) -> None:
+        self.system, self.prices, self._rows, self.seed = system, prices, rows, seed
+        self._columns = system.b.shape[1]
+        self._best = math.inf
+
+    @cached_property
+    def _half(self) -> Twin:
+        return Twin(self.system, self._rows // 2, self.seed)
+
+    @cached_property
+    def _whole(self) -> Twin:
+        return Twin(self.system, self._rows, self.seed)
+
+    def begin(self, solver: Solver, asked: Solver) -> Candidate:
+        """Rehearses a method on the smaller twin, until it would take far longer than the best so far."""
+        if isinstance(solver, Cholesky):
+            found = Candidate(solver, asked, direct(solver, self.system.operator, self.prices))
+        else:
+            half = self._rehearse(self._half, solver, beyond=BEYOND)
+            found = Candidate(solver, asked, self.of(solver, half), half)
+        self._learn(found.forecast)
+        return found
+
+    def decide(self, candidates: Collection[Candidate]) -> None:
+        """Rehearses those on the larger twin that may be the best."""
+        while True:
+            waiting = [
+                each for each in candidates
+                if each.half and not each.whole and each.half.reason is not StopReason.STOPPED
+                and each.forecast.seconds.likely <= TIMES_THE_BEST * self._best
+            ]  # fmt: skip
+            if not waiting:
+                break
+            each = min(waiting, key=lambda each: each.forecast.seconds.likely)
+            assert each.half is not None
+            each.whole = self._rehearse(self._whole, each.solver)
+            each.forecast = self.of(each.solver, each.half, each.whole)
+            self._best = math.inf
+            for other in candidates:
+                self._learn(other.forecast)
+        for each in candidates:
+            if each.half and not each.whole and each.forecast.is_bounded:
+                each.forecast = each.forecast.at_least("others take less")
+
+    def of(self, solver: Solver, half: Rehearsal, whole: Rehearsal | None = None) -> Forecast:
+        """What follows of rehearsals."""
+        return forecast(solver, self.system.operator, self._columns, self.prices, half, whole)
+
+    def of_other_sides(self, solver: Solver) -> Rehearsal:
+        """A rehearsal on the smaller twin with random right-hand sides beside the first."""
+        return self._rehearse(self._half_with_probes, solver, limited=False)
+
+    @cached_property
+    def _half_with_probes(self) -> Twin:
+        return Twin(self.system, self._rows // 2, self.seed, probes=MOST_SIDES - 1)
+
+    def in_dtype(self, solver: Solver, dtype: torch.dtype) -> Rehearsal:
+        """A rehearsal on the smaller twin in another dtype."""
+        return self._rehearse(Twin(self.system, self._rows // 2, self.seed, dtype=dtype), solver, limited=False)
+
+    def _rehearse(self, twin: Twin, solver: Solver, *, beyond: float = 1.0, limited: bool = True) -> Rehearsal:
+        most = self._affordable(twin, solver) if limited else math.inf
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
+            return twin.rehearse(solver, most, beyond=beyond)
+
+    def _affordable(self, twin: Twin, solver: Solver) -> float:
+        """The work of a twin after which all rows would take far longer by this method than by the best so far."""
+        if math.isinf(self._best):
+            return math.inf
+        one = Rehearsal(twin.rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work
+        parts = PARTS[type(solver)](solver, self.system.operator, self._columns, self.prices, one)
+        epochs = (TIMES_THE_BEST * self._best - parts.setup) / parts.epoch
+        return parts.setup_work + 1.0 + max(FEW_EPOCHS, epochs)
+
+    def _learn(self, found: Forecast) -> None:
+        if found.chance > 0.5 and found.is_bounded:
+            self._best = min(self._best, found.seconds.likely)
