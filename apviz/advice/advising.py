@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers import Cholesky, ConjugateGradient, NotPositiveDefinite, Solver, overlapping
+from apviz.solvers import Cholesky, ConjugateGradient, Hook, NotPositiveDefinite, Solver, overlapping
 from apviz.solvers.choices import coarse_rank
 from apviz.system import KernelSystem
 
@@ -105,6 +105,7 @@ def advise(
     tol: float = 1e-2,
     max_epochs: int = 1000,
     seed: int = 0,
+    hooks: Sequence[Hook] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Advice:
     """Forecasts seconds, work and memory of every method that fits, and says which to take. All are estimates.
@@ -119,6 +120,7 @@ def advise(
         tol: mean relative residual to be reached, by all of apviz's choice.
         max_epochs: their cap.
         seed: of the rows of the twins.
+        hooks: of the solves on few rows; one that raises ends the advice.
         clock: whose seconds are forecast; `time.process_time` where other processes share the machine.
 
     Raises:
@@ -140,7 +142,7 @@ def advise(
     operator.fix_engine(10.0 * n**2, columns)
     prices, free = Prices(operator, columns, clock), MEMORY_SHARE * free_memory(operator.x.device)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    rehearsing = Rehearsing(system, prices, rows, seed)
+    rehearsing = Rehearsing(system, prices, rows, seed, hooks)
     candidates, unfit = dict[str, Candidate](), dict[str, str]()
     for name, asked in chosen.items():
         solver = asked.resolve(operator, columns)[0]

@@ -16,6 +16,8 @@ from apviz.solvers import Cholesky
 
 #: seconds that differ by less are the same
 NOTABLE: Final = 1.5
+#: seconds of a solve below which only other tolerances are looked at, for the rest must be measured
+WORTH_MEASURING: Final = 1.0
 #: right-hand sides in place of one
 MANY_SIDES: Final = 16
 #: methods that are rehearsed anew for another setting
@@ -47,15 +49,13 @@ def what_would_change(
     Args:
         candidates: by name, the best first.
     """
+    advised = next(iter(candidates.values())).forecast
     if all(each.half is None for each in candidates.values()):
         return ()
-    changes = [
-        (f"to {tol * BEYOND:g}", _to(rehearsing, candidates, tol * BEYOND)) if tol * BEYOND < 1 else None,
-        (f"to {tol / BEYOND:g}", _to(rehearsing, candidates, tol / BEYOND)),
-        _other_sides(rehearsing, candidates, tol),
-        _other_dtype(rehearsing, candidates),
-    ]
-    found = (_notable(change, forecasts, candidates) for change, forecasts in filter(None, changes))
+    changes = [(f"to {to:g}", _to(rehearsing, candidates, to)) for to in (tol * BEYOND, tol / BEYOND) if to < 1]
+    if advised.seconds.likely > WORTH_MEASURING or advised.chance < 0.5:
+        changes += [_other_sides(rehearsing, candidates, tol), _other_dtype(rehearsing, candidates)]
+    found = (_notable(change, forecasts, candidates) for change, forecasts in changes)
     return tuple(each for each in found if each is not None)
 
 

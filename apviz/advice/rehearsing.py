@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ import torch
 from apviz.advice.forecast import PARTS, Forecast, direct, forecast
 from apviz.advice.prices import Prices
 from apviz.advice.twins import MOST_SIDES, Rehearsal, Twin
-from apviz.solvers import Cholesky, Solver, StopReason
+from apviz.solvers import Cholesky, Hook, Solver, StopReason
 from apviz.system import KernelSystem
 
 #: seconds of the best so far, beyond which a method is not rehearsed to its end
@@ -46,10 +46,11 @@ class Rehearsing:
 
     Args:
         rows: of the larger twin; the other has half of them.
+        hooks: of every rehearsal.
     """
 
-    def __init__(self, system: KernelSystem, prices: Prices, rows: int, seed: int) -> None:
-        self.system, self.prices, self._rows, self.seed = system, prices, rows, seed
+    def __init__(self, system: KernelSystem, prices: Prices, rows: int, seed: int, hooks: Sequence[Hook] = ()) -> None:
+        self.system, self.prices, self._rows, self.seed, self._hooks = system, prices, rows, seed, hooks
         self._columns = system.b.shape[1]
         self._best = math.inf
 
@@ -112,7 +113,7 @@ class Rehearsing:
         most = self._affordable(twin, solver) if limited else math.inf
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
-            return twin.rehearse(solver, most, beyond=beyond)
+            return twin.rehearse(solver, most, self._hooks, beyond=beyond)
 
     def _affordable(self, twin: Twin, solver: Solver) -> float:
         """The work of a twin after which all rows would take far longer by this method than by the best so far."""

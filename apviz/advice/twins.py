@@ -8,6 +8,7 @@ a twin does not show: there the epochs grow with the rows, and how fast is seen 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +122,9 @@ class Twin:
             operator="dense", dtype=dtype or system.dtype, device=system.device,
         )  # fmt: skip
 
-    def rehearse(self, solver: Solver, most_work: float, *, beyond: float = 1.0) -> Rehearsal:
+    def rehearse(
+        self, solver: Solver, most_work: float, hooks: Sequence[Hook] = (), *, beyond: float = 1.0
+    ) -> Rehearsal:
         """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n².
 
         Args:
@@ -129,7 +132,7 @@ class Twin:
         """
         smaller: Any = on_fewer_rows(solver, self.share)
         tol, watch = smaller.tol, _Watch(smaller.tol, most_work)
-        solution = attempt(self.system, replace(smaller, tol=tol / beyond), [watch])
+        solution = attempt(self.system, replace(smaller, tol=tol / beyond), [watch, *hooks])
         ended = Rehearsal(
             rows=self.rows, work=solution.work, setup_work=solution.setup_work, passes=watch.passes,
             epochs=float(solution.epochs), residual=solution.residual, reason=solution.stop_reason,

@@ -83,7 +83,7 @@ class ComparisonJob(Job):
 
     def work(self) -> None:
         self.message = "loading the data, and fitting hyperparameters if there are none"
-        loaded = self._spec.build(self._limits, [_StopFit(self)])
+        loaded = self._spec.build(self._limits, [StopBetweenSolves(self)])
         self.message = "preparing the system"
         self._solvers = self._affordable(loaded.system)
         for factor in self._factors:
@@ -149,8 +149,8 @@ class ComparisonJob(Job):
         return [solver for solver in self._solvers if solver.label not in refused]
 
 
-class _StopFit(Hook):
-    """Ends a fit at its next step; by an exception, for the one update of a step converges whoever asks it to stop."""
+class StopBetweenSolves(Hook):
+    """Ends a fit or advice at its next solve; by an exception, for a short solve converges whoever asks it to stop."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -16,8 +16,10 @@ from apviz.dashboard.components.diagnosis_card import DiagnosisCard
 from apviz.dashboard.components.tables import RunsTable
 from apviz.dashboard.first_sight import FirstSight
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
+from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.race_job import RaceJob
 from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
+from apviz.dashboard.pages.compare.advice_card import AdviceCard
 from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
@@ -68,6 +70,9 @@ class Compare(SolvingPage):
         self._styles: dict[str, list[str]] = {}
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
+        self._advice = AdviceCard(
+            shared, self.methods, self.fields.ready, lambda spec, solver: self.start(spec, [solver])
+        )
         self._cursor = CursorBar(self._go)
         self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
         for name, card in self._cards.items():
@@ -94,14 +99,14 @@ class Compare(SolvingPage):
     def main(self) -> Viewable:
         if self._everything is None:
             x = pmui.RadioButtonGroup.from_param(self.choice.param.x, label="x axis", size="small", margin=(0, 12))
-            self._bar.row.append(x)
+            self._bar.row.extend([self._advice.button, x])
             for card in self._cards.values():
                 card.view.styles = HALF
             styles = BESIDE_LECTURE if self.shared.lecture else BESIDE
             self._cards["residuals"].view.styles, self._answer.runs.styles = styles
             self._everything = pn.Column(
-                self._bar.view, self._answer.verdict, self._top, self._details, self._charts, self._cursor.view,
-                self._of_one_run, self._numbers, sizing_mode="stretch_width",
+                self._bar.view, self._advice.view, self._answer.verdict, self._top, self._details, self._charts,
+                self._cursor.view, self._of_one_run, self._numbers, sizing_mode="stretch_width",
             )  # fmt: skip
         return self._everything
 
@@ -126,7 +131,15 @@ class Compare(SolvingPage):
 
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
+        self._advice.show()
         self.draw_next()
+
+    def shows(self, job: Job) -> bool:
+        return super().shows(job) or job is self._advice.job
+
+    def adopt(self, job: Job) -> None:
+        super().adopt(job)
+        self._advice.adopt(job)
 
     def _take(self, job: ComparisonJob) -> None:
         """New runs of the job, or more of the one that goes on."""

@@ -1,0 +1,40 @@
+"""The job that says which method a system asks for, before any has been tried."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from apviz.advice import Advice, advise
+from apviz.dashboard.jobs.comparison_job import StopBetweenSolves
+from apviz.dashboard.jobs.job import Job, JobQueue
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.settings.systems import SystemSpec
+
+
+class AdviceJob(Job):
+    """Job that advises on a system.
+
+    Args:
+        spec: of the system.
+        tol, max_epochs: that methods are to reach, and their cap.
+
+    Attributes:
+        advice: when it is done.
+    """
+
+    title: ClassVar[str] = "Advice"
+
+    def __init__(self, queue: JobQueue, limits: Limits, spec: SystemSpec, tol: float, max_epochs: int) -> None:
+        super().__init__(queue)
+        self._limits, self.spec, self._tol, self._max_epochs = limits, spec, tol, max_epochs
+        self.advice: Advice | None = None
+
+    def work(self) -> None:
+        between = [StopBetweenSolves(self)]
+        self.message = "loading the data, and fitting hyperparameters if there are none"
+        loaded = self.spec.build(self._limits, between)
+        self.message = f"solving few of the {loaded.system.n:,} rows by each method"
+        self.advice = advise(
+            loaded.system, tol=self._tol, max_epochs=self._max_epochs, seed=self.spec.seed, hooks=between
+        )
+        self.message = f"advised on {self.advice.system}; hyperparameters: {loaded.hyperparameters.provenance}"

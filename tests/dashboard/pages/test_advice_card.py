@@ -1,0 +1,100 @@
+"""The card on which method a system asks for, without a browser."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("panel")
+
+from apviz.dashboard.jobs.job import JobQueue
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.compare.page import Compare
+from apviz.dashboard.settings.system_choice import SystemChoice
+from apviz.dashboard.settings.systems import BY_HAND
+from apviz.dashboard.store.runs_folder import RunsFolder
+
+CHINA = {"dataset": "china", "n": 2_400, "source": BY_HAND, "lengthscale": "0.3", "noise": 0.01, "rhs": 2}
+
+
+def page_in(folder, *, limits=Limits(), lecture=False, **system):  # noqa: B008 (limits are never changed)
+    shared = Shared(limits, JobQueue(1), RunsFolder(folder), lecture, View(), SystemChoice(limits, **system))
+    page = Compare(shared)
+    page.main()
+    return page
+
+
+def shown(page):
+    """Sentences and columns of the card."""
+    parts = [] if not len(page._advice.view) else page._advice._inside.objects
+    texts = [each.object for each in parts if isinstance(getattr(each, "object", None), str)]
+    tables = [each[0].object for each in parts if hasattr(each, "objects")]
+    return texts, list(tables[0].columns) if tables else []
+
+
+def buttons(page):
+    return {each.label: each for each in page._advice._inside.objects if hasattr(each, "label")}
+
+
+def asked(page):
+    page._advice.ask()
+    page._advice.job.join(60)
+    page.tick()
+    return page
+
+
+def test_before_anybody_asks_the_card_is_not_there(tmp_path):
+    page = page_in(tmp_path, **CHINA)
+    page.tick()
+    assert not len(page._advice.view) and page._advice.button in page._bar.row.objects
+
+
+def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_solves_with_it(tmp_path):
+    page = asked(page_in(tmp_path, **CHINA))
+    texts, columns = shown(page)
+    advice = page._advice.job.advice
+    name = next(iter(advice.methods))
+    assert texts[0].startswith("Which method? china: n = 2,400, d = 2, 2 right-hand sides")
+    assert texts[1].startswith(f"Take {name}: about ")
+    assert columns == ["method", "seconds", "work", "memory", "chance", "why"]
+    for change in advice.alternatives:
+        assert any(change.change in text or change.change.capitalize() in text for text in texts[2:])
+    assert "All are estimates" in texts[-1] and not page._advice.button.disabled
+    buttons(page)[f"Solve with {name}"].clicks += 1
+    page.job.join(60)
+    (run,) = page.job.done
+    trace = page.shared.runs.open(run)
+    assert trace.converged and trace.attrs["n"] == 2_400 and trace.attrs["dataset"] == "china"
+
+
+def test_on_a_projector_the_table_has_three_columns(tmp_path):
+    assert shown(asked(page_in(tmp_path, lecture=True, **CHINA)))[1] == ["method", "seconds", "chance"]
+
+
+def test_what_was_refused_is_said_and_may_be_asked_again(tmp_path):
+    page = asked(page_in(tmp_path, limits=Limits(max_n=100), **CHINA))
+    texts, _ = shown(page)
+    assert texts[0] == "No advice" and "above this server's limit of 100 rows" in texts[1]
+    assert not page._advice.button.disabled
+
+
+def test_while_it_is_made_the_page_says_so_and_no_second_one_is_started(tmp_path):
+    page = page_in(tmp_path, **CHINA)
+    with page.shared.queue.slot(page._advice):  # the one solver is busy
+        page._advice.ask()
+        first = page._advice.job
+        page._advice.ask()
+        page.tick()
+        assert page._advice.job is first and page.shows(first) and page._advice.button.disabled
+        assert shown(page)[0] == ["Which method?", "Queued: number 1 of those that wait for a free solver"]
+        buttons(page)["Stop"].clicks += 1
+        first.join(60)
+    page.tick()
+    assert shown(page)[0][0] == "No advice" and first.state == "stopped"
+
+
+def test_advice_of_another_tab_is_shown_when_it_is_adopted(tmp_path):
+    first, second = (page_in(tmp_path, **CHINA) for _ in range(2))
+    second.adopt(asked(first)._advice.job)
+    second.tick()
+    assert shown(second) == shown(first)
