@@ -4,14 +4,16 @@ Registered data sets with the hyperparameters of their cards, and with their noi
 14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method that was rehearsed to its end is solved by.
 Seconds are those of the processor, on one thread, so that what else runs on the machine hardly counts. A forecast is
 right within a factor f where neither is more than f times the other. Regret is the seconds of the method that was
-advised ÷ those of the quickest, without and with the advice's own.
+advised ÷ those of the quickest, without and with the advice's own; prices are measured anew for every system.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike]
+    OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike] [--keep advisor]
+    python -m benchmarks.advisor --plot
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import time
@@ -25,13 +27,22 @@ from rich.console import Console
 import apviz
 from apviz import comparison
 from apviz.advice.advising import advise
+from apviz.advice.prices import Prices
 from apviz.solvers import Cholesky, attempt
-from benchmarks.machine import keep
+from benchmarks.machine import RESULTS, keep
 
 SETS = ("airquality", "bike", "china", "earth", "keggundirected", "kin40k", "protein", "sgemm")
 ROWS, SIDES, NOISES = (6_000, 14_000), (1, 16), (1.0, 0.01, 10.0)
 #: epochs, and processor seconds of a solve
 CAP, LIMIT = 400, 120.0
+
+#: methods by how their names begin, the longest first, with colour and symbol
+KINDS = (
+    ("overlapping alternating projection", "#1F77D0", "circle"),
+    ("CG with two-level Schwarz", "#A83600", "diamond"),
+    ("CG with randomly pivoted Cholesky", "#6A4C93", "square"),
+    ("CG", "#3A7D44", "triangle-up"),
+)
 
 
 def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
@@ -40,6 +51,7 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
     chosen = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=sides, operator="tiled")
     system.operator.prepare()
+    Prices.forget()
     began = time.process_time()
     advice = advise(system, max_epochs=CAP, clock=time.process_time)
     seconds = time.process_time() - began
@@ -58,13 +70,14 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
     first = next(iter(advice.methods))
     return {
         "set": name, "n": system.n, "right-hand sides": sides, "noise times": noise, "advised": first,
-        "advice seconds": round(seconds, 3), "methods": methods,
+        "advice seconds": round(seconds, 3), "what would change": [each.sentence for each in advice.alternatives],
+        "methods": methods,
     }  # fmt: skip
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of forecasts that are right, and regret."""
-    factors, works, regrets, whole, missed, false_alarms, advised = [], [], [], [], 0, 0, 0
+    factors, works, regrets, whole, shares, missed, false_alarms, advised = [], [], [], [], [], 0, 0, 0
     for row in rows:
         arrived = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
         for each in row["methods"].values():
@@ -81,6 +94,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             advised += took <= least
             regrets.append(took / least)
             whole.append((took + row["advice seconds"]) / least)
+            shares.append(row["advice seconds"] / least)
     return {
         "cells": len(factors),
         "seconds within 1.5": round(sum(each <= 1.5 for each in factors) / len(factors), 3),
@@ -93,14 +107,59 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "regret, median": round(statistics.median(regrets), 3),
         "regret, 95%": round(statistics.quantiles(regrets, n=20)[-1], 3) if len(regrets) > 1 else None,
         "regret with the advice, median": round(statistics.median(whole), 3),
+        "the advice's own share of the quickest, median": round(statistics.median(shares), 3),
     }
+
+
+def plot(rows: list[dict[str, Any]]) -> None:
+    """Writes `results/advisor.png`, every solve that arrived; needs kaleido and a browser."""
+    import plotly.graph_objects as go
+
+    figure, ends = go.Figure(), [0.05, 100.0]
+    for factor, shade in ((2.0, "rgba(31, 119, 208, 0.10)"), (1.5, "rgba(31, 119, 208, 0.16)")):
+        edges = [each * factor for each in ends] + [each / factor for each in reversed(ends)]
+        figure.add_scatter(
+            x=ends + ends[::-1], y=edges, fill="toself", fillcolor=shade, line={"width": 0}, mode="lines",
+            hoverinfo="skip", name=f"within a factor of {factor:g}",
+        )  # fmt: skip
+    figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": "black", "width": 1}, name="as was said")
+    for words, color, symbol in KINDS:
+        for noise, look in ((None, symbol), (0.01, f"{symbol}-open")):
+            cells = [
+                (each["seconds"], each["forecast"]["seconds"][0])
+                for row in rows if (row["noise times"] == 0.01) == (noise is not None)
+                for name, each in row["methods"].items() if words == _kind(name) and each["reason"] == "converged"
+            ]  # fmt: skip
+            figure.add_scatter(
+                x=[took for took, _ in cells], y=[said for _, said in cells], mode="markers",
+                marker={"size": 8, "color": color, "symbol": look, "line": {"width": 1.5, "color": color}},
+                name=words + (", a hundredth of the noise" if noise else ""),
+            )  # fmt: skip
+    axis = {"type": "log", "range": [math.log10(each) for each in ends], "dtick": 1}
+    figure.update_layout(
+        template="plotly_white", title="What advice said beside what solves took, processor seconds on one thread",
+        xaxis={**axis, "title": "seconds that the solve took"}, legend={"x": 1.02, "y": 1},
+        yaxis={**axis, "title": "seconds that were said before", "scaleanchor": "x"},
+        margin={"l": 70, "t": 60, "b": 60, "r": 20},
+    )  # fmt: skip
+    figure.write_image(RESULTS / "advisor.png", width=1050, height=680, scale=1.5)
+
+
+def _kind(name: str) -> str:
+    """The method without its rank."""
+    return next(words for words, _, _ in KINDS if name.startswith(words))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
     parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--keep", default="advisor", help="name of the results")
+    parser.add_argument("--plot", action="store_true", help="only draw what is kept")
     asked = parser.parse_args()
+    if asked.plot:
+        plot(json.loads((RESULTS / "advisor.json").read_text())["results"]["rows"])
+        return
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     rows = []
@@ -110,7 +169,7 @@ def main() -> None:
                 for noise in NOISES:
                     rows.append(measure(name, n, sides, noise))
                     Console(stderr=True).print(name, n, sides, noise, rows[-1]["advised"], highlight=False)
-        keep("advisor", {"summary": summary(rows), "rows": rows})
+        keep(asked.keep, {"summary": summary(rows), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -10,14 +10,18 @@ from typing import Any, Final
 import torch
 
 from apviz.advice.forecast import Band, Forecast, direct, forecast, in_words
-from apviz.advice.rehearsing import BEYOND, Candidate, Rehearsing
+from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.advice.twins import Rehearsal
 from apviz.solvers import Cholesky
 
 #: seconds that differ by less are the same
 NOTABLE: Final = 1.5
-#: seconds of a solve below which only other tolerances are looked at, for the rest must be measured
-WORTH_MEASURING: Final = 1.0
+#: a tolerance larger or smaller by so much is looked at
+TIMES: Final = 10.0
+#: seconds of a solve below which only the larger one is, for all else must be rehearsed or measured
+WORTH_MEASURING: Final = 0.5
+#: times the work of a rehearsal that another one to the smaller tolerance may take
+MOST_TIMES: Final = 3.0
 #: right-hand sides in place of one
 MANY_SIDES: Final = 16
 #: methods that are rehearsed anew for another setting
@@ -52,28 +56,42 @@ def what_would_change(
     advised = next(iter(candidates.values())).forecast
     if all(each.half is None for each in candidates.values()):
         return ()
-    changes = [(f"to {to:g}", _to(rehearsing, candidates, to)) for to in (tol * BEYOND, tol / BEYOND) if to < 1]
+    changes = [_looser(rehearsing, candidates, tol * TIMES)] if tol * TIMES < 1 else []
     if advised.seconds.likely > WORTH_MEASURING or advised.chance < 0.5:
-        changes += [_other_sides(rehearsing, candidates, tol), _other_dtype(rehearsing, candidates)]
+        changes += [
+            _tighter(rehearsing, candidates, tol / TIMES),
+            _other_sides(rehearsing, candidates, tol),
+            _other_dtype(rehearsing, candidates),
+        ]
     found = (_notable(change, forecasts, candidates) for change, forecasts in changes)
     return tuple(each for each in found if each is not None)
 
 
-def _to(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float) -> dict[str, Forecast]:
-    """To another tolerance; at least what it took so far, where a rehearsal went on without getting there."""
+def _looser(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float) -> tuple[str, dict[str, Forecast]]:
+    """To a tolerance that rehearsals passed on their way."""
     found = {}
     for name, each in candidates.items():
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
         if each.half is None:
             found[name] = replace(each.forecast, solver=solver)
-            continue
-        half = each.half.to(tol)
-        if half is not None:
-            whole = each.whole.to(tol) if each.whole else None
-            found[name] = rehearsing.of(solver, half, whole or _larger(each, half))
+        elif half := each.half.to(tol):
+            found[name] = rehearsing.of(solver, half, each.whole.to(tol) if each.whole else None)
+    return f"to {tol:g}", found
+
+
+def _tighter(
+    rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
+) -> tuple[str, dict[str, Forecast]]:
+    """To a tolerance to which the likely ones are rehearsed again, as long as that takes little more."""
+    found = {}
+    for name, each in _likely(candidates):
+        solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
+        if each.half is None:
+            found[name] = replace(each.forecast, solver=solver)
         elif each.half.converged:
-            found[name] = rehearsing.of(solver, each.half.so_far())
-    return found
+            half = rehearsing.anew(solver, MOST_TIMES * each.half.work)
+            found[name] = rehearsing.of(solver, half, _larger(each, half))
+    return f"to {tol:g}", found
 
 
 def _other_sides(
@@ -160,7 +178,7 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         ratio = seconds.likely / now.seconds.likely
         if 1 / NOTABLE < ratio < NOTABLE:
             return None
-        said = f"{what}: {about} in place of {in_words(now.seconds.likely)}, with the same method."
+        said = f"{what}: {about} in place of {in_words(now.seconds.likely)} with {best}."
         return Alternative(change, best, seconds, said)
     if then is None:
         return None  # what it would take is not known

@@ -16,12 +16,11 @@ from apviz.advice.twins import MOST_SIDES, Rehearsal, Twin
 from apviz.solvers import Cholesky, Hook, Solver, StopReason
 from apviz.system import KernelSystem
 
-#: seconds of the best so far, beyond which a method is not rehearsed to its end
-TIMES_THE_BEST = 2.0
-#: epochs that are rehearsed of any method, and the work of a twin that is so little that it is done anyway
+#: times the seconds of the best so far, beyond which a method is not rehearsed to its end, and beyond which not on more
+#: rows
+TIMES_THE_BEST, RIVALS = 2.0, 1.5
+#: epochs that are rehearsed of any method
 FEW_EPOCHS = 3.0
-#: a tolerance so many times smaller is rehearsed too, on the smaller twin
-BEYOND = 10.0
 
 
 @dataclass
@@ -67,7 +66,7 @@ class Rehearsing:
         if isinstance(solver, Cholesky):
             found = Candidate(solver, asked, direct(solver, self.system.operator, self.prices))
         else:
-            half = self._rehearse(self._half, solver, beyond=BEYOND)
+            half = self._rehearse(self._half, solver, self._affordable(solver))
             found = Candidate(solver, asked, self.of(solver, half), half)
         self._learn(found.forecast)
         return found
@@ -77,14 +76,13 @@ class Rehearsing:
         while True:
             waiting = [
                 each for each in candidates
-                if each.half and not each.whole and each.half.reason is not StopReason.STOPPED
-                and each.forecast.seconds.likely <= TIMES_THE_BEST * self._best
+                if each.half and not each.whole and each.forecast.seconds.likely <= self._rivals(each.half) * self._best
             ]  # fmt: skip
             if not waiting:
                 break
             each = min(waiting, key=lambda each: each.forecast.seconds.likely)
             assert each.half is not None
-            each.whole = self._rehearse(self._whole, each.solver)
+            each.whole = self._rehearse(self._whole, each.solver, self._affordable(each.solver))
             each.forecast = self.of(each.solver, each.half, each.whole)
             self._best = math.inf
             for other in candidates:
@@ -93,33 +91,40 @@ class Rehearsing:
             if each.half and not each.whole and each.forecast.is_bounded:
                 each.forecast = each.forecast.at_least("others take less")
 
+    def _rivals(self, half: Rehearsal) -> float:
+        """Times the seconds of the best; of what was stopped only a lower bound is known."""
+        return 1.0 if half.reason is StopReason.STOPPED else RIVALS
+
     def of(self, solver: Solver, half: Rehearsal, whole: Rehearsal | None = None) -> Forecast:
         """What follows of rehearsals."""
         return forecast(solver, self.system.operator, self._columns, self.prices, half, whole)
 
+    def anew(self, solver: Solver, most_work: float = math.inf) -> Rehearsal:
+        """Another rehearsal on the smaller twin, of another solver."""
+        return self._rehearse(self._half, solver, most_work)
+
     def of_other_sides(self, solver: Solver) -> Rehearsal:
-        """A rehearsal on the smaller twin with random right-hand sides beside the first."""
-        return self._rehearse(self._half_with_probes, solver, limited=False)
+        """One with random right-hand sides beside the first."""
+        return self._rehearse(self._half_with_probes, solver)
 
     @cached_property
     def _half_with_probes(self) -> Twin:
         return Twin(self.system, self._rows // 2, self.seed, probes=MOST_SIDES - 1)
 
     def in_dtype(self, solver: Solver, dtype: torch.dtype) -> Rehearsal:
-        """A rehearsal on the smaller twin in another dtype."""
-        return self._rehearse(Twin(self.system, self._rows // 2, self.seed, dtype=dtype), solver, limited=False)
+        """One in another dtype."""
+        return self._rehearse(Twin(self.system, self._rows // 2, self.seed, dtype=dtype), solver)
 
-    def _rehearse(self, twin: Twin, solver: Solver, *, beyond: float = 1.0, limited: bool = True) -> Rehearsal:
-        most = self._affordable(twin, solver) if limited else math.inf
+    def _rehearse(self, twin: Twin, solver: Solver, most_work: float = math.inf) -> Rehearsal:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what a twin lacks, its forecast speaks
-            return twin.rehearse(solver, most, self._hooks, beyond=beyond)
+            return twin.rehearse(solver, most_work, self._hooks)
 
-    def _affordable(self, twin: Twin, solver: Solver) -> float:
+    def _affordable(self, solver: Solver) -> float:
         """The work of a twin after which all rows would take far longer by this method than by the best so far."""
         if math.isinf(self._best):
             return math.inf
-        one = Rehearsal(twin.rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work
+        one = Rehearsal(self._rows, 1.0, 0.0, 0, 1.0, 1.0, StopReason.STOPPED)  # an epoch of 1.0 work
         parts = PARTS[type(solver)](solver, self.system.operator, self._columns, self.prices, one)
         epochs = (TIMES_THE_BEST * self._best - parts.setup) / parts.epoch
         return parts.setup_work + 1.0 + max(FEW_EPOCHS, epochs)

@@ -35,9 +35,8 @@ class Rehearsal:
         epochs: or iterations; of the last one the share, on a logarithmic scale, in which the tolerance was reached.
         residual: in which it ended.
         reason: why it ended.
-        curve: the residual before the first epoch and after each; it may go on beyond the tolerance.
+        curve: the residual before the first epoch and after each.
         first: the same of the first right-hand side alone.
-        ended: why it ended, where that was beyond the tolerance.
         in_fractions: whether epochs are counted in fractions.
     """
 
@@ -50,7 +49,6 @@ class Rehearsal:
     reason: StopReason
     curve: tuple[float, ...] = ()
     first: tuple[float, ...] = ()
-    ended: StopReason | None = None
     in_fractions: bool = False
 
     @property
@@ -73,21 +71,12 @@ class Rehearsal:
         last = next((number for number, residual in enumerate(curve) if residual < tol), 0)
         if not last:
             return None
-        epochs, before, residual = float(last), curve[last - 1], curve[last]
-        if self.in_fractions and residual > 0:
-            epochs += math.log(before / tol) / math.log(before / residual) - 1.0
+        epochs = _fractional(curve, last, tol) if self.in_fractions else float(last)
         passes = max(1, self.passes)
         work = self.setup_work + passes + last * self.projected / max(self.epochs, 1.0)
         return replace(
-            self, work=work, passes=passes, epochs=epochs, residual=residual, reason=StopReason.CONVERGED
+            self, work=work, passes=passes, epochs=epochs, residual=curve[last], reason=StopReason.CONVERGED
         )  # fmt: skip
-
-    def so_far(self) -> Rehearsal:
-        """The whole of a rehearsal that went on beyond the tolerance, as one that ended where it did."""
-        last = len(self.curve) - 1
-        work = self.setup_work + self.passes + last * self.projected / max(self.epochs, 1.0)
-        reason = self.ended or self.reason
-        return replace(self, work=work, epochs=float(last), residual=self.curve[-1], reason=reason)
 
 
 class Twin:
@@ -122,37 +111,34 @@ class Twin:
             operator="dense", dtype=dtype or system.dtype, device=system.device,
         )  # fmt: skip
 
-    def rehearse(
-        self, solver: Solver, most_work: float, hooks: Sequence[Hook] = (), *, beyond: float = 1.0
-    ) -> Rehearsal:
-        """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n².
-
-        Args:
-            beyond: goes on to a tolerance so many times smaller, as long as that takes no more work than it had taken.
-        """
+    def rehearse(self, solver: Solver, most_work: float, hooks: Sequence[Hook] = ()) -> Rehearsal:
+        """Solves it as a `solver` without `auto` would all rows; stops after so much work, in the twin's n²."""
         smaller: Any = on_fewer_rows(solver, self.share)
-        tol, watch = smaller.tol, _Watch(smaller.tol, most_work)
-        solution = attempt(self.system, replace(smaller, tol=tol / beyond), [watch, *hooks])
+        watch = _Watch(most_work)
+        solution = attempt(self.system, smaller, [watch, *hooks])
         ended = Rehearsal(
             rows=self.rows, work=solution.work, setup_work=solution.setup_work, passes=watch.passes,
             epochs=float(solution.epochs), residual=solution.residual, reason=solution.stop_reason,
-            curve=tuple(watch.curve), first=tuple(watch.first), ended=solution.stop_reason,
-            in_fractions=isinstance(smaller, ConjugateGradient),
+            curve=tuple(watch.curve), first=tuple(watch.first), in_fractions=isinstance(smaller, ConjugateGradient),
         )  # fmt: skip
-        return (ended.to(tol) if ended.converged or beyond > 1 else None) or ended
+        if not (ended.converged and ended.in_fractions):
+            return ended
+        return replace(ended, epochs=_fractional(ended.curve, len(ended.curve) - 1, smaller.tol))
+
+
+def _fractional(curve: Sequence[float], last: int, tol: float) -> float:
+    """Epochs to the tolerance, of which the last counts as far as the tolerance is from the residual before it."""
+    before, after = curve[last - 1], curve[last]
+    if not 0 < after < tol < before:
+        return float(last)
+    return last - 1 + math.log(before / tol) / math.log(before / after)
 
 
 class _Watch(Hook):
-    """The residual after every epoch, and the number of passes; stops a solve that takes too much.
+    """The residual after every epoch, and the number of passes; stops a solve after so much work."""
 
-    Args:
-        tol: beyond which no more work is done than to reach it.
-        most_work: in all.
-    """
-
-    def __init__(self, tol: float, most_work: float) -> None:
-        self._tol, self._most = tol, most_work
-        self._reached = False
+    def __init__(self, most_work: float) -> None:
+        self._most = most_work
         self.curve: list[float] = []
         self.first: list[float] = []
         self.passes = 0
@@ -163,8 +149,6 @@ class _Watch(Hook):
     def on_epoch(self, epoch: Epoch) -> None:
         self.curve.append(epoch.residual)
         self.first.append(float(epoch.residual_per_rhs[0]))
-        if epoch.residual < self._tol and not self._reached:
-            self._reached, self._most = True, min(self._most, 2 * epoch.work - self._run.setup_work)
         if epoch.work > self._most:
             self._run.request_stop("it takes more than others")
 

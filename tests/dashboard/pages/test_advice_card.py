@@ -60,7 +60,7 @@ def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_so
     for change in advice.alternatives:
         assert any(change.change in text or change.change.capitalize() in text for text in texts[2:])
     assert "All are estimates" in texts[-1] and not page._advice.button.disabled
-    buttons(page)[f"Solve with {name}"].clicks += 1
+    buttons(page)[f"Solve by {name}"].clicks += 1
     page.job.join(60)
     (run,) = page.job.done
     trace = page.shared.runs.open(run)

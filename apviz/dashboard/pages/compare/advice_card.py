@@ -99,19 +99,19 @@ class AdviceCard:
         if self._shared.lecture:
             rows = rows[[name for name in _LECTURE if name in rows]]
         table = pn.Column(
-            plain_table(rows, index=False), margin=(0, 12), styles={"overflow-x": "auto"}, sizing_mode="stretch_width"
+            plain_table(rows, index=False, text_align="start"), margin=(0, 12), styles={"overflow-x": "auto"}, sizing_mode="stretch_width"
         )
         changes = [each.sentence for each in advice.alternatives]
         left_out = [f"{name} was left out: {why}." for name, why in advice.unfit.items()]
         made = f"All are estimates, made in {in_words(advice.seconds)} on some of the rows."
         parts: list[Any] = [
-            _text(f"Which method? {advice.system}, to {advice.tol:g}", "overline"), _text(advice.sentence, "h6"), table,
+            _text(f"Which method? {advice.system}, to {advice.tol:g}", "body2"), _text(advice.sentence, "h6"), table,
             *(_text(line) for line in (changes, left_out, [made]) if line),
         ]  # fmt: skip
         if advice.best.chance >= 0.5:
             name, solver = next(iter(advice.methods)), advice.best.solver
             look: dict[str, Any] = {"color": "primary", "variant": "contained", "margin": (4, 12, 12, 12)}
-            parts.append(button(f"Solve with {name}", "play_arrow", lambda: self._press(job.spec, solver), **look))
+            parts.append(button(f"Solve by {name}", "play_arrow", lambda: self._press(job.spec, solver), **look))
         self._fill(parts)
 
     def _press(self, spec: SystemSpec, solver: Solver) -> None:

@@ -1,0 +1,35 @@
+"""Advice in the browser: asked for on the page Compare, read on a desk and on a phone, and solved by."""
+
+from __future__ import annotations
+
+import pytest
+
+import apviz
+from tests.dashboard.browser.test_solving import finished
+
+#: rows of which few are enough for a rehearsal
+CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1500, "light"), (390, "dark")], ids=["on a desk", "on a phone in the dark"]
+)
+def test_which_method_is_said_before_anything_is_solved_and_its_button_solves_with_it(visit, server, width, theme):
+    someone = visit(width=width).go(theme=theme, **CHINA)
+    if width < 600:  # the drawer lies over the page
+        someone.tab.keyboard.press("Escape")
+    someone.press("Which method?")
+    someone.says("All are estimates")
+    sentence = someone.tab.get_by_text("Take ").first
+    button = someone.tab.get_by_role("button", name="Solve with")
+    name = button.inner_text().partition("Solve by ")[2]
+    assert sentence.inner_text().startswith(f"Take {name}: about ")
+    someone.tab.get_by_role("cell", name=name, exact=True).first.wait_for()
+    assert someone.tab.evaluate("document.documentElement.scrollWidth") <= width
+    for shown in (sentence, button):
+        box = shown.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    button.click()
+    (run,) = finished(someone)[-1:]
+    trace = apviz.open_trace(server.runs / f"{run}.zarr")
+    assert trace.converged and trace.attrs["n"] == 2_400
