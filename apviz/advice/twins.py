@@ -37,6 +37,7 @@ class Rehearsal:
         reason: why it ended.
         curve: the residual before the first epoch and after each.
         first: the same of the first right-hand side alone.
+        passes_by: how many passes there had been by then.
         in_fractions: whether epochs are counted in fractions.
     """
 
@@ -49,6 +50,7 @@ class Rehearsal:
     reason: StopReason
     curve: tuple[float, ...] = ()
     first: tuple[float, ...] = ()
+    passes_by: tuple[int, ...] = ()
     in_fractions: bool = False
 
     @property
@@ -71,9 +73,10 @@ class Rehearsal:
         last = next((number for number, residual in enumerate(curve) if residual < tol), 0)
         if not last:
             return None
-        epochs = _fractional(curve, last, tol) if self.in_fractions else float(last)
-        passes = max(1, self.passes)
-        work = self.setup_work + passes + last * self.projected / max(self.epochs, 1.0)
+        epochs, passes = _fractional(curve, last, tol), 1 + self.passes_by[last - 1]
+        # an iteration is made whole, an epoch may end within it
+        projected = self.projected / max(self.epochs, 1.0) * (last if self.in_fractions else epochs)
+        work = self.setup_work + passes + projected
         return replace(
             self, work=work, passes=passes, epochs=epochs, residual=curve[last], reason=StopReason.CONVERGED
         )  # fmt: skip
@@ -119,7 +122,8 @@ class Twin:
         ended = Rehearsal(
             rows=self.rows, work=solution.work, setup_work=solution.setup_work, passes=watch.passes,
             epochs=float(solution.epochs), residual=solution.residual, reason=solution.stop_reason,
-            curve=tuple(watch.curve), first=tuple(watch.first), in_fractions=isinstance(smaller, ConjugateGradient),
+            curve=tuple(watch.curve), first=tuple(watch.first), passes_by=tuple(watch.passes_by),
+            in_fractions=isinstance(smaller, ConjugateGradient),
         )  # fmt: skip
         if not (ended.converged and ended.in_fractions):
             return ended
@@ -141,6 +145,7 @@ class _Watch(Hook):
         self._most = most_work
         self.curve: list[float] = []
         self.first: list[float] = []
+        self.passes_by: list[int] = []
         self.passes = 0
 
     def on_start(self, run: Run) -> None:
@@ -149,6 +154,7 @@ class _Watch(Hook):
     def on_epoch(self, epoch: Epoch) -> None:
         self.curve.append(epoch.residual)
         self.first.append(float(epoch.residual_per_rhs[0]))
+        self.passes_by.append(self.passes)
         if epoch.work > self._most:
             self._run.request_stop("it takes more than others")
 

@@ -99,7 +99,10 @@ class AdviceCard:
         if self._shared.lecture:
             rows = rows[[name for name in _LECTURE if name in rows]]
         table = pn.Column(
-            plain_table(rows, index=False, text_align="start"), margin=(0, 12), styles={"overflow-x": "auto"}, sizing_mode="stretch_width"
+            plain_table(rows, index=False, text_align="start"),
+            margin=(0, 12),
+            styles={"overflow-x": "auto"},
+            sizing_mode="stretch_width",
         )
         changes = [each.sentence for each in advice.alternatives]
         left_out = [f"{name} was left out: {why}." for name, why in advice.unfit.items()]
