@@ -127,16 +127,32 @@ def test_bad_input_is_named_before_any_work(tmp_path, options, message, apviz_he
     assert not (tmp_path / "runs").exists()
 
 
-def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp_path, apviz_here):
+OWN = ("own.csv", "--target", "price", "--lengthscale", "0.5", "--outputscale", "1", "--noise", "0.1")
+
+
+def write_own_table(folder):
     rows = (f"{i % 50},{(i * 7) % 61},{(i % 50) * 0.1 + (i * 13 % 17) * 0.01}" for i in range(3_200))
-    (tmp_path / "own.csv").write_text("a,b,price\n" + "\n".join(rows))
-    given = ("--target", "price", "--lengthscale", "0.5", "--outputscale", "1", "--noise", "0.1")
-    done = apviz_here("advise", "own.csv", *given)
+    (folder / "own.csv").write_text("a,b,price\n" + "\n".join(rows))
+
+
+def test_advice_on_a_csv_of_ones_own_names_a_method_and_what_each_would_take(tmp_path, apviz_here):
+    write_own_table(tmp_path)
+    done = apviz_here("advise", *OWN)
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "n = 2,560, d = 2, 1 right-hand side, matern52, float32, σ² = 0.1, to 0.01" in said
     assert "Take " in said and "Cholesky" in said and "alternating" in said
     assert said.endswith("on some of the rows.") and "All are estimates" in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_advice_can_be_taken_at_once_and_its_solve_is_recorded(tmp_path, apviz_here):
+    write_own_table(tmp_path)
+    done = apviz_here("advise", *OWN, "--solve")
+    assert done.exit_code == 0, done.stderr
+    (path,) = (tmp_path / "runs").glob("*.zarr")
+    trace = apviz.open_trace(path)
+    assert trace.converged and trace.attrs["n"] == 2_560 and (tmp_path / "runs" / "report.html").exists()
 
 
 @pytest.mark.parametrize(

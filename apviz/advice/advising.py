@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apviz.advice.alternatives import Alternative, what_would_change
+from apviz.advice.course import Course
 from apviz.advice.forecast import PARTS, Forecast, in_words, memory_of_a_factor
 from apviz.advice.prices import Prices
 from apviz.advice.rehearsing import Candidate, Rehearsing
@@ -75,6 +76,11 @@ class Advice:
             least = "" if its.is_bounded else "more than "
             said += f" Next is {second} with {least}{in_words(its.seconds.likely)}."
         return said
+
+    def course(self) -> Course:
+        """A hook that tells how long a solve by the best method still takes, and when it does not go as was said."""
+        (_, best), *others = self.methods.items()
+        return Course(best, dict(others))
 
     def rows(self) -> list[dict[str, Any]]:
         """A table: a row a method, with text for people."""

@@ -168,6 +168,8 @@ def advise(
     seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    solve: Annotated[bool, typer.Option("--solve", help="Then solve by the method that is advised.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the trace and the report of --solve.")] = Path("runs"),
 ) -> None:
     """Say which method to take, how long each would, and in how much memory, before any has been tried."""
     try:
@@ -194,6 +196,13 @@ def advise(
     for name, why in advice.unfit.items():
         console.print(f"{name} was left out: {why}", highlight=False, markup=False)
     console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)
+    if solve:
+        course = advice.course()
+        progress = ProgressHook(errors, also=lambda: course.words)
+        outcomes = comparison.compare(
+            system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[course, progress]
+        )  # fmt: skip
+        raise typer.Exit(_present(outcomes, out))
 
 
 def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:

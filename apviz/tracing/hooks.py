@@ -24,6 +24,7 @@ class ProgressHook(Hook):
     Args:
         console: where to draw in a terminal; None: standard error.
         transient: the line goes when the solve ends, for solves that are steps of something longer.
+        also: called after every epoch for words that follow, such as the time left (`apviz.advice.course`).
 
     Examples:
         >>> import torch, apviz
@@ -37,8 +38,10 @@ class ProgressHook(Hook):
         True
     """
 
-    def __init__(self, console: Console | None = None, *, transient: bool = False) -> None:
-        self.console, self.transient = console or Console(stderr=True), transient
+    def __init__(
+        self, console: Console | None = None, *, transient: bool = False, also: Callable[[], str] | None = None
+    ) -> None:
+        self.console, self.transient, self.also = console or Console(stderr=True), transient, also
 
     def on_start(self, run: Run) -> None:
         self._tol = float(getattr(run.solver, "tol", 1e-2))
@@ -49,7 +52,8 @@ class ProgressHook(Hook):
         done = 0.0
         if 0 < epoch.residual < math.inf:
             done = min(1.0, max(0.0, math.log(epoch.residual) / math.log(self._tol) if self._tol < 1 else 0.0))
-        self._bar.show(done, f"residual {epoch.residual:.2e}, work {epoch.work:.1f}")
+        also = self.also() if self.also else ""
+        self._bar.show(done, f"residual {epoch.residual:.2e}, work {epoch.work:.1f}{', ' if also else ''}{also}")
 
     def on_stop(self, solution: Solution) -> None:
         self._bar.close(f"{solution.stop_reason}: residual {solution.residual:.2e}")

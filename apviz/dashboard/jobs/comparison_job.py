@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from apviz.advice import Advice
 from apviz.analysis.diagnosis import Diagnosis
 from apviz.comparison import Outcome, compare
 from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
@@ -32,6 +33,7 @@ class ComparisonJob(Job):
         snapshots: pictures of the residual, see `compare`.
         predict: evaluate the test RMSE after every epoch.
         noise_factors: so many times the noise of the system, one after another.
+        advice: on the system, whose best method is the only solver.
 
     Attributes:
         done: names of the runs in the folder, in order.
@@ -52,6 +54,7 @@ class ComparisonJob(Job):
         snapshots: int = 0,
         predict: bool = True,
         noise_factors: Sequence[float] = (1.0,),
+        advice: Advice | None = None,
     ) -> None:
         super().__init__(queue)
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
@@ -59,7 +62,8 @@ class ComparisonJob(Job):
         self._begun = 0
         self.done: list[str] = []
         self.failures: list[str] = []
-        self.live = LiveHook(self._grew)
+        self._course = None if advice is None else advice.course()
+        self.live = LiveHook(self._grew, self._course)
 
     @property
     def status(self) -> str:
@@ -74,6 +78,8 @@ class ComparisonJob(Job):
             till = "until its cap on epochs" if self.live.until_cap else "left for this solver"
             about = f" · about {duration(left)} {till} (estimate)"
         stopping = "stopping · " if self.stopping else ""
+        if self._course is not None and self._course.warning:
+            about = f" · {self._course.warning}"
         return stopping + (self.live.text or self.message) + about
 
     @property
@@ -102,10 +108,11 @@ class ComparisonJob(Job):
         return len(self._factors) * len(self._solvers)
 
     def _compare(self, loaded: Loaded) -> None:
+        course = [] if self._course is None else [self._course]
         outcomes = compare(
             loaded.system, self._until_stopped(loaded.system), self._runs.path,
             data=loaded.data if self._predict else None, mean=loaded.hyperparameters.mean,
-            hooks=[self.stop_hook, self.live], pictures=self._snapshots, pictured=lambda solver: True,
+            hooks=[self.stop_hook, *course, self.live], pictures=self._snapshots, pictured=lambda solver: True,
         )  # fmt: skip
         for outcome in outcomes:
             self._keep(outcome)

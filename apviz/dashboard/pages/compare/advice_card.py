@@ -19,7 +19,6 @@ from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.solvers import Solver
 
 #: columns of the table on a projector, where the sentence says the rest
 _LECTURE = ("method", "seconds", "chance")
@@ -31,7 +30,7 @@ class AdviceCard:
     Args:
         methods: whose tolerance and cap are to be kept to.
         ready: whether the settings can be used; it says what cannot.
-        solve: called with the system and the method advised, when its button is pressed.
+        solve: called with the system and the advice when its button is pressed.
 
     Attributes:
         button: that asks for advice.
@@ -44,7 +43,7 @@ class AdviceCard:
         shared: Shared,
         methods: MethodChoice,
         ready: Callable[[], bool],
-        solve: Callable[[SystemSpec, Solver], object],
+        solve: Callable[[SystemSpec, Advice], None],
     ) -> None:
         self._shared, self._methods, self._ready, self._solve = shared, methods, ready, solve
         self.job: AdviceJob | None = None
@@ -112,13 +111,10 @@ class AdviceCard:
             *(_text(line) for line in (changes, left_out, [made]) if line),
         ]  # fmt: skip
         if advice.best.chance >= 0.5:
-            name, solver = next(iter(advice.methods)), advice.best.solver
+            name = next(iter(advice.methods))
             look: dict[str, Any] = {"color": "primary", "variant": "contained", "margin": (4, 12, 12, 12)}
-            parts.append(button(f"Solve by {name}", "play_arrow", lambda: self._press(job.spec, solver), **look))
+            parts.append(button(f"Solve by {name}", "play_arrow", lambda: self._solve(job.spec, advice), **look))
         self._fill(parts)
-
-    def _press(self, spec: SystemSpec, solver: Solver) -> None:
-        self._solve(spec, solver)
 
     def _fill(self, parts: list[Any]) -> None:
         if not len(self.view):

@@ -10,6 +10,7 @@ import panel_material_ui as pmui
 import param
 from panel.viewable import Viewable
 
+from apviz.advice import Advice
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import Cursor, CursorBar, clicked_cursor, cursor_at, why_missing
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
@@ -23,6 +24,7 @@ from apviz.dashboard.pages.compare.advice_card import AdviceCard
 from apviz.dashboard.pages.compare.answer import Answer
 from apviz.dashboard.pages.compare.charts import GROWING, OF_ONE_RUN, compare_cards
 from apviz.dashboard.settings.methods import MethodChoice, method_panel
+from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.run_entry import is_solve
 from apviz.plots._still import still
 from apviz.racing import By
@@ -70,9 +72,7 @@ class Compare(SolvingPage):
         self._styles: dict[str, list[str]] = {}
         self._table = RunsTable(self._select)
         self._diagnosis = DiagnosisCard(self.rerun)
-        self._advice = AdviceCard(
-            shared, self.methods, self.fields.ready, lambda spec, solver: self.start(spec, [solver])
-        )
+        self._advice = AdviceCard(shared, self.methods, self.fields.ready, self._take_advice)
         self._cursor = CursorBar(self._go)
         self._cards = compare_cards(lambda: self.choice.x, self._name_curves, lecture=shared.lecture)
         for name, card in self._cards.items():
@@ -173,6 +173,9 @@ class Compare(SolvingPage):
         started = self.start(spec, solvers) if by is None else self.start(spec, solvers, RaceJob, by=by)
         if started:
             self.choice.param.update(runs=[], selected="", update=None, x=by or self.choice.x)
+
+    def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
+        self.start(spec, [advice.best.solver], advice=advice)
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
         """Shows these runs, and one of them in detail."""

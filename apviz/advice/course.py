@@ -1,0 +1,97 @@
+"""The course of a solve beside its forecast: what is left, and whether it goes as was said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from apviz.advice.forecast import Band, Forecast, in_words
+from apviz.solvers import Epoch, Hook
+from apviz.solvers.run import Run
+
+#: epochs, and the share of the way to the tolerance, from which on what was measured is held against the forecast
+FEW_EPOCHS, LITTLE = 3, 0.1
+
+
+class Course(Hook):
+    """Hook that tells how long a solve still takes: as was forecast at first, as its epochs go later on.
+
+    The way to the tolerance is that of the residual's logarithm. What was done of it counts as measured, the rest as
+    forecast, so that the seconds in all are the geometric mean of both, weighted so.
+
+    Args:
+        forecast: of the solve.
+        others: forecasts of other methods by name, which may be the better ones if it does not go as was said.
+
+    Attributes:
+        left: seconds until the tolerance, an estimate; all zero once it is reached.
+        warning: empty, or a sentence from the epoch on after which even the best pace so far takes longer than the
+            forecast's band.
+
+    Examples:
+        >>> import torch, apviz
+        >>> from apviz.advice.course import Course
+        >>> x = torch.linspace(0, 1, 300, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.Matern52(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> best = apviz.advise(system).best
+        >>> course = Course(best)
+        >>> solution = apviz.solve(system, best.solver, hooks=[course])
+        >>> course.left.likely
+        0.0
+    """
+
+    def __init__(self, forecast: Forecast, others: Mapping[str, Forecast] | None = None) -> None:
+        self._forecast, self._others = forecast, dict(others or {})
+        self._curve: list[tuple[float, float]] = []
+        self._tol = 1.0
+        self.left, self.warning = forecast.seconds, ""
+
+    @property
+    def words(self) -> str:
+        """The time left, or the warning if there is one."""
+        return self.warning or (f"about {in_words(self.left.likely)} left" if self.left.likely else "")
+
+    def on_start(self, run: Run) -> None:
+        self._run, self._tol, self._curve = run, float(getattr(run.solver, "tol", 1e-2)), []
+        self.left, self.warning = self._forecast.seconds, ""
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        if not (0 < epoch.residual < math.inf and self._tol < 1):
+            return
+        self.follow(epoch.seconds, epoch.residual, self._run.setup_seconds, self._tol)
+
+    def follow(self, seconds: float, residual: float, setup: float, tol: float) -> None:
+        """Takes an epoch: after so many seconds, of which the set-up took some, the residual was so large."""
+        self._curve.append((seconds, residual))
+        first, said = self._curve[0][1], self._forecast.seconds
+        to_go = math.log(max(residual, tol) / tol)
+        done = max(0.0, 1.0 - to_go / math.log(max(first, 10 * tol) / tol))
+        if not to_go:
+            self.left, self.warning = Band(0.0, 0.0, 0.0), ""
+            return
+        measured = setup + (seconds - setup) / done if done else math.inf
+        share = done if len(self._curve) > FEW_EPOCHS and done > LITTLE else 0.0
+        self.warning = ""
+        totals = [each if not share else each ** (1 - share) * measured**share for each in said]
+        self.left = Band(*(max(0.0, each - seconds) for each in totals))
+        pace = self._best_pace()
+        if len(self._curve) > FEW_EPOCHS and seconds + (to_go / pace if pace else math.inf) > said.high:
+            self._warn(seconds, to_go / pace if pace else math.inf)
+
+    def _best_pace(self) -> float:
+        """By how much the residual's logarithm fell a second: over all, the later half, or the last epoch."""
+        now, last = self._curve[-1]
+        ways = (self._curve[each] for each in (0, len(self._curve) // 2, len(self._curve) - 2))
+        return max(0.0, *(math.log(r / last) / (now - t) for t, r in ways if now > t), 0.0)
+
+    def _warn(self, seconds: float, left: float) -> None:
+        said = self._forecast.seconds
+        more = f"about {in_words(left)} more" if math.isfinite(left) else "no end in sight"
+        self.left = Band(left, left, math.inf) if math.isfinite(left) else self.left
+        self.warning = f"Slower than was forecast, {in_words(said.low)} to {in_words(said.high)} in all: {more}."
+        name, other = min(
+            ((name, each) for name, each in self._others.items() if each.chance > 0.5 and each.is_bounded),
+            key=lambda item: item[1].seconds.likely, default=("", None),
+        )  # fmt: skip
+        if other is not None and other.seconds.likely < left:
+            self.warning += f" {name} was forecast to take {in_words(other.seconds.likely)}: stop and take that."

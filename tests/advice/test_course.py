@@ -1,0 +1,82 @@
+"""The course of a solve: the time left, and what goes wrong is said at once."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+import rich.console
+
+import apviz
+from apviz.advice.course import Course
+from apviz.advice.forecast import Band, Forecast
+from tests.advice.test_twins import made
+
+TOL = 1e-3
+
+
+def forecast_of(likely, low, high, chance=0.9):
+    band = Band(likely, low, high)
+    return Forecast(apviz.ConjugateGradient(), band, band, 0.0, chance, "why")
+
+
+def followed(course, decay, epochs, setup=1.0, each=0.5):
+    """Epochs of so many seconds, each of which leaves `decay` of the residual."""
+    for number in range(epochs + 1):
+        course.follow(setup + each * number, max(decay**number, 1e-12), setup, TOL)
+    return course
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.5, 0.8])
+def test_of_a_residual_that_falls_evenly_the_time_left_becomes_what_it_takes(decay):
+    needed = math.log(TOL) / math.log(decay)
+    total = 1.0 + 0.5 * needed
+    course = Course(forecast_of(1.4 * total, total / 2, 2 * total))
+    at = round(0.8 * needed)
+    followed(course, decay, at)
+    remaining = total - (1.0 + 0.5 * at)
+    # what is forecast counts for the fifth of the way that is left
+    assert remaining <= course.left.likely < remaining + 0.11 * total
+    assert course.left.low <= course.left.likely <= course.left.high and not course.warning
+    assert followed(course, decay, math.ceil(needed) + 1).left.likely == 0.0
+
+
+def test_before_the_first_epochs_the_time_left_is_the_forecast():
+    course = Course(forecast_of(8.0, 6.0, 12.0))
+    assert course.left == (8.0, 6.0, 12.0)
+    course.follow(2.0, 1.0, 2.0, TOL)
+    assert course.left == (6.0, 4.0, 10.0) and course.words == "about 6 s left"
+
+
+def test_a_solve_that_cannot_keep_to_its_forecast_says_so_with_the_method_to_take():
+    others = {"quick": forecast_of(20.0, 15.0, 30.0), "hopeless": forecast_of(1.0, 1.0, 1.0, chance=0.1)}
+    course = Course(forecast_of(8.0, 6.0, 12.0), others)
+    followed(course, 0.9, 3)
+    assert course.warning == (
+        "Slower than was forecast, 6 s to 12 s in all: about 31 s more. quick was forecast to take 20 s: stop and take "
+        "that."
+    )
+    left = (math.log(TOL) / math.log(0.9) - 3) * 0.5
+    assert course.left.likely == pytest.approx(left) and course.left.high == math.inf
+
+
+def test_a_solve_that_gets_nowhere_says_so_and_a_method_that_would_not_beat_it_is_not_named():
+    for decay, words in ((1.0, "no end in sight"), (0.9, "more.")):
+        course = Course(forecast_of(8.0, 6.0, 12.0), {"slow": forecast_of(1e4, 1e4, math.inf)})
+        assert words in followed(course, decay, 5).warning and "slow" not in course.warning
+
+
+def test_the_progress_line_of_a_solve_has_the_time_left():
+    course, said = Course(forecast_of(1e4, 1e4, 1e4)), list[str]()
+    console = rich.console.Console(file=io.StringIO(), width=200, force_terminal=True)
+    progress = apviz.ProgressHook(console, also=lambda: course.words)
+
+    class Reader(apviz.Hook):
+        def on_epoch(self, epoch):
+            said.append(progress._bar._progress.tasks[0].fields["text"])
+
+    system = made(n=600, lengthscale=0.3, noise=0.05)
+    solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[course, progress, Reader()])
+    assert solution.converged and course.left.likely == 0.0 and not course.words
+    assert said[0].endswith(", work 0.0, about 2.8 h left") and "left" not in said[-1]
