@@ -116,9 +116,10 @@ def advise(
 ) -> Advice:
     """Forecasts seconds, work and memory of every method that fits, and says which to take. All are estimates.
 
-    Each method solves a system of some hundred to 2,500 of the rows (`apviz.advice.twins`); what entries, factors and
-    passes cost here is measured for a moment (`apviz.advice.prices`). That took 0.2 to 30 s, 0.6 in the median, where
-    solves took a few seconds (`benchmarks/results/advisor.json`).
+    Each method solves a system of some hundred to 1,250 of the rows, and those that may be the best one of twice as
+    many (`apviz.advice.twins`); what entries, factors and passes cost here is measured for a moment
+    (`apviz.advice.prices`). That took 0.2 to 3 s, 0.6 in the median, about as long as the best solve at 6,000 and
+    14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`, `benchmarks/README.md`).
 
     Args:
         system: K W = B.
