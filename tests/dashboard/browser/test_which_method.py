@@ -21,7 +21,7 @@ def test_which_method_is_said_before_anything_is_solved_and_its_button_solves_wi
     someone.press("Which method?")
     someone.says("All are estimates")
     sentence = someone.tab.get_by_text("Take ").first
-    button = someone.tab.get_by_role("button", name="Solve with")
+    button = someone.tab.get_by_role("button", name="Solve by")
     name = button.inner_text().partition("Solve by ")[2]
     assert sentence.inner_text().startswith(f"Take {name}: about ")
     someone.tab.get_by_role("cell", name=name, exact=True).first.wait_for()
