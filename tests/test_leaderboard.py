@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -22,6 +26,8 @@ from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
 
 MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
 OUTSIDERS = """
+import subprocess
+import sys
 import time
 import numpy as np
 
@@ -33,7 +39,30 @@ class Liar:
 class Slow(Liar):
     name = "slow"
     def solve(self, b, tol):
+        while tol != 0.5: np.sqrt(np.ones(1000))
+
+class Asleep(Liar):
+    name = "asleep"
+    def solve(self, b, tol):
         time.sleep(0 if tol == 0.5 else 60)
+
+class Forks(Liar):
+    name = "forks"
+    def solve(self, b, tol):
+        code = "import time\\nwhile time.process_time() < 0.7: pass"
+        if tol != 0.5: subprocess.run([sys.executable, "-c", code])
+        return np.linalg.solve(self.k, b)
+    def prepare(self, problem): self.k = problem.block(np.arange(len(problem.x)))
+
+class Naps(Forks):
+    name = "naps"
+    def solve(self, b, tol):
+        time.sleep(0 if tol == 0.5 else 0.5)
+        return np.linalg.solve(self.k, b)
+
+class Cold(Liar):
+    name = "cold"
+    def prepare(self, problem): raise OSError("no library")
 
 class Broken(Liar):
     name = "broken"
@@ -87,10 +116,11 @@ def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
     assert done.exit_code == 0, done.output
     (path,) = tmp_path.glob("*.json")
     cells = json.loads(path.read_text())["cells"]
-    assert set(cells) == {"SciPy's MINRES | seed 0", "auto | seed 0"}
+    assert set(cells) == {"SciPy's MINRES | n 300 | seed 0", "auto | n 300 | seed 0"}
     for cell in cells.values():
         assert list(cell["reached"]) == ["0.1", "0.01", "0.001", "1e-06"] and "failure" not in cell
         assert all(each["residual"] < 1.05 * float(tol) and each["work"] > 0 for tol, each in cell["reached"].items())
+        assert all(each["seconds"] > 0 and each["wall"] > 0 for each in cell["reached"].values())
     assert "seed" not in CliRunner().invoke(app, [*run, "--folder", str(tmp_path)]).output  # nothing is run again
 
 
@@ -100,11 +130,62 @@ def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
     [
         ("Liar", "not there: 1 where 0.1 was asked for"), ("Slow", "limit"),
         ("Broken", "error: ZeroDivisionError: one over zero"),
+        ("Asleep", "hang: 0.0 s of the processor in 3 s"),
+        ("Cold", "error: while it warmed up on 200 rows, OSError: no library"),
     ],
 )  # fmt: skip
 def test_a_failure_is_shown_as_one(outsiders, kind, failure):
-    cell = measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, limit=1.0)
+    cell = measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, limit=1.0, hang=3.0 if kind == "Asleep" else None)
     assert cell["failure"] == failure and cell["reached"] == {}
+
+
+@pytest.mark.slow
+def test_seconds_are_the_processors_and_those_of_processes_that_an_entrant_starts_count(outsiders):
+    forks, naps = (
+        measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, 30.0, tightest=0.1) for kind in ("Forks", "Naps")
+    )
+    assert list(forks["reached"]) == list(naps["reached"]) == ["0.1"]
+    assert forks["reached"]["0.1"]["seconds"] >= 0.7
+    assert naps["reached"]["0.1"]["wall"] - naps["reached"]["0.1"]["seconds"] > 0.3
+
+
+def test_what_a_limit_stopped_is_measured_again_with_a_larger_one(tmp_path, monkeypatch):
+    limits = []
+
+    def failing(*args, **_):
+        limits.append(args[4])
+        return {"rows": 300, "limit": args[4], "reached": {}, "failure": "limit"}
+
+    monkeypatch.setattr("benchmarks.leaderboard.__main__.measure", failing)
+    run = ["run", "--entrant", "CG", "--system", "d = 10, RBF, lengthscale 1", "--n", "300", "--folder", str(tmp_path)]
+    for limit in ("2", "2", "4", "3"):
+        assert CliRunner().invoke(app, [*run, "--limit", limit]).exit_code == 0
+    assert limits == [2, 4]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_with_a_sentence_and_leaves_no_process(outsiders, tmp_path):
+    words = [
+        "run",
+        "--system",
+        "d = 2, lengthscale 2",
+        "--n",
+        "200",
+        "--entrant",
+        MINRES,
+        "--entrant",
+        outsiders("Asleep"),
+    ]
+    command = [sys.executable, "-m", "benchmarks.leaderboard", *words, "--folder", str(tmp_path / "to")]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    assert run.stdout is not None and "CG" in run.stdout.readline()  # the next is asleep
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.send_signal(signal.SIGINT)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130 and said == "stopped; what is measured is kept, run it again to go on\n"
+    assert psutil.wait_procs(children, timeout=60)[1] == []
+    (path,) = (tmp_path / "to").glob("*")
+    assert list(json.loads(path.read_text())["cells"]) == ["CG | n 200 | seed 0"]
 
 
 def test_an_unknown_system_or_entrant_is_named():

@@ -1,32 +1,33 @@
 """Runs entrants on systems, and makes the page; cells that are there are not run again.
 
-python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--seeds 5] [--limit 60]
-                                     [--within SECONDS] [--n 4000] [--again]
+python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
+                                     [--limit 10] [--within SECONDS] [--core NUMBER] [--again]
 python -m benchmarks.leaderboard page
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
+import torch
 import typer
 
-from benchmarks.leaderboard.cells import measure
+from apviz.files import file_made_whole
+from benchmarks.leaderboard.cells import default_core, measure
 from benchmarks.leaderboard.entrants import NAMES, entrant
-from benchmarks.leaderboard.systems import SYSTEMS, N
+from benchmarks.leaderboard.plan import LIMIT, Asked, some, whole
+from benchmarks.leaderboard.systems import SYSTEMS, Given, N
 from benchmarks.machine import RESULTS, describe
 
 FOLDER = RESULTS / "leaderboard"
+INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-
-
-def name_of(given: str) -> str:
-    """What an entrant is called in the table."""
-    return entrant(given).name
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -35,38 +36,66 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+@functools.lru_cache(maxsize=1)
+def built(system: str, n: int, seed: int) -> Given:
+    """A system, which the next entrants have too."""
+    return SYSTEMS[system](n, seed)
+
+
+def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
+    """Measures a cell and keeps it; not where it is there, unless it was stopped by a limit that is now larger."""
+    path = folder / f"{asked.system.replace('/', '-')}.json"
+    name = entrant(asked.entrant).name
+    key = f"{name} | n {asked.n} | seed {asked.seed}"
+    kept = read(path)
+    before = kept["cells"].get(key)
+    if before and not again and not (before.get("failure") == "limit" and before["limit"] < asked.limit):
+        return
+    given = built(asked.system, asked.n, asked.seed)
+    cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tightest=asked.tightest)
+    kept["cells"][key] = {
+        "entrant": name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
+        "machine": describe() | {"threads": 1},
+    }  # fmt: skip
+    with file_made_whole(path) as file:
+        file.write((json.dumps({"system": asked.system, **kept}, indent=1, ensure_ascii=False) + "\n").encode())
+    reached = ", ".join(f"{tol}: {each['seconds']:.3g} s" for tol, each in cell["reached"].items())
+    typer.echo(f"{asked.system} | {key}: {reached or '–'}; {cell.get('failure', 'all')}")
+
+
 @app.command()
 def run(
     entrants: Annotated[list[str] | None, typer.Option("--entrant", help="A name, or file.py:ClassName.")] = None,
     systems: Annotated[list[str] | None, typer.Option("--system", help="All where none is named.")] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 1,
-    limit: Annotated[float, typer.Option(min=1.0, help="Seconds of one task.")] = 60.0,
+    limit: Annotated[float, typer.Option(min=1.0, help="Processor seconds of one task.")] = LIMIT,
     within: Annotated[float, typer.Option(help="Seconds after which no cell is begun.")] = float("inf"),
     n: Annotated[int, typer.Option(min=200)] = N,
+    core: Annotated[int | None, typer.Option(help="The last that may be used, where none is named.")] = None,
     folder: Annotated[Path, typer.Option(help="Of the results.")] = FOLDER,
     again: Annotated[bool, typer.Option(help="Also what is there already.")] = False,
 ) -> None:
-    """Runs what is not there yet."""
+    """Runs what is not there yet: all that the page shows, or the entrants, systems, seeds or rows that are named."""
     unknown = sorted(set(systems or ()) - set(SYSTEMS))
     if unknown:
         raise typer.BadParameter(f"there is no system {', '.join(unknown)}; there are {', '.join(SYSTEMS)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    cores = psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else None
+    if core is not None and cores is not None and core not in cores:
+        raise typer.BadParameter(f"core {core} may not be used; there are {', '.join(map(str, cores))}")
+    torch.set_num_threads(1)
+    named = entrants or systems or seeds > 1 or n != N
+    todo = some(entrants or NAMES, systems or tuple(SYSTEMS), n, range(seeds), limit) if named else whole(limit)
     started = time.monotonic()
-    for seed in range(seeds):
-        for system in systems or SYSTEMS:
-            path = folder / f"{system.replace('/', '-')}.json"
-            for given in entrants or NAMES:
-                kept, key = read(path), f"{name_of(given)} | seed {seed}"
-                if key in kept["cells"] and not again:
-                    continue
-                if time.monotonic() - started > within:
-                    typer.echo("time is up; run it again to go on")
-                    return
-                cell = measure(given, system, n, seed, limit) | {"machine": describe()}
-                kept["cells"][key] = cell
-                path.write_text(json.dumps({"system": system, **kept}, indent=1, ensure_ascii=False) + "\n")
-                reached = ", ".join(f"{tol}: {each['seconds']:.3g} s" for tol, each in cell["reached"].items())
-                typer.echo(f"{system} | {key}: {reached}; {cell.get('failure', 'all')}")
+    try:
+        for asked in todo:
+            if time.monotonic() - started > within:
+                typer.echo("time is up; run it again to go on")
+                return
+            run_one(asked, folder, default_core() if core is None else core, again)
+    except KeyboardInterrupt:
+        typer.echo("stopped; what is measured is kept, run it again to go on")
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo("all is measured")
 
 
 @app.command()

@@ -1,65 +1,132 @@
-"""Cells: one entrant on one system, in a process of its own, checked from outside of it."""
+"""Cells: one entrant on one system, in a process of its own on one core, checked from outside of it."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import resource
+import signal
 import time
 import warnings
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
+import psutil
+
 from benchmarks.leaderboard.checking import residual
-from benchmarks.leaderboard.entrants import entrant
-from benchmarks.leaderboard.problem import Problem
-from benchmarks.leaderboard.systems import SYSTEMS, small
+from benchmarks.leaderboard.systems import SYSTEMS, Given, small
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-6)
 # what rounding may leave of a residual above its tolerance
 ROUNDING = 1.05
-# to start a process, compile, and warm up
-START_SECONDS = 120.0
+# wall-clock: to start a process, compile, and warm up; and, against a hang, so many times the limit and so much
+START_SECONDS, HANG_TIMES, HANG_SECONDS = 300.0, 20.0, 60.0
+# how often the parent looks at the clock of the processor
+LOOK_SECONDS = 0.2
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-def work_through(name: str, system: str, n: int, seed: int, pipe: Connection) -> None:
+def processor_seconds() -> float:
+    """User and system time of this process, all threads, and of the processes that it started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def default_core() -> int:
+    """The last core that this process may use: the first ones are where others run first."""
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+
+
+def pin(core: int) -> None:
+    """This process on one core, where the system knows such a thing, and on one thread."""
+    import torch
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    torch.set_num_threads(1)
+
+
+def context() -> ForkServerContext:
+    """Processes that begin with what every entrant needs loaded, and share nothing."""
+    os.environ.update(ONE_THREAD)
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["benchmarks.leaderboard.entrants"])
+    return made
+
+
+def work_through(name: str, given: Given, core: int, pipe: Connection) -> None:
     """The child: solves to one tolerance after another as it is asked, and sends weights, seconds and work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     warnings.simplefilter("ignore")
-    given = SYSTEMS[system](n, seed)
+    pin(core)
+    from benchmarks.leaderboard.entrants import entrant
+    from benchmarks.leaderboard.problem import Problem
+
     warm = entrant(name)
     trial = small(given)
-    warm.prepare(Problem(trial))
-    warm.solve(trial.b, 0.5)
+    try:
+        warm.prepare(Problem(trial))
+        warm.solve(trial.b.copy(), 0.5)
+    except Exception as error:
+        pipe.send({"error": f"while it warmed up on {len(trial.x)} rows, {_words(error)}"})
+        return
     pipe.send("ready")
     while (tol := pipe.recv()) is not None:
         problem, one = Problem(given), entrant(name)
-        started = time.perf_counter()
+        began, began_wall = processor_seconds(), time.perf_counter()
         try:
             one.prepare(problem)
             weights = one.solve(given.b.copy(), tol)
         except Exception as error:  # its words are the result
-            pipe.send({"error": f"{type(error).__name__}: {error}"[:200]})
+            pipe.send({"error": _words(error)})
             continue
-        seconds = time.perf_counter() - started
+        seconds, wall = processor_seconds() - began, time.perf_counter() - began_wall
         work = getattr(one, "work", problem.work) if getattr(one, "counts_work", True) else None
-        pipe.send({"weights": weights, "seconds": seconds, "work": work, "label": getattr(one, "label", "")})
+        pipe.send(
+            {"weights": weights, "seconds": seconds, "wall": wall, "work": work, "label": getattr(one, "label", "")}
+        )
 
 
-def measure(name: str, system: str, n: int, seed: int, limit: float) -> dict[str, Any]:
-    """One cell: every tolerance that was reached, and how it ended."""
-    given = SYSTEMS[system](n, seed)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=work_through, args=(name, system, n, seed, theirs), daemon=True)
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def measure(
+    name: str, system: str | Given, n: int, seed: int, limit: float, *, core: int | None = None,
+    tightest: float = 0.0, hang: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One cell: every tolerance that was reached, and how it ended.
+
+    Args:
+        system: its name, or itself where it is built already.
+        limit: processor seconds of one task.
+        core: the one that the cell runs on; by default the last that this process may use.
+        tightest: tolerances below are not asked for.
+        hang: wall-clock seconds after which a task is stopped; by default generous, for a machine that is shared.
+    """
+    given = SYSTEMS[system](n, seed) if isinstance(system, str) else system
+    core = default_core() if core is None else core
+    hang = HANG_TIMES * limit + HANG_SECONDS if hang is None else hang
+    cell: dict[str, Any] = {"rows": len(given.x), "limit": limit, "reached": {}}
+    ours, theirs = context().Pipe()
+    child = context().Process(target=work_through, args=(name, given, core, theirs), daemon=True)
     child.start()
     theirs.close()
-    cell: dict[str, Any] = {"rows": len(given.x), "reached": {}}
     try:
         if not ours.poll(START_SECONDS):
             return cell | {"failure": "error: it did not start"}
-        ours.recv()
+        begun = ours.recv()
+        if begun != "ready":
+            return cell | {"failure": f"error: {begun['error']}"}
+        clock = psutil.Process(child.pid)
         for tol in TOLERANCES:
+            if tol < tightest:
+                break
             ours.send(tol)
-            if not ours.poll(limit + 5.0):
-                return cell | {"failure": "limit"}
+            ended = _wait(ours, clock, limit, hang)
+            if ended:
+                return cell | {"failure": ended}
             found = ours.recv()
             if "error" in found:
                 return cell | {"failure": f"error: {found['error']}"}
@@ -70,13 +137,28 @@ def measure(name: str, system: str, n: int, seed: int, limit: float) -> dict[str
             if not checked <= ROUNDING * tol:
                 return cell | {"failure": f"not there: {checked:.2g} where {tol:g} was asked for"}
             cell["reached"][f"{tol:g}"] = {
-                "seconds": round(found["seconds"], 4), "residual": checked,
+                "seconds": round(found["seconds"], 4), "wall": round(found["wall"], 4), "residual": checked,
                 "work": None if found["work"] is None else round(found["work"], 3),
             }  # fmt: skip
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         return cell | {"failure": "error: the process ended, as for want of memory"}
     finally:
-        if child.is_alive():
-            child.kill()
+        child.kill()
         child.join()
     return cell
+
+
+def _wait(pipe: Connection, clock: psutil.Process, limit: float, hang: float) -> str:
+    """Waits for a result; says why none came, or nothing."""
+    began, began_wall = sum(clock.cpu_times()[:2]), time.monotonic()
+    while not pipe.poll(LOOK_SECONDS):
+        try:
+            used = sum(clock.cpu_times()[:2]) - began
+        except psutil.NoSuchProcess:
+            return "" if pipe.poll() else "error: the process ended, as for want of memory"
+        # what is over by less is found by the child's own, finer clock
+        if used > limit + LOOK_SECONDS:
+            return "limit"
+        if time.monotonic() - began_wall > hang:
+            return f"hang: {used:.1f} s of the processor in {hang:.0f} s"
+    return ""

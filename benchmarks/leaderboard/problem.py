@@ -35,11 +35,13 @@ class Problem:
         kernel: its name: `rbf`, `matern12`, `matern32`, `matern52`.
         lengthscale: (d,).
         outputscale, noise: numbers.
+        seed: of what a method draws, another one in every repetition.
     """
 
     def __init__(self, given: Given) -> None:
         self.x, self.kernel, self.lengthscale = given.x, given.kernel, given.lengthscale
         self.outputscale, self.noise, self.given = given.outputscale, given.noise, given
+        self.seed = given.seed
         self._operator = CountingOperator(self.system(torch.float64).operator)
 
     def system(self, dtype: torch.dtype) -> apviz.KernelSystem:

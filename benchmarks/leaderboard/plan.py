@@ -1,0 +1,46 @@
+"""What is measured, in the order of what one wants to know first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.leaderboard.entrants import NAMES
+from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, N
+
+SEEDS = 5
+#: processor seconds of a task: some thousand products with K
+LIMIT = 10.0
+#: cost against n: sizes, sets of all of them, methods, the tightest tolerance, and processor seconds of a task
+SIZES, GROWING = (8_000, 16_000, 32_000), ("china", "protein", "airquality")
+BEST = (
+    "auto", "B: CG, two-level Schwarz", "CG, randomly pivoted Cholesky 500", "CG, Nyström 500", "CD++",
+)  # fmt: skip
+GROWING_TOL, GROWING_LIMIT = 1e-2, 120.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A cell that is asked for; of `tightest` 0 all tolerances are."""
+
+    entrant: str
+    system: str
+    n: int
+    seed: int
+    limit: float
+    tightest: float = 0.0
+
+
+def whole(limit: float) -> Iterator[Asked]:
+    """Everything that the page shows: every system once, growing n, and the published ones with other seeds."""
+    yield from some(NAMES, tuple(SYSTEMS), N, range(1), limit)
+    for system, n, name in itertools.product(GROWING, SIZES, BEST):
+        yield Asked(name, system, n, 0, max(limit, GROWING_LIMIT), GROWING_TOL)
+    yield from some(NAMES, tuple(PUBLISHED), N, range(1, SEEDS), limit)
+
+
+def some(entrants: Sequence[str], systems: Sequence[str], n: int, seeds: range, limit: float) -> Iterator[Asked]:
+    """Each entrant on each system, seed after seed."""
+    for seed, system, name in itertools.product(seeds, systems, entrants):
+        yield Asked(name, system, n, seed, limit)
