@@ -165,23 +165,17 @@ def test_what_a_limit_stopped_is_measured_again_with_a_larger_one(tmp_path, monk
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_run_with_a_sentence_and_leaves_no_process(outsiders, tmp_path):
-    words = [
-        "run",
-        "--system",
-        "d = 2, lengthscale 2",
-        "--n",
-        "200",
-        "--entrant",
-        MINRES,
-        "--entrant",
-        outsiders("Asleep"),
-    ]
-    command = [sys.executable, "-m", "benchmarks.leaderboard", *words, "--folder", str(tmp_path / "to")]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
-    assert run.stdout is not None and "CG" in run.stdout.readline()  # the next is asleep
-    children = psutil.Process(run.pid).children(recursive=True)
-    run.send_signal(signal.SIGINT)
-    said, _ = run.communicate(timeout=60)
+    words = ["--system", "d = 2, lengthscale 2", "--n", "200", "--folder", str(tmp_path / "to")]
+    words = [*words, "--entrant", "CG", "--entrant", outsiders("Asleep")]
+    command = [sys.executable, "-m", "benchmarks.leaderboard", "run", *words]
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, start_new_session=True) as run:
+        try:
+            assert run.stdout is not None and "| CG |" in run.stdout.readline()  # the next is asleep
+            children = psutil.Process(run.pid).children(recursive=True)
+        finally:
+            os.killpg(run.pid, signal.SIGINT)
+        said, _ = run.communicate(timeout=60)
     assert run.returncode == 130 and said == "stopped; what is measured is kept, run it again to go on\n"
     assert psutil.wait_procs(children, timeout=60)[1] == []
     (path,) = (tmp_path / "to").glob("*")
