@@ -39,10 +39,10 @@ def describe() -> dict[str, Any]:
     }
 
 
-def keep(part: str, results: Any) -> None:
-    """Writes results beside a description of the machine, and prints them."""
+def keep(part: str, results: Any, machine: dict[str, Any] | None = None) -> None:
+    """Writes results beside a description of the machine, by default `describe()`, and prints them."""
     RESULTS.mkdir(exist_ok=True)
-    text = json.dumps({"machine": describe(), "results": results}, indent=1)
+    text = json.dumps({"machine": machine or describe(), "results": results}, indent=1)
     (RESULTS / f"{part}.json").write_text(text + "\n")
     print(json.dumps(results, indent=1))
 

@@ -142,7 +142,7 @@ def test_a_failure_is_shown_as_one(outsiders, kind, failure):
 @pytest.mark.slow
 def test_seconds_are_the_processors_and_those_of_processes_that_an_entrant_starts_count(outsiders):
     forks, naps = (
-        measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, 30.0, tightest=0.1) for kind in ("Forks", "Naps")
+        measure(outsiders(kind), "d = 2, lengthscale 2", 200, 0, 30.0, tolerances=[0.1]) for kind in ("Forks", "Naps")
     )
     assert list(forks["reached"]) == list(naps["reached"]) == ["0.1"]
     assert forks["reached"]["0.1"]["seconds"] >= 0.7

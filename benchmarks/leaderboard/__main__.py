@@ -1,7 +1,7 @@
 """Runs entrants on systems, and makes the page; cells that are there are not run again.
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
-                                     [--limit 10] [--within SECONDS] [--core NUMBER] [--again]
+                                     [--limit 10] [--tightest 0.01] [--within SECONDS] [--core NUMBER] [--again]
 python -m benchmarks.leaderboard page
 """
 
@@ -18,8 +18,8 @@ import torch
 import typer
 
 from apviz.files import file_made_whole
-from benchmarks.leaderboard.cells import default_core, measure
-from benchmarks.leaderboard.entrants import NAMES, entrant
+from benchmarks.leaderboard.cells import TOLERANCES, default_core, measure
+from benchmarks.leaderboard.entrants import entrant, has_higp, names
 from benchmarks.leaderboard.plan import LIMIT, Asked, some, whole
 from benchmarks.leaderboard.systems import SYSTEMS, Given, N
 from benchmarks.machine import RESULTS, describe
@@ -49,10 +49,11 @@ def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
     key = f"{name} | n {asked.n} | seed {asked.seed}"
     kept = read(path)
     before = kept["cells"].get(key)
-    if before and not again and not (before.get("failure") == "limit" and before["limit"] < asked.limit):
+    if before and not again and not _asks_for_more(asked, before):
         return
     given = built(asked.system, asked.n, asked.seed)
-    cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tightest=asked.tightest)
+    tolerances = [tol for tol in TOLERANCES if tol >= asked.tightest]
+    cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tolerances=tolerances)
     kept["cells"][key] = {
         "entrant": name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
         "machine": describe() | {"threads": 1},
@@ -63,6 +64,13 @@ def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
     typer.echo(f"{asked.system} | {key}: {reached or '–'}; {cell.get('failure', 'all')}")
 
 
+def _asks_for_more(asked: Asked, cell: dict[str, Any]) -> bool:
+    """Whether more time, or a tighter tolerance, is asked for than ended a cell."""
+    if "failure" in cell:
+        return bool(cell["failure"] == "limit" and cell["limit"] < asked.limit)
+    return bool(asked.tightest < cell["tightest"])
+
+
 @app.command()
 def run(
     entrants: Annotated[list[str] | None, typer.Option("--entrant", help="A name, or file.py:ClassName.")] = None,
@@ -71,6 +79,7 @@ def run(
     limit: Annotated[float, typer.Option(min=1.0, help="Processor seconds of one task.")] = LIMIT,
     within: Annotated[float, typer.Option(help="Seconds after which no cell is begun.")] = float("inf"),
     n: Annotated[int, typer.Option(min=200)] = N,
+    tightest: Annotated[float, typer.Option(help="Tolerances below are not asked for.")] = 0.0,
     core: Annotated[int | None, typer.Option(help="The last that may be used, where none is named.")] = None,
     folder: Annotated[Path, typer.Option(help="Of the results.")] = FOLDER,
     again: Annotated[bool, typer.Option(help="Also what is there already.")] = False,
@@ -83,8 +92,11 @@ def run(
     if core is not None and cores is not None and core not in cores:
         raise typer.BadParameter(f"core {core} may not be used; there are {', '.join(map(str, cores))}")
     torch.set_num_threads(1)
+    if not entrants and not has_higp():
+        typer.echo("HiGP is left out, which is not installed: pip install higp")
     named = entrants or systems or seeds > 1 or n != N
-    todo = some(entrants or NAMES, systems or tuple(SYSTEMS), n, range(seeds), limit) if named else whole(limit)
+    chosen = some(entrants or names(), systems or tuple(SYSTEMS), n, range(seeds), limit, tightest)
+    todo = chosen if named else whole(limit)
     started = time.monotonic()
     try:
         for asked in todo:

@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 import warnings
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from typing import Any
@@ -94,7 +95,7 @@ def _words(error: Exception) -> str:
 
 def measure(
     name: str, system: str | Given, n: int, seed: int, limit: float, *, core: int | None = None,
-    tightest: float = 0.0, hang: float | None = None,
+    tolerances: Sequence[float] = TOLERANCES, hang: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """One cell: every tolerance that was reached, and how it ended.
 
@@ -102,7 +103,7 @@ def measure(
         system: its name, or itself where it is built already.
         limit: processor seconds of one task.
         core: the one that the cell runs on; by default the last that this process may use.
-        tightest: tolerances below are not asked for.
+        tolerances: what is asked for, one after another.
         hang: wall-clock seconds after which a task is stopped; by default generous, for a machine that is shared.
     """
     given = SYSTEMS[system](n, seed) if isinstance(system, str) else system
@@ -120,9 +121,7 @@ def measure(
         if begun != "ready":
             return cell | {"failure": f"error: {begun['error']}"}
         clock = psutil.Process(child.pid)
-        for tol in TOLERANCES:
-            if tol < tightest:
-                break
+        for tol in tolerances:
             ours.send(tol)
             ended = _wait(ours, clock, limit, hang)
             if ended:

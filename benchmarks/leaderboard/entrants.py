@@ -120,5 +120,14 @@ def entrant(name: str) -> Entrant:
     return made
 
 
-#: who is on it where nobody is named
-NAMES = (*(each.name for each in OURS), f"{HERE / 'minres.py'}:Minres")
+HIGP = f"{HERE / 'higp_afn.py'}:AFN"
+
+
+def names() -> tuple[str, ...]:
+    """Who is on it where nobody is named: ours, SciPy, and HiGP where it is installed."""
+    return (*(each.name for each in OURS), f"{HERE / 'minres.py'}:Minres", *([HIGP] if has_higp() else []))
+
+
+def has_higp() -> bool:
+    """Whether `pip install higp` was done, and worked."""
+    return importlib.util.find_spec("higp_cext") is not None
