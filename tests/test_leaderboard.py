@@ -20,9 +20,10 @@ from benchmarks.leaderboard.__main__ import app
 from benchmarks.leaderboard.cells import measure
 from benchmarks.leaderboard.checking import residual
 from benchmarks.leaderboard.entrants import entrant
-from benchmarks.leaderboard.page import losses, make, medians, profile, tabulate
+from benchmarks.leaderboard.page import make
 from benchmarks.leaderboard.problem import Problem
 from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
+from benchmarks.leaderboard.tables import growth, losses, medians, profile, standings, tabulate
 
 MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
 OUTSIDERS = """
@@ -189,19 +190,24 @@ def test_an_unknown_system_or_entrant_is_named():
         entrant("moon")
 
 
-def cell(**seconds):
-    reached = {tol.replace("t", ""): {"seconds": s, "work": 10 * s, "residual": 0.0} for tol, s in seconds.items()}
-    machine = {"processor": "of a test", "cores": 2, "threads": 1}
-    return {"rows": 100, "reached": reached, "machine": machine} | ({} if len(seconds) == 4 else {"failure": "limit"})
+MACHINE = {"processor": "a test", "cores": 2, "memory_gib": 8.0, "python": "3", "versions": {"torch": "2"}}
+
+
+def cell(entrant, seed=0, n=4000, work=10.0, **seconds):
+    """Seconds by tolerance, and so many works for each of them."""
+    reached = {tol: {"seconds": s, "work": work * s, "residual": 0.0} for tol, s in seconds.items()}
+    key = f"{entrant} | n {n} | seed {seed}"
+    found = {"entrant": entrant, "n": n, "seed": seed, "rows": n, "limit": 9.0, "tightest": 0.0, "machine": MACHINE}
+    return {key: found | {"reached": reached} | ({} if len(seconds) == 4 else {"failure": "limit"})}
 
 
 @pytest.fixture
 def results(tmp_path):
     cells = {
-        "auto | seed 0": cell(**{"0.1": 2.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
-        "auto | seed 1": cell(**{"0.1": 4.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
-        "CG | seed 0": cell(**{"0.1": 1.0, "0.01": 8.0}),
-        "CG | seed 1": cell(**{"0.1": 1.0, "0.01": 8.0}),
+        **cell("auto", **{"0.1": 2.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
+        **cell("auto", 1, **{"0.1": 4.0, "0.01": 4.0, "0.001": 6.0, "1e-06": 8.0}),
+        **cell("CG", **{"0.1": 1.0, "0.01": 8.0}),
+        **cell("CG", 1, **{"0.1": 1.0, "0.01": 8.0}),
     }
     (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
     return tmp_path
@@ -213,16 +219,51 @@ def test_a_profile_is_the_share_of_tasks_within_so_many_times_the_best(results):
     # of four tasks auto is best on three, and takes four times as long on one; of 2 and 4 seconds 4 are counted
     np.testing.assert_allclose(curves["auto"], ([1.0, 4.0], [0.75, 1.0]))
     np.testing.assert_allclose(curves["CG"], ([1.0, 2.0], [0.25, 0.5]))
+    auto, cg = standings(of).to_dict("records")
+    assert (auto["entrant"], auto["done"], auto["asked"], auto["won"]) == ("auto", 4, 4, 3)
+    assert (cg["done"], cg["asked"], cg["won"], cg["times seconds"]) == (2, 4, 1, 1.5)
 
 
 def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
     (loss,) = losses(medians(tabulate(results))).to_dict("records")
     assert (loss["system"], loss["tol"], loss["entrant of best"], loss["regret"]) == ("china", 0.1, "CG", 4.0)
+    assert loss["reason"] == "auto took a way of its own, 40, where CG needs 10"
     text = make(results).read_text()
     assert text.index("Where auto is not the best") < text.index("Profiles") < text.index("Every system")
-    assert '<td class="text">limit</td>' in text and "of a test, 2 cores, 1 threads of torch" in text
+    assert '<td class="text bad">limit</td>' in text and "one core of 2 of a test, 8 GiB" in text
+    assert "2 to 4 s · 20 to 40" in text and "Medians over 2 seeds" in text and "Cost against n" not in text
     with pytest.raises(ValueError, match="has no results"):
         make(results / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "reason"),
+    [
+        (1.0, 4.0, "A, 4, and B 4: not more, but 1,000 ms each, set-up and choosing included, where B takes 250"),
+        (9.0, 3.0, "auto took as much work as A, 36, where B needs 3"),
+    ],
+)
+def test_a_reason_is_read_off_work_and_seconds(tmp_path, ours, theirs, reason):
+    def of(name, seconds, work):
+        return cell(name, work=work, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), seconds))
+
+    cells = of("auto", 4.0, ours) | of("A", 5.0, 0.8 * ours) | of("B", 1.0, theirs)  # A has the work of auto
+    (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
+    found = losses(medians(tabulate(tmp_path)))
+    assert len(found) == 4 and all(reason in each for each in found["reason"])
+
+
+def test_an_exponent_is_that_of_the_power_law_that_cells_follow_and_three_sizes_are_needed(tmp_path):
+    cells, few = {}, {}
+    for n in (4_000, 8_000, 16_000):
+        cells |= cell("auto", n=n, work=1e-3, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), 3e-8 * n**2))
+        few |= cell("CG", n=n, **({"0.1": 1.0, "0.01": 1.0} if n < 10_000 else {}))
+    (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells | few}))
+    auto, cg = growth(medians(tabulate(tmp_path))).to_dict("records")
+    assert auto["seconds exponent"] == pytest.approx(2) and auto["seconds error"] == pytest.approx(0, abs=1e-7)
+    assert auto["work"][8_000] == pytest.approx(1.92e-3) and math.isnan(cg["seconds exponent"])
+    text = make(tmp_path).read_text()
+    assert "2.00 ± 0.00" in text and "1 system of at most 4,000 rows" in text and len(text) < 2_000_000
 
 
 def test_float32_is_where_ours_begin():

@@ -1,121 +1,46 @@
-"""The page of the leaderboard, from the files of results alone: losses first, profiles, a table of every system."""
+"""The page of the leaderboard, from files of results alone: losses, profiles, cost against n, every system."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jinja2
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 import apviz
-from apviz.plots._style import ThemeName, theme_named
-from apviz.report.rendering import Figure, embedded
+from apviz.files import file_made_whole
+from apviz.plots._still import still
+from apviz.plots._style import ThemeName
 from benchmarks.leaderboard.cells import TOLERANCES
-from benchmarks.leaderboard.systems import family
+from benchmarks.leaderboard.systems import N
+from benchmarks.leaderboard.tables import (
+    LOSS,
+    MEASURES,
+    comparable,
+    growth,
+    losses,
+    medians,
+    number,
+    profile,
+    standings,
+    tabulate,
+)
 
-AUTO = "auto"
-# regrets above are listed
-LOSS = 1.2
-MEASURES = ("seconds", "work")
 # safe for the colour-blind (Okabe & Ito), on light and dark
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 DASHES = ("solid", "dash", "dot")
+# where profiles end: beyond, methods are told apart by what they do at all
+MOST_TIMES = 1000.0
+FAILED = "1e99"
 
-
-def tabulate(folder: Path) -> pd.DataFrame:
-    """Rows: system, family, entrant, seed, tolerance; seconds and work, infinite where it failed, and why."""
-    rows = []
-    for path in sorted(folder.glob("*.json")):
-        found = json.loads(path.read_text())
-        for key, cell in found["cells"].items():
-            entrant, _, seed = key.rpartition(" | seed ")
-            for tol in TOLERANCES:
-                reached = cell["reached"].get(f"{tol:g}")
-                rows.append({
-                    "system": found["system"], "family": family(found["system"]), "entrant": entrant,
-                    "seed": int(seed), "tol": tol, "failure": "" if reached else cell.get("failure", "not asked"),
-                    "seconds": reached["seconds"] if reached else math.inf,
-                    "work": _work(reached) if reached else math.inf,
-                })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _work(reached: Mapping[str, Any]) -> float:
-    """NaN of an entrant that evaluates entries by itself."""
-    return math.nan if reached["work"] is None else float(reached["work"])
-
-
-def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Over the seeds: the median, the least and the most of each; where half of the seeds failed it is infinite."""
-    by = table.groupby(["family", "system", "tol", "entrant"], sort=False)
-    found = by[["seconds", "work"]].quantile(0.5, interpolation="higher")
-    for name in MEASURES:
-        found[f"{name} least"], found[f"{name} most"] = by[name].min(), by[name].max()
-    found["seeds"] = by["seed"].nunique()
-    found["failure"] = by["failure"].agg(lambda words: next((word for word in words if word), ""))
-    return found.reset_index()
-
-
-def profile(of: pd.DataFrame, measure: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Dolan & Moré's ρ(τ) of every entrant, over the systems and tolerances that all were asked for.
-
-    Returns:
-        By entrant τ, from 1, and the share of tasks done at no more than τ times the least of `measure`.
-    """
-    wide = of.pivot_table(index=["system", "tol"], columns="entrant", values=measure, aggfunc="first", dropna=False)
-    wide = wide.loc[:, wide.notna().mean() > 0.5].dropna()  # entrants that count, on tasks that all were asked for
-    ratios = wide.div(wide.min(axis=1), axis=0)  # not a number where nobody was done
-    found = {}
-    for name in wide.columns:
-        taus, counts = np.unique(ratios[name][np.isfinite(ratios[name])].to_numpy(), return_counts=True)
-        shares = counts.cumsum() / max(1, len(wide))
-        if not len(taus) or taus[0] > 1:
-            taus, shares = np.append(1.0, taus), np.append(0.0, shares)
-        found[name] = taus, shares
-    return found
-
-
-def losses(of: pd.DataFrame) -> pd.DataFrame:
-    """Where `auto` takes more than 1.2 times the seconds of the best, or fails what another does; the worst first."""
-    best = of.loc[of.groupby(["system", "tol"])["seconds"].idxmin()].set_index(["system", "tol"])
-    ours = of[of["entrant"] == AUTO].set_index(["system", "tol"])
-    joined = ours.join(best[["entrant", "seconds", "work"]].add_suffix(" of best"))
-    joined = joined[np.isfinite(joined["seconds of best"])]
-    joined["regret"] = joined["seconds"] / joined["seconds of best"]
-    return joined[joined["regret"] > LOSS].sort_values("regret", ascending=False).reset_index()
-
-
-def profiles_figure(of: pd.DataFrame, measure: str, theme: ThemeName) -> go.Figure:
-    """Curves of `profile`; colours in the order of how much is done at all."""
-    colors, curves = theme_named(theme), profile(of, measure)
-    order = sorted(curves, key=lambda name: (-curves[name][1][-1], -curves[name][1][0]))
-    most = max([10.0, *(float(ratios[-1]) for ratios, _ in curves.values() if len(ratios))]) * 1.2
-    figure = go.Figure()
-    for number, name in enumerate(order):
-        (ratios, shares), dash = curves[name], DASHES[number // len(PALETTE) % len(DASHES)]
-        figure.add_scatter(
-            x=np.append(ratios, most), y=np.append(shares, shares[-1]), mode="lines", name=f"{name}: {shares[-1]:.0%}",
-            line={"shape": "hv", "color": PALETTE[number % len(PALETTE)], "dash": dash, "width": 2},
-            hovertemplate=f"<b>{name}</b><br>%{{y:.0%}} within %{{x:.3g}} times the least<extra></extra>",
-        )  # fmt: skip
-    figure.update_layout(
-        template="plotly_dark" if theme == "dark" else "plotly_white",
-        paper_bgcolor=colors.paper, plot_bgcolor=colors.paper, height=680,
-        margin={"l": 60, "r": 20, "t": 20, "b": 20},
-        legend={"orientation": "h", "y": -0.15, "yanchor": "top", "title": "done at all: "},
-        xaxis={"type": "log", "dtick": 1, "title": f"{measure} ÷ the least of all entrants"},
-        yaxis={"title": "share of tasks done", "tickformat": ".0%", "range": [0, 1.02]},
-    )  # fmt: skip
-    return figure
+Line = dict[str, Any]
 
 
 def make(folder: Path) -> Path:
@@ -127,75 +52,202 @@ def make(folder: Path) -> Path:
     table = tabulate(folder)
     if table.empty:
         raise ValueError(f"{folder} has no results; first: python -m benchmarks.leaderboard run")
-    of = medians(table)
-    figures: list[Figure] = []
-    for kind, measure in itertools.product(of["family"].unique(), MEASURES):
-        tasks = of[of["family"] == kind]
-        text = (
-            f"Performance profiles (Dolan & Moré, 2002) over {tasks['system'].nunique()} systems and {len(TOLERANCES)} "
-            f"tolerances: a curve begins at the share of tasks on which the method takes the least {measure}, and ends "
-            "at the share that it does at all."
-        )
-        draw = functools.partial(profiles_figure, tasks, measure)
-        figures.append(embedded(f"{kind.capitalize()} systems, {measure}", text, draw))
+    every = medians(table)
+    of = every[every["n"] == N] if (every["n"] == N).any() else every[every["n"] == every["n"].min()]
+    lines = lines_of(of)
+    grown = growth(every)
     loader = jinja2.ChoiceLoader(
         [jinja2.FileSystemLoader(Path(__file__).parent), jinja2.PackageLoader("apviz.report", "templates")]
     )
-    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    target = folder / "index.html"
-    target.write_text(
-        environment.get_template("page.html.jinja").render(
-            version=apviz.__version__, plotly=get_plotlyjs(), figures=figures, losses=_loss_rows(losses(of)),
-            sections=_sections(of), tolerances=[f"{tol:g}" for tol in TOLERANCES], machine=_machine(folder),
-            seeds=int(table["seed"].nunique()), loss=LOSS,
-        )
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    page = environment.get_template("page.html.jinja").render(
+        version=apviz.__version__, plotly="", losses=_loss_rows(losses(of)), loss=LOSS, lines=lines,
+        asked=len(of[of["entrant"] == "auto"]), standings=_standings(of), profiles=_profiles(of, lines),
+        sections=_sections(of), tolerances=[_tolerance(tol) for tol in TOLERANCES], machines=_machines(folder),
+        growth=_growth_rows(grown), growth_figures=_growth_figures(grown, lines), sizes=sorted(set(every["n"])),
+        n=int(of["n"].iloc[0]), limit=number(float(table[table["n"] == of["n"].iloc[0]]["limit"].max())),
+        seeds=_seeds(of), systems=int(of["system"].nunique()),
     )  # fmt: skip
+    target = folder / "index.html"
+    with file_made_whole(target) as file:
+        file.write(page.encode())
     return target
 
 
-def _loss_rows(found: pd.DataFrame) -> list[list[str]]:
+def _seeds(of: pd.DataFrame) -> str:
+    """How many there are of a system: `1`, or `1 to 5`."""
+    least, most = (int(of["seeds"].agg(each)) for each in ("min", "max"))
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _tolerance(tol: float) -> str:
+    return f"{tol:g}".replace("e-0", "e-")
+
+
+def _machines(folder: Path) -> list[str]:
+    """What was measured on."""
+    seen = {}
+    for path in sorted(folder.glob("*.json")):
+        for cell in json.loads(path.read_text())["cells"].values():
+            machine = cell["machine"]
+            versions = ", ".join(f"{name} {machine['versions'][name]}" for name in ("torch",))
+            seen[
+                f"one core of {machine['cores']} of {machine['processor']}, {machine['memory_gib']:.0f} GiB, "
+                f"Python {machine['python']}, {versions}"
+            ] = True
+    return list(seen)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _loss_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for _, row in found.iterrows():
         fails = not math.isfinite(row["seconds"])
-        ours, times = (row["failure"], "fails") if fails else (_number(row["seconds"]), f"{row['regret']:.1f}")
-        best = row["entrant of best"], _number(row["seconds of best"])
-        rows.append([row["system"], f"{row['tol']:g}", ours, *best, times])
+        rows.append({
+            "system": row["system"], "tol": _tolerance(row["tol"]), "best": row["entrant of best"],
+            "ours": _cell(math.inf if fails else row["seconds"], "fails"),
+            "theirs": _cell(row["seconds of best"]), "times": _cell(row["regret"], "fails"), "reason": row["reason"],
+        })  # fmt: skip
     return rows
 
 
+def _standings(of: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {"family": kind, "rows": standings(tasks).to_dict("records"), "systems": tasks["system"].nunique()}
+        for kind, tasks in of.groupby("family", sort=False)
+    ]
+
+
+def _cell(value: float, failed: str = "–") -> dict[str, str]:
+    fine = math.isfinite(value)
+    return {"text": number(value) if fine else failed, "value": str(value) if fine else FAILED}
+
+
 def _sections(of: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table for every system: entrants in the order of what they reach, then of seconds at 0.01."""
+    """A table for every system: entrants in the order of what they reach, then of seconds."""
     found = []
     for (kind, system), tasks in of.groupby(["family", "system"], sort=False):
         rows = []
         for entrant, own in tasks.groupby("entrant", sort=False):
             by_tol = own.set_index("tol")
-            cells = [_cell(by_tol.loc[tol]) for tol in TOLERANCES]
+            cells = [_task(by_tol.loc[tol]) if tol in by_tol.index else _cell(math.inf) for tol in TOLERANCES]
             done = np.isfinite(by_tol["seconds"]).sum()
-            last = next((by_tol.loc[tol, "failure"] for tol in TOLERANCES if by_tol.loc[tol, "failure"]), "")
-            rows.append((-done, float(by_tol["seconds"].replace(math.inf, 1e9).sum()), [entrant, *cells, last]))
-        found.append(
-            {"family": kind, "system": system, "rows": [row for *_, row in sorted(rows, key=lambda row: row[:2])]}
-        )
+            last = next((by_tol.loc[tol, "failure"] for tol in by_tol.index if by_tol.loc[tol, "failure"]), "")
+            rows.append((-done, float(by_tol["seconds"].replace(math.inf, 0.0).sum()), [entrant, *cells, last]))
+        found.append({
+            "family": kind, "system": system, "seeds": _seeds(tasks),
+            "rows": [row for *_, row in sorted(rows, key=lambda row: row[:2])],
+        })  # fmt: skip
     return found
 
 
-def _cell(row: Mapping[str, Any]) -> dict[str, str]:
-    if not math.isfinite(row["seconds"]):
-        return {"text": "–", "value": "1e99"}
-    work = "" if math.isnan(row["work"]) else f" · {_number(row['work'])}"
-    return {"text": f"{_number(row['seconds'])} s{work}", "value": str(row["seconds"])}
+def _task(row: Mapping[str, Any]) -> dict[str, str]:
+    """Seconds and work, and their bands over seeds where there are several."""
+    cell = _cell(row["seconds"])
+    if math.isfinite(row["seconds"]):
+        cell["text"] += " s" + ("" if math.isnan(row["work"]) else f" · {number(row['work'])}")
+    if row["seeds"] > 1 and math.isfinite(row["seconds least"]):
+        cell["band"] = f"{_band(row, 'seconds')} s" + (
+            "" if math.isnan(row["work least"]) else f" · {_band(row, 'work')}"
+        )
+    return cell
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+def _band(row: Mapping[str, Any], measure: str) -> str:
+    least, most = row[f"{measure} least"], row[f"{measure} most"]
+    return f"{number(least)} to {number(most) if math.isfinite(most) else 'failed'}"
 
 
-def _machine(folder: Path) -> Sequence[str]:
-    """What was measured on."""
-    seen = {}
-    for path in folder.glob("*.json"):
-        for cell in json.loads(path.read_text())["cells"].values():
-            machine = cell["machine"]
-            seen[f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads of torch"] = True
-    return list(seen)
+def _growth_rows(grown: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {
+            "system": row["system"], "entrant": row["entrant"],
+            "seconds": {n: _cell(value) for n, value in row["seconds"].items()},
+            "exponents": [_exponent(row, measure) for measure in MEASURES],
+        }
+        for row in grown.to_dict("records")
+    ]  # fmt: skip
+
+
+def _exponent(row: Mapping[str, Any], measure: str) -> dict[str, str]:
+    value, error = row[f"{measure} exponent"], row[f"{measure} error"]
+    if not math.isfinite(value):
+        return _cell(math.inf)
+    return {"text": f"{value:.2f} ± {error:.2f}", "value": str(value)}
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(of: pd.DataFrame) -> dict[str, Line]:
+    """Colour and dash of every entrant, in the order of how much it does."""
+    names = standings(of)["entrant"]
+    return {
+        name: {"color": PALETTE[place % len(PALETTE)], "dash": DASHES[place // len(PALETTE) % len(DASHES)]}
+        for place, name in enumerate(names)
+    }
+
+
+def _profiles(of: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any]]:
+    """A group of four charts, one a tolerance, for every family and measure."""
+    groups = []
+    for (kind, tasks), measure in itertools.product(of.groupby("family", sort=False), MEASURES):
+        counted = comparable(tasks, measure)
+        missing = sorted(set(tasks["entrant"]) - set(counted.columns))
+        charts = [
+            {
+                "title": f"to {_tolerance(tol)}",
+                "svg": _stills(profiles_figure(tasks[tasks["tol"] == tol], measure, lines)),
+            }
+            for tol in TOLERANCES
+        ]
+        groups.append({
+            "heading": f"{kind.capitalize()} systems, {measure}", "charts": charts, "missing": missing,
+            "systems": counted.index.get_level_values("system").nunique() if len(counted) else 0, "measure": measure,
+        })  # fmt: skip
+    return groups
+
+
+def _stills(figure: go.Figure) -> dict[str, str]:
+    """A chart without a script, in each theme."""
+    return {theme: still(figure, theme) for theme in get_args(ThemeName)}
+
+
+def profiles_figure(of: pd.DataFrame, measure: str, lines: Mapping[str, Line]) -> go.Figure:
+    """Curves of `profile`, as steps."""
+    curves = profile(of, measure)
+    most = max([10.0, *(float(taus[-1]) for taus, _ in curves.values())]) * 1.2
+    figure = go.Figure()
+    for name in reversed([each for each in lines if each in curves]):  # the best lies above the others
+        taus, shares = curves[name]
+        figure.add_scatter(
+            x=np.append(np.repeat(taus, 2)[1:], most), y=np.repeat(shares, 2), mode="lines", name=name,
+            line={**lines[name], "width": 2},
+        )  # fmt: skip
+    high = math.log10(min(most, MOST_TIMES))
+    figure.update_layout(
+        xaxis={"type": "log", "range": [0, high], "title": f"{measure} ÷ the least of all"},
+        yaxis={"range": [0, 1.02], "title": "share of systems done"},
+    )
+    return figure
+
+
+def _growth_figures(grown: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any]]:
+    """Seconds against n, a chart for every system."""
+    charts = []
+    for system, rows in grown.groupby("system", sort=False) if len(grown) else ():
+        figure = go.Figure()
+        for row in rows.to_dict("records"):
+            done = {n: value for n, value in row["seconds"].items() if math.isfinite(value)}
+            line = lines[row["entrant"]]
+            figure.add_scatter(
+                x=list(done), y=list(done.values()), mode="lines+markers", name=row["entrant"],
+                line={**line, "width": 2}, marker={"color": line["color"], "size": 7},
+            )  # fmt: skip
+        figure.update_layout(xaxis={"type": "log", "title": "n"}, yaxis={"type": "log", "title": "seconds to 0.01"})
+        charts.append({"title": system, "svg": _stills(figure)})
+    return charts

@@ -1,0 +1,164 @@
+"""What the files of results say, as tables: medians, profiles, standings, losses and their reasons, cost against n."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import linregress
+
+from benchmarks.leaderboard.cells import TOLERANCES
+from benchmarks.leaderboard.plan import GROWING_TOL
+from benchmarks.leaderboard.systems import N, family
+
+AUTO = "auto"
+# regrets above are listed
+LOSS = 1.2
+# works that differ by less are the same; works above so many times the other's are more
+SAME, MORE = 0.002, 1.1
+MEASURES = ("seconds", "work")
+TASK = ["family", "system", "tol"]
+# an exponent of fewer sizes has no error
+LEAST_SIZES = 3
+
+
+def tabulate(folder: Path) -> pd.DataFrame:
+    """Rows: system, family, n, entrant, seed, tolerance; seconds and work, infinite where it failed, and why."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        found = json.loads(path.read_text())
+        for cell in found["cells"].values():
+            for tol in TOLERANCES:
+                reached = cell["reached"].get(f"{tol:g}")
+                if reached is None and tol < cell["tightest"]:
+                    continue
+                rows.append({
+                    "system": found["system"], "family": family(found["system"]), "n": cell["n"],
+                    "entrant": cell["entrant"], "seed": cell["seed"], "tol": tol, "limit": cell["limit"],
+                    "failure": "" if reached else cell.get("failure", "not asked"),
+                    "seconds": reached["seconds"] if reached else math.inf,
+                    "work": _work(reached) if reached else math.inf,
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _work(reached: Mapping[str, Any]) -> float:
+    """NaN of an entrant that evaluates entries by itself."""
+    return math.nan if reached["work"] is None else float(reached["work"])
+
+
+def medians(table: pd.DataFrame) -> pd.DataFrame:
+    """Over the seeds: the median, the least and the most of each; where half of the seeds failed it is infinite."""
+    by = table.groupby([*TASK, "n", "entrant"], sort=False)
+    found = by[["seconds", "work"]].quantile(0.5, interpolation="higher")
+    for name in MEASURES:
+        found[f"{name} least"], found[f"{name} most"] = by[name].min(), by[name].max()
+    found["seeds"] = by["seed"].nunique()
+    found["failure"] = by["failure"].agg(lambda words: next((word for word in words if word), ""))
+    return found.reset_index()
+
+
+def comparable(of: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """A column an entrant, over the tasks that all of them were asked for: those that count, on most of the tasks."""
+    wide = of.pivot_table(index=["system", "tol"], columns="entrant", values=measure, aggfunc="first", dropna=False)
+    return wide.loc[:, wide.notna().mean() > 0.5].dropna()
+
+
+def profile(of: pd.DataFrame, measure: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Dolan & Moré's ρ(τ) of every entrant, over the systems and tolerances that all were asked for.
+
+    Returns:
+        By entrant τ, from 1, and the share of tasks done at no more than τ times the least of `measure`.
+    """
+    wide = comparable(of, measure)
+    ratios = wide.div(wide.min(axis=1), axis=0)  # not a number where nobody was done
+    found = {}
+    for name in wide.columns:
+        taus, counts = np.unique(ratios[name][np.isfinite(ratios[name])].to_numpy(), return_counts=True)
+        shares = counts.cumsum() / max(1, len(wide))
+        if not len(taus) or taus[0] > 1:
+            taus, shares = np.append(1.0, taus), np.append(0.0, shares)
+        found[name] = taus, shares
+    return found
+
+
+def standings(of: pd.DataFrame) -> pd.DataFrame:
+    """By entrant: tasks done of those asked, tasks won, and the median of seconds and work ÷ the least of all."""
+    of = of.copy()
+    for measure in MEASURES:
+        of[f"times {measure}"] = of[measure] / of.groupby(TASK)[measure].transform("min")
+    rows = []
+    for name, own in of.groupby("entrant", sort=False):
+        done = own[np.isfinite(own["seconds"])]
+        rows.append({
+            "entrant": name, "done": len(done), "asked": len(own), "share": len(done) / len(own),
+            "won": int((done["times seconds"] <= 1).sum()), "times seconds": done["times seconds"].median(),
+            "times work": done["times work"].median(),
+        })  # fmt: skip
+    order = {"share": False, "times seconds": True}
+    return pd.DataFrame(rows).sort_values(list(order), ascending=list(order.values()), ignore_index=True)
+
+
+def losses(of: pd.DataFrame) -> pd.DataFrame:
+    """Where `auto` takes more than 1.2 times the seconds of the best, or fails what another does; the worst first."""
+    best = of.loc[of.groupby(["system", "tol"])["seconds"].idxmin()].set_index(["system", "tol"])
+    ours = of[of["entrant"] == AUTO].set_index(["system", "tol"])
+    joined = ours.join(best[["entrant", "seconds", "work"]].add_suffix(" of best"))
+    joined = joined[np.isfinite(joined["seconds of best"])]
+    joined["regret"] = joined["seconds"] / joined["seconds of best"]
+    found = joined[joined["regret"] > LOSS].sort_values("regret", ascending=False).reset_index()
+    found["reason"] = [_reason(row, of) for _, row in found.iterrows()]
+    return found
+
+
+def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
+    """From work and seconds alone: what auto did, and in which of the two it is behind."""
+    best, work, least = row["entrant of best"], row["work"], row["work of best"]
+    if not math.isfinite(row["seconds"]):
+        return f"auto ended: {row['failure']}"
+    same = of[(of["system"] == row["system"]) & (of["tol"] == row["tol"]) & (of["entrant"] != AUTO)]
+    as_much = same[(same["work"] / work - 1).abs() < SAME]["entrant"]
+    took = f"auto took as much work as {as_much.iloc[0]}" if len(as_much) else "auto took a way of its own"
+    if math.isnan(least):
+        return f"{took}, {number(work)}; {best} evaluates entries that are not counted"
+    if work > MORE * least:
+        return f"{took}, {number(work)}, where {best} needs {number(least)}"
+    each, other = 1000 * row["seconds"] / work, 1000 * row["seconds of best"] / least
+    return (
+        f"{took}, {number(work)}, and {best} {number(least)}: not more, but {number(each)} ms each, set-up and "
+        f"choosing included, where {best} takes {number(other)}"
+    )
+
+
+def growth(of: pd.DataFrame) -> pd.DataFrame:
+    """Seconds and work to 0.01 against n of entrants and systems with cells of more rows, with fitted exponents.
+
+    Returns:
+        Rows: system, entrant; `seconds` and `work` by n; exponents of both by least squares in logarithms, and their
+        standard errors, NaN of fewer than three sizes.
+    """
+    of = of[of["tol"] == GROWING_TOL]
+    large = of[of["n"] > N][["system", "entrant"]].drop_duplicates()
+    rows = []
+    for system, entrant in large.itertuples(index=False):
+        own = of[(of["system"] == system) & (of["entrant"] == entrant)].sort_values("n")
+        row: dict[str, Any] = {"system": system, "entrant": entrant}
+        for measure in MEASURES:
+            done = own[np.isfinite(own[measure])]
+            row[measure] = dict(zip(own["n"].astype(int), own[measure].astype(float), strict=True))
+            row[f"{measure} exponent"] = row[f"{measure} error"] = math.nan
+            if len(done) >= LEAST_SIZES:
+                fit = linregress(np.log(done["n"]), np.log(done[measure]))
+                row[f"{measure} exponent"], row[f"{measure} error"] = fit.slope, fit.stderr
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def number(value: float) -> str:
+    """Three digits, and no powers of ten below a million."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
