@@ -20,7 +20,7 @@ WITHIN = ("--within", "580")
 LEADERBOARD_WITHIN = ("--within", "480")
 PARTS = (
     "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
-    "training", *SOLVERS, "leaderboard",
+    "training", *SOLVERS, "leaderboard", "higp",
 )  # fmt: skip
 
 

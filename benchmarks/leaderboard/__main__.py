@@ -2,7 +2,7 @@
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
                                      [--limit 10] [--tightest 0.01] [--within SECONDS] [--core NUMBER] [--again]
-python -m benchmarks.leaderboard page
+python -m benchmarks.leaderboard page | table
 """
 
 from __future__ import annotations
@@ -116,6 +116,15 @@ def page() -> None:
     from benchmarks.leaderboard.page import make
 
     typer.echo(make(FOLDER))
+
+
+@app.command()
+def table() -> None:
+    """Prints the table of `benchmarks/README.md`: published systems, to 0.01."""
+    from benchmarks.leaderboard.tables import markdown, medians, tabulate
+
+    of = medians(tabulate(FOLDER))
+    typer.echo(markdown(of[(of["family"] == "published") & (of["n"] == N)]))
 
 
 if __name__ == "__main__":

@@ -159,6 +159,28 @@ def growth(of: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def markdown(of: pd.DataFrame, tol: float = GROWING_TOL) -> str:
+    """A table of the repository's README: work and seconds to a tolerance, a line a method, a column a system.
+
+    Args:
+        of: medians of one family at one n.
+    """
+    of = of[of["tol"] == tol]
+    systems = list(dict.fromkeys(of["system"]))
+    lines = [["method", *systems], ["---"] * (1 + len(systems))]
+    for name in standings(of)["entrant"]:
+        own = of[of["entrant"] == name].set_index("system")
+        lines.append([name, *(_entry(own.loc[each]) if each in own.index else "" for each in systems)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _entry(row: Mapping[str, Any]) -> str:
+    if not math.isfinite(row["seconds"]):
+        return str(row["failure"]).partition(":")[0]
+    seconds = f"{row['seconds']:.2g} s"
+    return f"({seconds})" if math.isnan(row["work"]) else f"{number(row['work'])} ({seconds})"
+
+
 def number(value: float) -> str:
     """Three digits, and no powers of ten below a million."""
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"

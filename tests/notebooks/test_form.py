@@ -37,8 +37,8 @@ def notebook(path):
     return nbformat.read(path, nbformat.NO_CONVERT)
 
 
-def test_there_are_nine_notebooks_numbered_from_00():
-    assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}-" for number in range(9)]
+def test_there_are_ten_notebooks_numbered_from_00():
+    assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}-" for number in range(10)]
 
 
 def test_it_is_a_valid_notebook_of_format_4_5_for_any_python_3(notebook):
