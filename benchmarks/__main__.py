@@ -18,6 +18,8 @@ SOLVERS = tuple(
 WITHIN = ("--within", "580")
 # a cell that is begun may take four tasks of its limit
 LEADERBOARD_WITHIN = ("--within", "480")
+# and this one its limit
+HIGP_WITHIN = ("--within", "270")
 PARTS = (
     "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
     "training", *SOLVERS, "leaderboard", "higp",
@@ -28,6 +30,8 @@ def commands(part: str, *, named: bool) -> list[list[str]]:
     """The modules that a part runs, with their arguments; one that was named ends within ten minutes."""
     if part == "leaderboard":
         return [[part, "run", *(LEADERBOARD_WITHIN if named else ())], [part, "page"]]
+    if part == "higp":
+        return [[part, *(HIGP_WITHIN if named else ())]]
     name, *of = part.split(":")
     return [[name, *([of[0], "--size", of[1], "--rhs", of[2], *(WITHIN if named else ())] if of else ())]]
 
