@@ -239,8 +239,9 @@ def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
 @pytest.mark.parametrize(
     ("ours", "theirs", "reason"),
     [
-        (1.0, 4.0, "A, 4, and B 4: not more, but 1,000 ms each, set-up and choosing included, where B takes 250"),
+        (1.0, 3.8, "A, 4, and B 3.8: not more, but 1,000 ms each, set-up and choosing included, where B takes 263"),
         (9.0, 3.0, "auto took as much work as A, 36, where B needs 3"),
+        (1.0, 4.005, "auto took as much work as B, 4: 3,000 ms are choosing, or what seconds scatter"),
     ],
 )
 def test_a_reason_is_read_off_work_and_seconds(tmp_path, ours, theirs, reason):

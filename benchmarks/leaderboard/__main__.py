@@ -47,13 +47,13 @@ def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
     path = folder / f"{asked.system.replace('/', '-')}.json"
     name = entrant(asked.entrant).name
     key = f"{name} | n {asked.n} | seed {asked.seed}"
-    kept = read(path)
-    before = kept["cells"].get(key)
+    before = read(path)["cells"].get(key)
     if before and not again and not _asks_for_more(asked, before):
         return
     given = built(asked.system, asked.n, asked.seed)
     tolerances = [tol for tol in TOLERANCES if tol >= asked.tightest]
     cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tolerances=tolerances)
+    kept = read(path)  # afresh: another run may have been there meanwhile
     kept["cells"][key] = {
         "entrant": name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
         "machine": describe() | {"threads": 1},

@@ -177,7 +177,7 @@ def _exponent(row: Mapping[str, Any], measure: str) -> dict[str, str]:
     value, error = row[f"{measure} exponent"], row[f"{measure} error"]
     if not math.isfinite(value):
         return _cell(math.inf)
-    return {"text": f"{value:.2f} ± {error:.2f}", "value": str(value)}
+    return {"text": f"{value:.2f} ± {error:.2f}".replace("-", "−"), "value": str(value)}
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------
@@ -248,6 +248,12 @@ def _growth_figures(grown: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict
                 x=list(done), y=list(done.values()), mode="lines+markers", name=row["entrant"],
                 line={**line, "width": 2}, marker={"color": line["color"], "size": 7},
             )  # fmt: skip
-        figure.update_layout(xaxis={"type": "log", "title": "n"}, yaxis={"type": "log", "title": "seconds to 0.01"})
+        finite = [value for row in rows["seconds"] for value in row.values() if math.isfinite(value)]
+        decades = [math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite)))] if finite else [0, 1]
+        largest = max(n for row in rows["seconds"] for n in row)
+        figure.update_layout(
+            xaxis={"type": "log", "title": "n", "range": [math.log10(0.8 * N), math.log10(1.25 * largest)]},
+            yaxis={"type": "log", "title": "seconds to 0.01", "range": decades},
+        )
         charts.append({"title": system, "svg": _stills(figure)})
     return charts

@@ -121,6 +121,9 @@ def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
     best, work, least = row["entrant of best"], row["work"], row["work of best"]
     if not math.isfinite(row["seconds"]):
         return f"auto ended: {row['failure']}"
+    if abs(least / work - 1) < SAME:
+        beyond = number(1000 * (row["seconds"] - row["seconds of best"]))
+        return f"auto took as much work as {best}, {number(work)}: {beyond} ms are choosing, or what seconds scatter"
     same = of[(of["system"] == row["system"]) & (of["tol"] == row["tol"]) & (of["entrant"] != AUTO)]
     as_much = same[(same["work"] / work - 1).abs() < SAME]["entrant"]
     took = f"auto took as much work as {as_much.iloc[0]}" if len(as_much) else "auto took a way of its own"
