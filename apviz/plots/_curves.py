@@ -347,9 +347,9 @@ class Curves:
         """A thin solid line at a tolerance, in every column of one row."""
         for column in range(1, self.grid.columns + 1):
             self.grid.add_line(row, column, tol, {"color": self.theme.muted, "width": 1.5})
-        # below it, where curves end; on a log axis shapes take values, annotations their logarithm
+        # on a log axis shapes take values, annotations their logarithm
         self.grid.add_text(
-            row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="top",
+            row, 1, x=0.01, y=math.log10(tol), text=f"tolerance {tol:g}", xanchor="left", yanchor="bottom",
             font={"size": CAPTION_SIZE, "color": self.theme.muted},
         )  # fmt: skip
 

@@ -229,9 +229,8 @@ def _notes(figure: go.Figure, x: _Axis, y: _Axis) -> Iterator[str]:
     for note in figure.layout.annotations:
         if note.xref == "x domain" and note.yref == "y" and isinstance(note.y, int | float):
             share = (note.y - y.low) / (y.high - y.low)
-            place = f"top:{100 * (1 - share):.2f}%" if note.yanchor == "top" else f"bottom:{100 * share:.2f}%"
             yield (
-                f'<span style="position:absolute;left:{100 * note.x:.1f}%;{place};'
+                f'<span style="position:absolute;left:{100 * note.x:.1f}%;bottom:{100 * share:.2f}%;'
                 f'font-size:{note.font.size or CAPTION_SIZE}px;color:{html.escape(note.font.color or "inherit")}">'
                 f"{_plain(note.text)}</span>"
             )
