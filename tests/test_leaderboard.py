@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks.leaderboard.__main__ import app
+from benchmarks.leaderboard.__main__ import app, file_name
 from benchmarks.leaderboard.cells import measure
 from benchmarks.leaderboard.checking import residual
 from benchmarks.leaderboard.entrants import entrant
@@ -269,3 +270,9 @@ def test_an_exponent_is_that_of_the_power_law_that_cells_follow_and_three_sizes_
 
 def test_float32_is_where_ours_begin():
     assert Problem(made(2, "rbf", 1.0, 0.1)(50, 0)).system(torch.float32).dtype is torch.float32
+
+
+def test_no_two_systems_share_a_file_of_results_and_any_file_system_takes_its_name():
+    names = [file_name(system) for system in SYSTEMS]
+    assert len({name.lower() for name in names}) == len(SYSTEMS)
+    assert all(re.fullmatch(r"[a-zA-Z0-9.-]+\.json", name) for name in names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +37,12 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+def file_name(system: str) -> str:
+    """Name of the file of a system's results, which any file system takes."""
+    plain = system.replace("σ²", "noise").replace("×", "x")
+    return re.sub(r"[^a-zA-Z0-9.]+", "-", plain).strip("-") + ".json"
+
+
 @functools.lru_cache(maxsize=1)
 def built(system: str, n: int, seed: int) -> Given:
     """A system, which the next entrants have too."""
@@ -44,7 +51,7 @@ def built(system: str, n: int, seed: int) -> Given:
 
 def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
     """Measures a cell and keeps it; not where it is there, unless it was stopped by a limit that is now larger."""
-    path = folder / f"{asked.system.replace('/', '-')}.json"
+    path = folder / file_name(asked.system)
     name = entrant(asked.entrant).name
     key = f"{name} | n {asked.n} | seed {asked.seed}"
     before = read(path)["cells"].get(key)
