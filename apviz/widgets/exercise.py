@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
 
 import numpy as np
 from IPython.display import Markdown, display
+from numpy.typing import NDArray
+
+#: digits from which on a rounded number counts as known
+FEW_DIGITS: Final = 2
+#: what a wrong number often is, by what makes of the right one
+_USUAL: Final[dict[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
+    "Its sign is the other way round.": lambda right: -right,
+    "You forgot the square.": lambda right: np.sqrt(np.abs(right)),
+    "That is the square of it: you forgot the root.": np.square,
+    "That is twice as much.": lambda right: 2 * right,
+    "That is half of it.": lambda right: right / 2,
+    "That is one over it.": lambda right: 1 / right,
+    "That is one minus it.": lambda right: 1 - right,
+    "That is in per cent; a share is asked for.": lambda right: 100 * right,
+}
 
 
-def check(answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6) -> bool:
+def check(
+    answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6, mistakes: Mapping[str, Any] | None = None
+) -> bool:
     """Says under the cell whether an answer is right, and gives a hint where it is not.
+
+    Numbers may be rounded, to two digits at least where they are no whole ones; be written as a fraction, also as a
+    text; and stand in a row, a column, a tensor, whatever asked autograd to follow it.
 
     Args:
         answer: what the student gives; `...` for none yet.
         right: what the cell computed: a number, an array, a text, or true or false.
         hint: one sentence that helps, and does not tell.
         tolerance: relative to the largest entry of what is right, for numbers.
+        mistakes: wrong answers that are usual here, by a sentence on each; a forgotten square and the like are known.
 
     Returns:
         Whether it is right.
@@ -23,24 +47,65 @@ def check(answer: Any, right: Any, *, hint: str, tolerance: float = 1e-6) -> boo
     if answer is ...:
         display(Markdown("*No answer yet: put yours in place of the dots, and run this cell again.*"))
         return False
-    found, why = _compare(answer, right, tolerance)
+    found, why = _compare(answer, right, tolerance, mistakes or {})
     display(Markdown(f"✓ **Right.** {why}" if found else f"✗ **Not yet.** {why} *Hint: {hint}*"))
     return found
 
 
-def _compare(answer: Any, right: Any, tolerance: float) -> tuple[bool, str]:
+def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
     if isinstance(right, str | bool | np.bool_):
         return type(answer)(right) == answer, f"You say {answer}."
     try:
-        yours, theirs = np.asarray(answer, dtype=float), np.asarray(right, dtype=float)
-    except (TypeError, ValueError):
-        return False, f"An array of shape {np.shape(right)} is asked for, yours is of type {type(answer).__name__}."
-    if yours.shape != theirs.shape:
+        yours, theirs = _numbers(answer), _numbers(right)
+    except (TypeError, ValueError, ZeroDivisionError):
+        asked = f"An array of shape {np.shape(right)}" if np.ndim(right) else "A number"
+        return False, f"{asked} is asked for, yours is of type {type(answer).__name__}."
+    if yours.squeeze().shape != theirs.squeeze().shape:
         return False, f"The shape is {yours.shape}, and should be {theirs.shape}."
+    yours = yours.reshape(theirs.shape)
     if not np.isfinite(yours).all():
         return False, "There is something in it that is no finite number."
-    gap = float(np.abs(yours - theirs).max(initial=0.0))
-    scale = float(np.abs(theirs).max(initial=0.0)) or 1.0
+    gap, scale = float(np.abs(yours - theirs).max(initial=0.0)), float(np.abs(theirs).max(initial=0.0)) or 1.0
     if gap <= tolerance * scale:
-        return True, f"It differs from the computed value by {gap / scale:.1g} of it, at most."
-    return False, f"Yours differs by {gap / scale:.2g} of the largest entry, {tolerance:g} is allowed."
+        return True, ""
+    if theirs.size == 1 and _is_rounded(answer, float(theirs.item())):
+        return True, f"To more digits it is {float(theirs.item()):.6g}."
+    return False, _what_it_is(yours, theirs, tolerance, mistakes) or (
+        f"Yours differs by {gap / scale:.2g} of the largest entry." if theirs.size > 1
+        else f"Yours is {'more' if yours.item() > theirs.item() else 'less'} than that."
+    )  # fmt: skip
+
+
+def _numbers(given: Any) -> NDArray[Any]:
+    """An array of float64, of numbers, fractions, texts such as 1/12, arrays, and tensors."""
+    if isinstance(given, str):
+        given = float(Fraction(given.strip()))
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+    return np.asarray(given, dtype=float)
+
+
+def _is_rounded(answer: Any, right: float) -> bool:
+    """Whether a number is what another one is when it is rounded to the digits that were given."""
+    try:
+        given = Decimal(answer if isinstance(answer, str) else repr(float(answer)))
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+    digits, exponent = given.as_tuple().digits, given.as_tuple().exponent
+    if right == int(right) or not isinstance(exponent, int) or len(digits) < FEW_DIGITS:
+        return False
+    return abs(float(given) - right) <= 0.5000001 * 10.0**exponent
+
+
+def _what_it_is(yours: NDArray[Any], theirs: NDArray[Any], tolerance: float, mistakes: Mapping[str, Any]) -> str:
+    """A sentence on a wrong answer that is a usual one; empty where it is not."""
+    with np.errstate(all="ignore"):
+        usual = {said: make(theirs) for said, make in _USUAL.items()}
+        if theirs.ndim == 2 and theirs.shape[0] == theirs.shape[1]:
+            usual["Rows and columns are the other way round."] = theirs.T
+    for said, wrong in ({said: _numbers(each) for said, each in mistakes.items()} | usual).items():
+        if wrong.shape == theirs.shape and np.isfinite(wrong).all():
+            scale = float(np.abs(wrong).max(initial=0.0)) or 1.0
+            if np.abs(yours - wrong).max() <= max(tolerance, 1e-3) * scale:
+                return said
+    return ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("IPython", reason="the notebooks need IPython: pip install 'apviz[notebook]'")
 
@@ -33,12 +35,14 @@ def test_a_right_answer_is_right(answer, right, said):
 @pytest.mark.parametrize(
     "answer, right, text",
     [
-        (3.1, 3, "differs by 0.033"),
+        (3.1, 3, "Yours is more than that"),
         (np.ones(2), np.ones(3), r"shape is (2,), and should be (3,)"),
         ("cyclic", "random", "You say cyclic"),
         (False, True, "You say False"),
         (np.nan, 1.0, "no finite number"),
-        ("many", 3.0, "type str"),
+        ("many", 3.0, "A number is asked for, yours is of type str"),
+        ("1/0", 3.0, "A number is asked for"),
+        ([1.0, 2.1], [1.0, 2.0], "differs by 0.05 of the largest entry"),
         ([1, 2], "cyclic", "You say [1, 2]"),
         ("yes", True, "You say yes"),
     ],
@@ -50,3 +54,35 @@ def test_a_wrong_answer_is_wrong_and_gets_the_hint(answer, right, text, said):
 
 def test_dots_are_no_answer(said):
     assert not check(..., 1.0, hint="none") and "No answer yet" in said[0]
+
+
+@pytest.mark.parametrize(
+    "answer, right",
+    [
+        (0.0833, 1 / 12), (0.083, 1 / 12), ("1/12", 1 / 12), (" 0.0833 ", 1 / 12), (Fraction(1, 12), 1 / 12),
+        (1.2e-7, 1.2345e-7), (torch.tensor(3.0, requires_grad=True), 3.0), (torch.ones(2, 1), np.ones(2)),
+        (np.ones((1, 3)), np.ones((3, 1))), ([[0.5]], 0.5),
+    ],
+)  # fmt: skip
+def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_they_are(answer, right, said):
+    assert check(answer, right, hint="none needed") and "differs" not in said[0]
+
+
+@pytest.mark.parametrize("answer, right", [(0.08, 1 / 12), (0.0834, 1 / 12), (40.4, 40), (2, 2.4), ("0.09", 1 / 12)])
+def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(answer, right, said):
+    assert not check(answer, right, hint="more digits")
+
+
+@pytest.mark.parametrize(
+    "answer, right, said_of_it",
+    [
+        (-3.0, 3.0, "Its sign is the other way round."), (0.3, 0.09, "You forgot the square."),
+        (0.0081, 0.09, "you forgot the root"), (6, 3.0, "twice as much"), (1.5, 3, "half of it"),
+        (0.25, 4.0, "one over it"), (0.7, 0.3, "one minus it"), (12.5, 0.125, "per cent"),
+        (np.array([[1.0, 3.0], [2.0, 4.0]]), [[1.0, 2.0], [3.0, 4.0]], "Rows and columns are the other way round."),
+        (7.0, 5.0, "That counts the last block twice."),
+    ],
+)  # fmt: skip
+def test_a_usual_mistake_is_named(answer, right, said_of_it, said):
+    assert not check(answer, right, hint="none", mistakes={"That counts the last block twice.": 7})
+    assert said_of_it in said[0]
