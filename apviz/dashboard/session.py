@@ -204,7 +204,7 @@ class Session:
             return
         if self._browser.is_phone:
             self._template.sidebar_open = False
-        self._browser.is_heard = self._browser.pixels > 0
+        self._browser.is_heard = self.shared.has_browser = self._browser.pixels > 0
         if self._browser.visitor != self._token:
             self._token = self._browser.visitor
             self._recognise(self._token)

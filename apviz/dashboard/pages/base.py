@@ -49,6 +49,7 @@ class Shared:
         system_panel: widgets of the system, which several pages show.
         visitor: whose session it is, with the jobs of all their tabs.
         first_runs: the job that fills a new folder; None where there was something.
+        has_browser: whether a browser shows the page, and says what it has drawn.
         go: shows another page, by its name, after it was prepared by the function given.
     """
 
@@ -61,6 +62,7 @@ class Shared:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="apviz-")))
     visitor: Visitor = field(default_factory=Visitor)
     first_runs: Job | None = None
+    has_browser: bool = False
     go: Callable[[str, Callable[[Any], None]], None] | None = None
     system_panel: SystemPanel = field(init=False)
 

@@ -22,6 +22,7 @@ from apviz.dashboard import address
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages.base import Shared, View
+from apviz.dashboard.pages.compare import page as compare_page
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.settings.system_choice import SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND
@@ -408,3 +409,28 @@ def test_tables_tell_runs_of_one_method_apart(runs):
     page = opened(runs, runs=["cyclic", "again"])
     for name in ("theory", "time"):
         assert list(dict.fromkeys(table(page, name)["run"])) == run_names(list(page._traces.values()))
+
+
+def test_the_other_charts_come_when_the_browser_has_drawn_the_first_or_takes_long(runs, monkeypatch):
+    page = page_in(runs)
+    page.shared.has_browser = True
+    page.choice.runs = ["cg", "gs"]
+    page.open()
+    first, other = page._cards["residuals"].chart, page._cards["theory"].chart
+    for _ in range(3):
+        page.tick()
+    assert first.base and not other.base and page.is_drawing
+    first.drawn += 1
+    while page.is_drawing:
+        page.tick()
+    assert other.base
+    # drawn again as it was, the browser does nothing, and nobody waits for it
+    monkeypatch.setattr(compare_page, "FIRST_SECONDS", math.inf)
+    page.redraw()
+    while page.is_drawing:
+        page.tick()
+    monkeypatch.setattr(compare_page, "FIRST_SECONDS", 0.0)
+    page.choice.x = "seconds"
+    while page.is_drawing:
+        page.tick()
+    assert "seconds" in other.base

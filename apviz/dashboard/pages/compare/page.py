@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -32,6 +33,8 @@ from apviz.tracing import Trace
 
 #: runs in one set of charts
 MAX_RUNS = 12
+#: that a browser has for the first of them before the others come
+FIRST_SECONDS = 1.5
 
 
 #: the first chart and the table beside it, on a desk also with the settings open; and on a projector
@@ -66,6 +69,8 @@ class Compare(SolvingPage):
         self.models = [self.methods, self.choice]
         self._traces: dict[str, Trace] = {}
         self._turn = 0
+        #: how often the browser has drawn the first chart when the others may come, and until when that is waited for
+        self._awaited, self._patience = 0, 0.0
         #: before it is opened, an address is still being read, part by part
         self._is_open = False
         self._answer = Answer(self._select, lecture=shared.lecture)
@@ -132,7 +137,8 @@ class Compare(SolvingPage):
     def tick(self) -> None:
         self.follow(self.job, self._bar, self._take)
         self._advice.show()
-        self.draw_next()
+        if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
+            self.draw_next()
 
     def shows(self, job: Job) -> bool:
         return super().shows(job) or job is self._advice.job
@@ -256,7 +262,12 @@ class Compare(SolvingPage):
         def draw_top() -> None:
             # together, for the chart fills the window below the verdict and beside the table
             self._show_answer()
+            chart = first.chart
+            drawn, before = chart.drawn, chart.base
             self._draw(first)
+            # the others would come before it is drawn; of what grows the browser does not say that it is
+            if self.shared.has_browser and chart.base not in ("", before) and not self._growing():
+                self._awaited, self._patience = drawn + 1, time.perf_counter() + FIRST_SECONDS
 
         self.draw_later(self._answer, draw_top)
         for card in others:
