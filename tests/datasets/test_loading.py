@@ -120,7 +120,11 @@ def test_even_one_pixel_can_be_asked_for():
     assert len(datasets.load("china", n=1).train_x) == 1
 
 
-@pytest.mark.parametrize("name", ["airquality", "sgemm", "bike", "protein", "kin40k", "keggundirected", "earth"])
+#: nine million rows
+EARTH = pytest.param("earth", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", ["airquality", "sgemm", "bike", "protein", "kin40k", "keggundirected", EARTH])
 def test_real_data_have_the_right_size_and_scale(name, need_file):
     need_file(name)
     if name == "earth":

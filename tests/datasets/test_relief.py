@@ -127,6 +127,7 @@ def test_two_thirds_are_at_the_level_of_the_sea(relief):
     assert (relief.target[north] == 0).mean() < (relief.target[~north] == 0).mean()  # more land in the north
 
 
+@pytest.mark.slow
 def test_a_million_rows_lie_on_the_sphere_and_no_two_are_alike_in_float32(relief):
     data = datasets.load("earth", n=1_000_000)
     assert data.train_x.dtype == torch.float32 and len(data.test_x) == 1_866_240

@@ -163,6 +163,7 @@ def test_adam_is_taken_where_another_solver_or_more_rows_are():
 LESS_WORK = {"stages": ((0.25, 3), (0.5, 2)), "max_epochs": 1, "trace_estimator": "pathwise"}
 
 
+@pytest.mark.slow
 def test_less_work_is_what_adam_does_and_prediction_is_of_all_rows():
     x, y = data(600)
     few = apviz.AlternatingProjection(block_size=50, tol=1e-3)

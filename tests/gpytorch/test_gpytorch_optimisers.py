@@ -88,7 +88,7 @@ def by_lbfgs(e):
     [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}],
     ids=["auto", "AP", "lanczos"],
 )
-@pytest.mark.parametrize("optimise", [by_adam, by_lbfgs])
+@pytest.mark.parametrize("optimise", [pytest.param(by_adam, marks=pytest.mark.slow), by_lbfgs])
 def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
     def ended(context):
         e = example(n, 2, kernels.ScaleKernel(kernels.MaternKernel(2.5, ard_num_dims=2)))
