@@ -20,6 +20,7 @@ from apviz.advice import advise as advise_on
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli.terminal import console, errors, fail
+from apviz.doctor import Finding, examine
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
 from apviz.experiments import run as run_experiment
@@ -380,3 +381,20 @@ def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zar
     for number, values in epochs.iterrows():
         table.add_row(str(number), *(f"{value:.4g}" for value in values))
     console.print(table)
+
+
+@app.command()
+def doctor(
+    keops: Annotated[bool, typer.Option(help="Try KeOps too, which compiles for some time the first time.")] = True,
+) -> None:
+    """Say what this machine has, whether every engine computes what it should, how fast, and what to do; a minute."""
+    found = list[Finding]()
+    for each in examine(keops=keops):
+        found.append(each)
+        mark = "[red]✗[/]" if each.is_wrong else "[yellow]![/]" if each.advice else "[green]✓[/]"
+        console.print(f"{mark} [bold]{escape(each.subject)}[/]: {escape(each.found)}", highlight=False)
+        if each.advice:
+            console.print(f"  → {escape(each.advice)}", highlight=False)
+    wrong = [each.subject for each in found if each.is_wrong]
+    if wrong:
+        fail(RuntimeError(f"wrong here: {', '.join(wrong)}"))

@@ -1,0 +1,313 @@
+"""What this machine has, whether every engine computes what it should here, and how fast; what to do where not."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shutil
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from typing import Final
+
+import psutil
+import torch
+from torch import Tensor
+
+from apviz.kernels import KERNELS, Kernel
+from apviz.memory import free_memory
+from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, native
+from apviz.operators.tiled import TiledOperator
+from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver, attempt, overlapping
+from apviz.system import KernelSystem
+
+#: what an engine may be off by, relative to the largest entry of a product in float64
+ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}
+#: sizes that truth and speed are tried at: inputs; rows and columns of either
+INPUTS: Final = (1, 3, 13)
+TRUE_ROWS, FAST_ROWS, FAST_COLUMNS, SIDES = 400, 20_000, 1_000, 16
+#: rows and σ² of the system that is solved
+SOLVED_ROWS, SOLVED_NOISE = 1_000, 0.1
+#: that the solves are to reach
+TOL: Final = 1e-2
+#: of the threads, what the compiled engine makes use of on a machine that does nothing else, and of the cores a load
+#: under which figures say little
+USED, BUSY = 0.6, 0.5
+#: gibibytes free, below which blocks and stored matrices become small
+LITTLE_MEMORY = 2.0
+#: optional packages, by the extra that brings them
+EXTRAS: Final = {
+    "panel": "dashboard",
+    "gpytorch": "gpytorch",
+    "pykeops": "keops",
+    "anywidget": "notebook",
+    "h5py": "hdf5",
+}
+
+#: correlations of textbooks (Rasmussen & Williams 2006, eq. 4.9 and 4.14 to 4.17), of the distance in lengthscales
+_TEXTBOOK: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "matern12": lambda r: torch.exp(-r),
+    "matern32": lambda r: (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r),
+    "matern52": lambda r: (1 + math.sqrt(5) * r + 5 * r.square() / 3) * torch.exp(-math.sqrt(5) * r),
+    "rbf": lambda r: torch.exp(-r.square() / 2),
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine, and what is tried of it."""
+
+    make: Callable[[Tensor, Kernel, float], Operator]
+    kernels: tuple[str, ...] = tuple(_TEXTBOOK)
+    inputs: tuple[int, ...] = INPUTS
+    dtypes: tuple[torch.dtype, ...] = tuple(ALLOWED)
+    rows: int = FAST_ROWS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about this machine.
+
+    Attributes:
+        subject: what it is about.
+        found: how it is, in words.
+        advice: what to do; empty where nothing is.
+        is_wrong: whether apviz computes wrong numbers here, or does not solve.
+    """
+
+    subject: str
+    found: str
+    advice: str = ""
+    is_wrong: bool = False
+
+
+def examine(*, keops: bool = True) -> Iterator[Finding]:
+    """Looks at this machine, tries every engine and a few solves, and yields findings as they come; takes a minute.
+
+    Products of every engine are held against dense float64 matrices of textbook formulas (relative to their largest
+    entry 1e-4 in float32, 1e-11 in float64). Speeds are millions of kernel entries a second, Matérn-5/2, 16 right-hand
+    sides, float32, medians of three; what else runs on the machine slows them.
+
+    Args:
+        keops: try KeOps where it is installed, which compiles for some tens of seconds the first time.
+
+    Examples:
+        >>> from apviz.doctor import machine
+        >>> next(machine()).subject
+        'versions'
+    """
+    yield from machine()
+    devices = [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
+    for device in devices:
+        rates = dict[str, float]()
+        for name, engine in engines(device, keops=keops).items():
+            yield try_engine(name, engine, device, rates)
+        yield from _of_speeds(rates, device)
+    for device in devices:
+        yield from solves(device)
+
+
+# --- what it has ------------------------------------------------------------------------------------------------------
+
+
+def machine() -> Iterator[Finding]:
+    """Versions, cores, memory, compiler and GPU, without measuring anything."""
+    packages = ("apviz", "torch", "numpy", "scipy", "xarray", "zarr", *EXTRAS)
+    versions = {name: _version(name) for name in packages}
+    there = [f"{name} {version}" for name, version in versions.items() if version]
+    missing = [extra for name, extra in EXTRAS.items() if not versions[name]]
+    yield Finding(
+        "versions", f"Python {platform.python_version()}, {', '.join(there)}",
+        f"for more: pip install 'apviz[{','.join(missing)}]'" if missing else "",
+    )  # fmt: skip
+    yield _cores()
+    free, total = free_memory(torch.device("cpu")) / 2**30, psutil.virtual_memory().total / 2**30
+    yield Finding(
+        "memory", f"{free:.1f} GiB free to this process, of {total:.1f} GiB of the machine",
+        "little is free: close what takes it, or raise the limit of the container, the batch job or `ulimit -v`"
+        if free < LITTLE_MEMORY else "",
+    )  # fmt: skip
+    yield _compiler()
+    yield _gpu()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _cores() -> Finding:
+    allowed = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else os.cpu_count() or 1
+    threads, load = torch.get_num_threads(), psutil.getloadavg()[0]
+    advice = ""
+    if threads < allowed // 2:
+        advice = f"apviz takes {threads} of {allowed} cores: unset OMP_NUM_THREADS, or call torch.set_num_threads"
+    elif load > BUSY * allowed:
+        advice = f"something else keeps it busy (load {load:.1f}): the speeds below are lower than they could be"
+    found = (
+        f"{psutil.cpu_count(logical=False) or '?'} cores of {_processor()}, {allowed} threads allowed, {threads} used"
+    )
+    return Finding("processor", found, advice)
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _compiler() -> Finding:
+    try:
+        found = " ".join(native.compiler())
+    except OSError as error:
+        return Finding(
+            "C++ compiler", str(error),
+            "install one (Debian: apt install g++; macOS: xcode-select --install): products with the kernel become 4 "
+            "to 46 times as fast",
+        )  # fmt: skip
+    if native.library() is None:
+        return Finding("C++ compiler", f"{found}, which does not build apviz's engine", "see the warning above")
+    return Finding("C++ compiler", found)
+
+
+def _gpu() -> Finding:
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        return Finding("GPU", f"{', '.join(names)}; apviz takes the first, CUDA {torch.version.cuda}")
+    if shutil.which("nvidia-smi"):
+        advice = "torch is a build without CUDA, or older than the driver: install one from pytorch.org for this CUDA"
+        return Finding("GPU", f"there is a driver, and torch {torch.__version__} sees no GPU", advice)
+    return Finding("GPU", "none; the processor is used")
+
+
+# --- whether it computes what it should, and how fast -----------------------------------------------------------------
+
+
+def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
+    """Engines that can be had on a device, by name."""
+    found = {"stored matrix": Engine(OPERATORS["dense"], rows=DENSE_MAX_N)}
+    if device.type == "cpu" and native.library() is not None:
+        found["compiled tiles"] = Engine(TiledOperator)
+    found["torch tiles"] = Engine(partial(TiledOperator, compiled=False))
+    if keops and _version("pykeops"):
+        # it compiles for every kernel, dtype and number of inputs
+        found["KeOps"] = Engine(OPERATORS["keops"], ("matern52",), (3,), (torch.float32,))
+    return found
+
+
+def try_engine(name: str, engine: Engine, device: torch.device, rates: dict[str, float]) -> Finding:
+    """Holds products of an engine against textbook formulas, and measures them; its speed at d = 3 goes to `rates`."""
+    subject = f"{name} ({device.type})"
+    try:
+        worst = max(
+            _error(engine, kernel, d, dtype, device) / ALLOWED[dtype]
+            for kernel in engine.kernels for d in engine.inputs for dtype in engine.dtypes
+        )  # fmt: skip
+        speeds = [_rate(engine, d, device) for d in engine.inputs]
+    except Exception as error:  # whatever a compiler, a driver or a library comes up with is to be told
+        return Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
+    rates[name] = speeds[engine.inputs.index(3)]
+    told = ", ".join(f"{speed / 1e6:,.0f} at d = {d}" for d, speed in zip(engine.inputs, speeds, strict=True))
+    if not worst <= 1:
+        found = f"wrong: {worst:.1e} times what rounding explains; {told} million entries a second"
+        return Finding(subject, found, _instead(name), is_wrong=True)
+    return Finding(subject, f"right; {told} million entries a second")
+
+
+def _instead(name: str) -> str:
+    others = {
+        "compiled tiles": "set CXX to another compiler, or to a name that is not there, for torch tiles alone",
+        "KeOps": "leave operator='keops' alone, or clear its cache: pykeops.clean_pykeops()",
+    }
+    return others.get(name, "please report it with this table: https://github.com/apviz/apviz/issues")
+
+
+def _error(engine: Engine, kernel: str, d: int, dtype: torch.dtype, device: torch.device) -> float:
+    """Largest error of K U, relative to its largest entry."""
+    generator = torch.Generator().manual_seed(d)
+    x = torch.rand(TRUE_ROWS, d, generator=generator, dtype=torch.float64).to(dtype).double()
+    u = torch.randn(TRUE_ROWS, 3, generator=generator, dtype=torch.float64).to(dtype).double()
+    lengthscale, noise = 0.4 * math.sqrt(d), 0.1
+    distance = torch.cdist(x / lengthscale, x / lengthscale, compute_mode="donot_use_mm_for_euclid_dist")
+    exact = _TEXTBOOK[kernel](distance) @ u + noise * u
+    operator = engine.make(x.to(device, dtype), KERNELS[kernel](lengthscale=lengthscale), noise)
+    operator.prepare(3)
+    product = operator.matmul(u.to(device, operator.x.dtype)).double().cpu()
+    return float((product - exact).abs().max() / exact.abs().max())
+
+
+def _rate(engine: Engine, d: int, device: torch.device) -> float:
+    """Kernel entries a second of K[:, I] U."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(engine.rows, d, generator=generator).to(device)
+    u = torch.randn(FAST_COLUMNS, SIDES, generator=generator).to(device)
+    operator = engine.make(x, KERNELS["matern52"](lengthscale=0.4 * math.sqrt(d)), 0.1)
+    operator.prepare(SIDES)
+    taken = []
+    for _ in range(4):
+        started = time.perf_counter()
+        operator.columns_matmul(slice(0, FAST_COLUMNS), u)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - started)
+    return engine.rows * FAST_COLUMNS / statistics.median(taken[1:])
+
+
+def _of_speeds(rates: dict[str, float], device: torch.device) -> Iterator[Finding]:
+    """What the speeds of engines say beside each other, and on one thread."""
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or "compiled tiles" not in rates:
+        return
+    torch.set_num_threads(1)
+    try:
+        alone = _rate(Engine(TiledOperator), 3, device)
+    finally:
+        torch.set_num_threads(threads)
+    times = rates["compiled tiles"] / alone
+    yield Finding(
+        "threads", f"{threads} threads are {times:.1f} times as fast as one",
+        "cores are shared with something else, or are threads of one core: let apviz have them alone, or set "
+        f"OMP_NUM_THREADS={max(1, round(times))}" if times < USED * threads else "",
+    )  # fmt: skip
+
+
+# --- whether it solves ------------------------------------------------------------------------------------------------
+
+
+def solves(device: torch.device) -> Iterator[Finding]:
+    """Solves a small system by every kind of method, and checks B − KW with textbook formulas."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(SOLVED_ROWS, 2, generator=generator, dtype=torch.float64)
+    b = torch.sin(6 * x[:, :1]) + 0.1 * torch.randn(SOLVED_ROWS, 1, generator=generator, dtype=torch.float64)
+    distance = torch.cdist(x / 0.2, x / 0.2, compute_mode="donot_use_mm_for_euclid_dist")
+    k = _TEXTBOOK["matern52"](distance) + SOLVED_NOISE * torch.eye(SOLVED_ROWS, dtype=torch.float64)
+    system = KernelSystem(x, b, KERNELS["matern52"](lengthscale=0.2), noise=SOLVED_NOISE, device=str(device))
+    tried: dict[str, Solver] = {
+        "alternating projection, the paper's": AlternatingProjection(block_size=300, tol=TOL),
+        "alternating projection, overlapping": overlapping(tol=TOL), "conjugate gradients": ConjugateGradient(tol=TOL),
+        "Cholesky": Cholesky(tol=TOL), "what apviz chooses": Automatic(tol=TOL),
+    }  # fmt: skip
+    for name, solver in tried.items():
+        started, subject = time.perf_counter(), f"{name} ({device.type})"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # how it ended is told here
+                solution = attempt(system, solver)
+        except Exception as error:  # as above
+            yield Finding(subject, f"it failed: {type(error).__name__}: {error}", _instead(name), is_wrong=True)
+            continue
+        residual = float((b - k @ solution.weights.double().cpu()).norm() / b.norm())
+        told = f"residual {residual:.1e} after {time.perf_counter() - started:.2f} s and {solution.work:.3g} work"
+        if solution.converged and residual < 1.01 * TOL:
+            yield Finding(subject, told)
+        else:
+            yield Finding(subject, f"wrong: {solution.stop_reason}, {told}", _instead(name), is_wrong=True)
