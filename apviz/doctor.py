@@ -25,6 +25,7 @@ from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, native
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver, attempt, overlapping
 from apviz.system import KernelSystem
+from apviz.tracing.recorder import processor
 
 #: what an engine may be off by, relative to the largest entry of a product in float64
 ALLOWED: Final = {torch.float32: 1e-4, torch.float64: 1e-11}
@@ -152,17 +153,9 @@ def _cores() -> Finding:
     elif load > BUSY * allowed:
         advice = f"something else keeps it busy (load {load:.1f}): the speeds below are lower than they could be"
     found = (
-        f"{psutil.cpu_count(logical=False) or '?'} cores of {_processor()}, {allowed} threads allowed, {threads} used"
+        f"{psutil.cpu_count(logical=False) or '?'} cores of {processor()}, {allowed} threads allowed, {threads} used"
     )
     return Finding("processor", found, advice)
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _compiler() -> Finding:
