@@ -166,7 +166,7 @@ def twelve(browser: Any, folder: Path) -> dict[str, Any]:
         for _ in range(TURNS):
             page = visitor(browser)
             page.goto(server.url + "?page=runs")
-            page.get_by_text("Filter").first.wait_for()
+            page.get_by_text("Filter").locator("visible=true").first.wait_for()
             page.wait_for_timeout(4_000)
             page.goto(server.url + "?page=runs&runs=" + ",".join(names))
             button = page.get_by_role("button", name="Open on page Compare")

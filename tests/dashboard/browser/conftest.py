@@ -10,7 +10,7 @@ import pytest
 
 import apviz
 from apviz import comparison
-from tests.dashboard.browser.server import PATIENCE, Server
+from tests.dashboard.browser.server import PATIENCE, SHOWN, Server
 
 pytest.importorskip("panel")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -61,13 +61,17 @@ class Visitor:
         found.wait_for()
         return found
 
+    def field(self, label: str, *, exact: bool = True) -> Any:
+        """The field with that label, of the page that is shown."""
+        return self.tab.get_by_label(label, exact=exact).locator(SHOWN)
+
     def press(self, button: str) -> None:
         self.tab.get_by_role("button", name=button, exact=True).click()
 
     def says(self, words: str) -> None:
         """Waits until the page says so."""
         try:
-            self.tab.get_by_text(words).first.wait_for()
+            self.tab.get_by_text(words).locator(SHOWN).first.wait_for()
         except playwright.TimeoutError as error:
             notes = [note.inner_text() for note in self.tab.locator("[role=alert]").all()]
             raise AssertionError(f"it does not say {words!r}, but {notes}; at {self.tab.url}") from error

@@ -15,6 +15,8 @@ from tests.ports import free_port, opens, wait_until
 
 #: seconds that anything may take; a busy machine is slow
 PATIENCE = 60
+#: of what is found, what is seen: other pages, made ahead, are there too
+SHOWN = "visible=true"
 #: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
 ENDLESS = {
     "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",

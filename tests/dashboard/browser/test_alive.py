@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
+from tests.dashboard.browser.server import ENDLESS, PATIENCE, SHOWN, Server
 from tests.ports import wait_until
 
 #: the spinner, in JavaScript
@@ -91,7 +91,7 @@ def test_what_runs_is_shown_on_other_pages_after_a_reload_and_in_a_second_tab_bu
 
     second = someone.context.new_page()
     second.goto(someone.server.address({"page": "batch-size"}))
-    second.get_by_text(line).first.wait_for(timeout=1000 * PATIENCE)
+    second.get_by_text(line).locator(SHOWN).first.wait_for(timeout=1000 * PATIENCE)
     second.get_by_role("button", name="Stop", exact=True).first.click()
     someone.says("Stopped: 1 of 1 runs recorded")
     second.close()
@@ -109,7 +109,7 @@ def test_what_takes_long_has_a_spinner_until_it_is_there(visit, server):
         someone.tab.wait_for_function(f"() => {BUSY}")
     finally:
         server.process.send_signal(signal.SIGCONT)
-    someone.tab.get_by_text("Noise from").or_(someone.tab.get_by_text("Sweep")).first.wait_for()
+    someone.tab.get_by_text("Noise from").or_(someone.tab.get_by_text("Sweep")).locator(SHOWN).first.wait_for()
     someone.tab.wait_for_function(f"() => !{BUSY}")
 
 
@@ -123,7 +123,7 @@ def test_a_page_that_was_left_fits_the_window_and_has_the_theme_of_the_moment_on
     chart.wait_for(state="hidden")
     someone.tab.set_viewport_size({"width": 1000, "height": 800})
     someone.tab.get_by_role("button", name="Toggle theme").click()
-    someone.tab.get_by_text("Filter").locator("visible=true").first.wait_for()
+    someone.tab.get_by_text("Filter").locator(SHOWN).first.wait_for()
     on_tab(someone, "Compare")
     someone.until("chart.clientWidth && chart.clientWidth === chart._fullLayout.width", chart)
     someone.until(f"chart._fullLayout.font.color !== '{light}'", chart)
@@ -138,9 +138,9 @@ def test_tabs_that_are_closed_while_something_runs_leave_no_traceback(recorded, 
         first = context.new_page()
         first.goto(server.address(ENDLESS))
         first.get_by_role("button", name="Run", exact=True).click()
-        first.get_by_text("Running: AP cyclic b=60: epoch").first.wait_for()
+        first.get_by_text("Running: AP cyclic b=60: epoch").locator(SHOWN).first.wait_for()
         first.reload()
-        first.get_by_text("Running: AP cyclic b=60: epoch").first.wait_for()
+        first.get_by_text("Running: AP cyclic b=60: epoch").locator(SHOWN).first.wait_for()
         first.close()
         context.close()
         time.sleep(3)

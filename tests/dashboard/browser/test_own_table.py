@@ -74,7 +74,7 @@ def test_a_messy_file_becomes_an_answer_in_one_go_and_is_there_after_a_restart(v
         someone.press("Use this table")
         someone.tab.wait_for_function("location.search.includes('dataset=mieten.csv')")
         someone.says(f"A table of yours: {train:,} rows to train on. Target: Miete.")
-        assert someone.tab.get_by_label("Training rows n", exact=True).input_value() == f"{train:,}"
+        assert someone.field("Training rows n").input_value() == f"{train:,}"
         someone.press("Run")
         (name,) = finished(someone)
         trace = apviz.open_trace(server.runs / f"{name}.zarr")

@@ -40,7 +40,7 @@ FIELDS = {
 def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_show(visit, server):
     someone = visit().go(**SMALL)
     before = traces(server)
-    fields = {label: someone.tab.get_by_label(label, exact=True) for label in FIELDS}
+    fields = {label: someone.field(label) for label in FIELDS}
     for label, (bad, *_) in FIELDS.items():
         fields[label].fill(bad)
     for label, (bad, accepted, good, *_) in FIELDS.items():
@@ -65,7 +65,7 @@ def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_sho
 
 def test_a_value_that_was_typed_and_not_left_yet_is_the_one_that_runs(visit, server):
     someone = visit().go(**SMALL)
-    field = someone.tab.get_by_label("Noise variance σ²", exact=True)
+    field = someone.field("Noise variance σ²")
     field.press("ControlOrMeta+a")
     field.press_sequentially("0.07")
     # as a screen reader presses it: the field keeps the focus

@@ -97,6 +97,7 @@ class Compare(SolvingPage):
 
     def sidebar(self) -> list[Viewable]:
         return [
+            *([self._advice.button] if self.shared.lecture else []),
             *method_panel(self.methods, self.fields),
             pmui.Select.from_param(self.choice.param.order, sizing_mode="stretch_width"),
         ]
@@ -104,7 +105,8 @@ class Compare(SolvingPage):
     def main(self) -> Viewable:
         if self._everything is None:
             x = pmui.RadioButtonGroup.from_param(self.choice.param.x, label="x axis", size="small", margin=(0, 12))
-            self._bar.row.extend([self._advice.button, x])
+            # on a projector the bar has no room for another button
+            self._bar.row.extend([x] if self.shared.lecture else [self._advice.button, x])
             for card in self._cards.values():
                 card.view.styles = HALF
             styles = BESIDE_LECTURE if self.shared.lecture else BESIDE
