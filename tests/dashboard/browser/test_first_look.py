@@ -256,6 +256,9 @@ def test_the_toggle_makes_page_and_charts_dark_and_the_address_says_so(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
     assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") == "#FFFFFF"
+    # the last: pressed while charts still come, the theme goes back to what it was
+    someone.chart("Where the residual is")
+    someone.tab.wait_for_timeout(1000)
     someone.press("Toggle theme")
     someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", chart)
     someone.tab.wait_for_function("location.search.includes('theme=dark')")
