@@ -82,6 +82,8 @@ class Session:
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}
+        #: pages that have been shown, and of these the ones whose charts are still of the other theme
+        self._opened, self._stale = set[str](), set[str]()
         self._is_loaded = False
         self._idle_since = math.inf
         self._clock: Any = None
@@ -169,6 +171,10 @@ class Session:
         if self._is_loaded:
             self._show_settings()
         page.open()
+        self._opened.add(page.name)
+        if page.name in self._stale:
+            self._stale.remove(page.name)
+            page.redraw()
 
     def _show_settings(self) -> None:
         """Shows the settings of the page; made once, for their widgets watch the models as long as these live."""
@@ -219,8 +225,8 @@ class Session:
     def _theme_changed(self, event: Any) -> None:
         self.shared.view.theme = THEMES[bool(event.new)]
         self._template.theme_config = _theme(self.shared)
-        for page in self._pages.values():
-            page.redraw()
+        self._stale = self._opened - {self.page.name}
+        self.page.redraw()
 
     def _tick(self) -> None:
         if self._awaits_first_runs and not self.shared.awaits_first_runs:

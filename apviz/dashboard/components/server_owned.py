@@ -16,13 +16,14 @@ def server_owned(component: Component, editable: Collection[str] = ()) -> Compon
 
     Panel's React components send back what they were sent. Of two changes within one rendering, as at the end of a
     short solve, the older one comes back, and would stay, in the browser and here. Presses of a button are events, not
-    values: they always reach the server.
+    values: they always reach the server. Whether the page is dark is the browser's: sent back as it was, one component
+    would make the whole page light again.
     """
-    process = component._process_events
+    process, of_the_browser = component._process_events, {*editable, "dark_theme"}
 
     def accept(events: dict[str, Any]) -> None:
-        process({name: value for name, value in events.items() if name in editable})
-        if again := [name for name in events if name not in editable]:
+        process({name: value for name, value in events.items() if name in of_the_browser})
+        if again := [name for name in events if name not in of_the_browser]:
             component.param.trigger(*again)
 
     setattr(component, "_process_events", accept)  # noqa: B010 (a method, to a type checker)

@@ -252,17 +252,33 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     assert someone.field("Training rows n").input_value() == "1,712"
 
 
-def test_the_toggle_makes_page_and_charts_dark_and_the_address_says_so(visit):
-    someone = visit().go()
+@pytest.mark.parametrize(("begins", "ends", "paper"), [("light", "dark", "#14171C"), ("dark", "light", "#FFFFFF")])
+def test_the_theme_toggled_while_charts_still_come_stays_for_all_of_them_and_the_address_says_so(
+    visit, begins, ends, paper
+):
+    someone = visit().go(theme=begins)
     chart = someone.chart("Residual.")
-    assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") == "#FFFFFF"
-    # the last: pressed while charts still come, the theme goes back to what it was
-    someone.chart("Where the residual is")
-    someone.tab.wait_for_timeout(1000)
+    assert chart.evaluate("chart => chart._fullLayout.paper_bgcolor") != paper
     someone.press("Toggle theme")
-    someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", chart)
-    someone.tab.wait_for_function("location.search.includes('theme=dark')")
-    someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", someone.chart("Which block"))
+    is_so = f"chart._fullLayout.paper_bgcolor === '{paper}'"
+    someone.until(is_so, someone.chart("Where the residual is"))
+    # long enough for what was underway to come back
+    someone.tab.wait_for_timeout(2000)
+    for name in ("Residual.", "Which block", "Where the residual is"):
+        assert someone.chart(name).evaluate(f"chart => {is_so}")
+    assert f"theme={ends}" in someone.tab.evaluate("location.search")
+    dark = "getComputedStyle(document.body).backgroundColor === 'rgb(18, 18, 18)'"
+    assert someone.tab.evaluate(dark) is (ends == "dark")
+
+
+def test_a_page_that_is_come_back_to_is_of_the_theme_chosen_meanwhile(visit):
+    someone = visit().go()
+    someone.chart("Where the residual is")
+    someone.tab.get_by_role("tab", name="Look inside").click()
+    someone.chart("Where the residual is")
+    someone.press("Toggle theme")
+    someone.tab.get_by_role("tab", name="Compare").click()
+    someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", someone.chart("Residual."))
 
 
 def test_everything_fits_a_phone(visit):
