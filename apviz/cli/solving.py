@@ -138,6 +138,7 @@ def compare(
         system = comparison.build_system(
             data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
         )
+        data = data.for_comparison()
         if pictures and system.d != 2:
             raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
     except (ValueError, OSError, ImportError) as error:

@@ -14,6 +14,8 @@ from apviz.rounding import unit
 
 TRAIN_FRACTION = 0.8
 MINIMUM_ROWS = 10
+#: test rows that a comparison predicts, or as many as it trains on: enough for two digits of an RMSE
+TEST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,18 @@ class Dataset:
     def with_test_rows(self, rows: int) -> Dataset:
         """The same with at most the first `rows` of the shuffled test rows."""
         return replace(self, test_x=self.test_x[:rows], test_y=self.test_y[:rows])
+
+    def for_comparison(self) -> Dataset:
+        """The same with at most 10,000 test rows, or n where that is more, and a note where there are others.
+
+        An epoch evaluates n² entries and the test error after it m·n: of few training rows beside many test rows it
+        would take most of the time.
+        """
+        rows, there = max(TEST_ROWS, len(self.train_x)), len(self.test_x)
+        if there <= rows:
+            return self
+        note = f"test errors are of the first {rows:,} of {there:,} test rows, which were shuffled"
+        return replace(self.with_test_rows(rows), notes=(*self.notes, note))
 
 
 def train_size(rows: int) -> int:

@@ -73,6 +73,8 @@ def test_rmse(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     notes = [f"{left_out} of {len(given)} runs recorded no test RMSE and are left out"] if left_out else []
     if any(trace.converged and errors.sufficient_epoch(trace) is not None for trace in several):
         notes.append(f"star: {STAR_LABEL}")
+    if rows := {count for trace in several if (count := _test_rows(trace))}:
+        notes.append(f"test RMSE over {' or '.join(f'{count:,}' for count in sorted(rows))} rows")
     title = "Test error above, residual below"
     return curves.finish(several, title, f"test_rmse/{x}", notes)
 
@@ -88,6 +90,16 @@ def _mark_sufficient(curves: Curves, trace: Trace, color: str, entry: str) -> No
             trace, trace["epoch"][name].values[[first]], f"{STAR_LABEL}<br>{name.replace('_', ' ')}", [first], row=row,
             mode="markers", marker=marker, name=entry, legendgroup=entry, showlegend=False,
         )  # fmt: skip
+
+
+def _test_rows(trace: Trace) -> int:
+    """How many rows were predicted each time; 0 where no work of it was recorded."""
+    epochs = trace["epoch"]
+    if "prediction_work" not in epochs:
+        return 0
+    work = epochs["prediction_work"].values
+    first = work[np.isfinite(work) & (work > 0)][:1]
+    return round(float(first[0]) * int(trace.attrs["n"])) if len(first) else 0
 
 
 def _recorded(trace: Trace) -> bool:

@@ -117,3 +117,12 @@ def test_inputs_whose_range_overflows_are_scaled_all_the_same():
     np.testing.assert_allclose(
         prepared(dataclasses.replace(raw, inputs=huge)).train_x, prepared(raw).train_x, rtol=1e-9
     )
+
+
+def test_a_comparison_predicts_ten_thousand_of_many_test_rows_and_says_of_how_many():
+    data = prepared(table(rows=60_000), n=50)
+    fewer = data.for_comparison()
+    assert torch.equal(fewer.test_x, data.test_x[:10_000]) and torch.equal(fewer.test_y, data.test_y[:10_000])
+    assert fewer.notes == (*data.notes, "test errors are of the first 10,000 of 12,000 test rows, which were shuffled")
+    all_rows = prepared(table(rows=60_000))
+    assert all_rows.for_comparison() is all_rows

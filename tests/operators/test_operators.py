@@ -136,6 +136,19 @@ def test_block_and_columns_are_the_parts_of_the_dense_matrix(make_problem, engin
     np.testing.assert_allclose(columns, problem.exact[:, indices], rtol=0, atol=allowed)
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_stored_k_predicts_more_rows_than_it_evaluates_at_once(is_compiled, monkeypatch):
+    if is_compiled:
+        _compiled(torch.zeros(2, 3), Matern32(lengthscale=0.7), NOISE)
+    else:
+        monkeypatch.setattr("apviz.operators.dense.native.is_built", lambda formula: False)
+    x, z, v = (torch.randn(shape, generator=torch.manual_seed(0)) for shape in ((50, 3), (2_345, 3), (50, 2)))
+    operator = DenseOperator(x, Matern32(lengthscale=0.7), NOISE)
+    u = np.sqrt(3) * np.linalg.norm(z.double().numpy()[:, None] - x.double().numpy(), axis=2) / 0.7
+    expected = ((1 + u) * np.exp(-u)) @ v.double().numpy()
+    np.testing.assert_allclose(operator.cross_matmul(z, v), expected, atol=1e-5)
+
+
 @every_case(examples=5)
 def test_cross_matmul_equals_the_dense_cross_kernel_times_v_without_noise(
     make_problem, exact_kernel, engine, kind, shape

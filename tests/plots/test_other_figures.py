@@ -38,6 +38,10 @@ def test_test_rmse_stands_above_the_residual_on_one_x_axis(runs, curve):
     assert figure.layout.xaxis.matches == "x2"
 
 
+def test_the_figure_of_test_rmse_says_over_how_many_rows_it_is(runs):
+    assert "test RMSE over 50 rows" in plots.test_rmse(runs["ap"]).layout.title.text
+
+
 def test_runs_without_test_rmse_are_left_out_and_counted(runs):
     figure = plots.test_rmse([runs["ap"], runs["pcg"]])
     assert not any("PCG" in each.name for each in figure.data)

@@ -122,7 +122,7 @@ class SystemSpec:
 
     def _with(self, data: Dataset, chosen: Hyperparameters) -> Loaded:
         system = build_system(data, chosen, rhs=self.rhs, seed=self.seed, dtype=DTYPES[self.dtype])
-        return Loaded(data, chosen, system)
+        return Loaded(data.for_comparison(), chosen, system)
 
 
 def spec_of(attrs: Mapping[str, object], find_own: Callable[[str], OwnTable | None]) -> SystemSpec:
