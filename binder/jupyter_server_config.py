@@ -36,7 +36,12 @@ c.ServerProxy.servers = {
         "command": ["apviz", "dashboard", "--no-show", "--port", "{port}", "--runs", "runs", *LIMITS],
         "timeout": 120,
         # Jupyter has checked who asks and from where; the dashboard knows its own address only, and needs no cookie
-        "request_headers_override": {"Origin": "http://127.0.0.1:{port}", "Cookie": "", "Authorization": ""},
+        "request_headers_override": {
+            "Host": "127.0.0.1:{port}",
+            "Origin": "http://127.0.0.1:{port}",
+            "Cookie": "",
+            "Authorization": "",
+        },
         "rewrite_response": leave_token_out,
         "launcher_entry": {"title": "apviz dashboard"},
     }

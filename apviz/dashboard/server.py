@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import logging
+import re
 import secrets
 import traceback
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from apviz import datasets
@@ -89,14 +91,32 @@ def serve(
 
     if entrance is not None:
         entrance.close()
-    pn.serve(
+    server = pn.serve(
         {"/": view},
-        port=port, address=address, show=open_browser, title="apviz", autoreload=False, admin=False,
+        port=port, address=address, show=open_browser, start=False, title="apviz", autoreload=False, admin=False,
         websocket_origin=_origins(address, port), static_dirs={"plotly": str(plotly_folder())},
         check_unused_sessions_milliseconds=1000 * SESSION_SECONDS,
         unused_session_lifetime_milliseconds=1000 * SESSION_SECONDS,
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
+    if is_local(address):
+        known = "|".join(map(re.escape, _names(address)))
+        server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost)])
+    server.start()
+    server.io_loop.start()
+
+
+class _NotForThisHost(RequestHandler):
+    """Refuses a page under another name: that of a stranger, which was made to lead to this machine (DNS rebinding)."""
+
+    def prepare(self) -> None:
+        self.set_status(403)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(
+            f"This dashboard answers to {' and '.join(_names('127.0.0.1'))} only, not to {self.request.host_name}. A "
+            "proxy in front of it is to send one of them as Host; to serve others, start it with --address and a "
+            "password."
+        )
 
 
 def _is_of_open_tab(record: logging.LogRecord) -> bool:
@@ -117,4 +137,9 @@ def _raised_in(error: BaseException) -> str:
 
 def _origins(address: str, port: int) -> list[str]:
     """Pages of which hosts may talk to the server."""
-    return [f"{name}:{port}" for name in {"127.0.0.1", "localhost", address}] if is_local(address) else ["*"]
+    return [f"{name}:{port}" for name in _names(address)] if is_local(address) else ["*"]
+
+
+def _names(address: str) -> list[str]:
+    """Names of this machine for itself."""
+    return sorted({"127.0.0.1", "localhost", address})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -20,6 +21,25 @@ def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
     assert done.returncode != 0
     assert "0.0.0.0 can be reached by others" in said and "--basic-auth" in said and "--no-auth" in said
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_names_of_this_machine_are_answered(server, host):
+    request = urllib.request.Request(server.url, headers={"Host": f"{host}:{server.port}"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200 and b'"token":' in answer.read()
+
+
+@pytest.mark.parametrize("path", ["", "ws", "plotly/plotly.min.js", "robots.txt?x=1"])
+@pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1.evil.example", "localhost.:{port}"])
+def test_a_page_of_another_name_that_leads_to_this_machine_is_refused_and_so_is_what_it_asks_for(server, path, host):
+    name = host.format(port=server.port)
+    headers = {"Host": name, "Origin": f"http://{name}"}
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(server.url + path, headers=headers))
+    assert refused.value.code == 403
+    said = refused.value.read().decode()
+    assert "answers to 127.0.0.1 and localhost only" in said and '"token"' not in said
 
 
 @pytest.mark.slow
