@@ -17,12 +17,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks.leaderboard.__main__ import app, file_name
+from benchmarks.leaderboard import readme
+from benchmarks.leaderboard.__main__ import FOLDER, app, file_name
 from benchmarks.leaderboard.cells import measure
 from benchmarks.leaderboard.checking import residual
 from benchmarks.leaderboard.entrants import entrant
 from benchmarks.leaderboard.page import make
 from benchmarks.leaderboard.problem import Problem
+from benchmarks.leaderboard.readme import section
 from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
 from benchmarks.leaderboard.tables import growth, losses, medians, profile, standings, tabulate
 
@@ -235,6 +237,21 @@ def test_losses_of_auto_are_listed_first_and_failures_are_words(results):
     assert "2 to 4 s · 20 to 40" in text and "Medians over 2 seeds" in text and "Cost against n" not in text
     with pytest.raises(ValueError, match="has no results"):
         make(results / "nothing")
+
+
+def test_the_readme_says_what_the_results_say(results):
+    said = " ".join(section(results).split())
+    assert "1 systems with published hyperparameters and 0 from the hard corner" in said
+    assert "on one core of 2 of a test, 8 GiB" in said and "to 0.1, 0.01, 0.001 and 1e-6" in said
+    assert "`auto` does 4 of 4 tasks of the published family, in the median in 1.00 times" in said
+    assert "on 1 of 4 tasks, at worst 4.0 times (china, to 0.1); it fails none that another does" in said
+    assert "| auto | 40 (4 s) | | CG | 80 (8 s) |" in said
+    assert "Medians of 2 seeds; the largest work is 1.00 times the least" in said
+
+
+def test_the_readme_in_the_repository_is_of_the_results_in_it():
+    _, rest = readme.README.read_text("utf-8").split(readme.MARKS[0])
+    assert rest.split(readme.MARKS[1])[0].strip() == section(FOLDER)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
                                      [--limit 10] [--tightest 0.01] [--within SECONDS] [--core NUMBER] [--again]
-python -m benchmarks.leaderboard page | table
+python -m benchmarks.leaderboard page | readme
 """
 
 from __future__ import annotations
@@ -126,12 +126,11 @@ def page() -> None:
 
 
 @app.command()
-def table() -> None:
-    """Prints the table of `benchmarks/README.md`: published systems, to 0.01."""
-    from benchmarks.leaderboard.tables import markdown, medians, tabulate
+def readme() -> None:
+    """Writes the section of `benchmarks/README.md` on the field."""
+    from benchmarks.leaderboard.readme import write
 
-    of = medians(tabulate(FOLDER))
-    typer.echo(markdown(of[(of["family"] == "published") & (of["n"] == N)]))
+    write(FOLDER)
 
 
 if __name__ == "__main__":

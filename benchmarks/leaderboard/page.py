@@ -65,7 +65,7 @@ def make(folder: Path) -> Path:
     page = environment.get_template("page.html.jinja").render(
         version=apviz.__version__, plotly="", losses=_loss_rows(losses(of)), loss=LOSS, lines=lines,
         asked=len(of[of["entrant"] == "auto"]), standings=_standings(of), profiles=_profiles(of, lines),
-        sections=_sections(of), tolerances=[_tolerance(tol) for tol in TOLERANCES], machines=_machines(folder),
+        sections=_sections(of), tolerances=[_tolerance(tol) for tol in TOLERANCES], machines=machines(folder),
         growth=_growth_rows(grown), growth_figures=_growth_figures(grown, lines), sizes=sorted(set(every["n"])),
         n=int(of["n"].iloc[0]), limit=number(float(table[table["n"] == of["n"].iloc[0]]["limit"].max())),
         seeds=_seeds(of), systems=int(of["system"].nunique()),
@@ -86,7 +86,7 @@ def _tolerance(tol: float) -> str:
     return f"{tol:g}".replace("e-0", "e-")
 
 
-def _machines(folder: Path) -> list[str]:
+def machines(folder: Path) -> list[str]:
     """What was measured on."""
     seen = {}
     for path in sorted(folder.glob("*.json")):

@@ -1,0 +1,141 @@
+"""The section of `benchmarks/README.md` on the field: sentences and tables, from the files of results alone."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from apviz.files import file_made_whole
+from benchmarks.leaderboard.cells import TOLERANCES
+from benchmarks.leaderboard.page import machines
+from benchmarks.leaderboard.plan import GROWING_TOL, LIMIT
+from benchmarks.leaderboard.systems import HARD, PUBLISHED, N
+from benchmarks.leaderboard.tables import AUTO, LOSS, growth, losses, markdown, medians, standings, tabulate
+
+README = Path(__file__).parents[1] / "README.md"
+MARKS = ("<!-- the field of benchmarks.leaderboard -->", "<!-- the end of the field -->")
+WIDTH = 120
+
+
+def write(folder: Path) -> None:
+    """Writes the section into the README, between its two marks."""
+    before, rest = README.read_text("utf-8").split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    with file_made_whole(README) as file:
+        file.write(f"{before}{MARKS[0]}\n{section(folder)}\n{MARKS[1]}{after}".encode())
+
+
+def section(folder: Path) -> str:
+    """Everything between the marks."""
+    of = medians(tabulate(folder))
+    at_n = of[of["n"] == N]
+    published, hard = (at_n[at_n["family"] == family] for family in ("published", "hard"))
+    found = growth(of)
+    return "\n\n".join([
+        _filled(_what_is_measured(at_n, folder)), _filled(_how_auto_does(published, hard)),
+        _filled(_what_the_table_is(published)), markdown(published),
+        *([_filled(_GROWING), _growing(found)] if len(found) else []),
+    ])  # fmt: skip
+
+
+_GROWING = (
+    "Processor seconds to 0.01 with more rows, and exponents of n by least squares in logarithms, with their standard "
+    "errors; 300,000 rows, of which one product with K takes about a minute of a core, were not tried:"
+)
+
+
+def _what_is_measured(of: pd.DataFrame, folder: Path) -> str:
+    counts = [len(set(of["system"]) & set(family)) for family in (PUBLISHED, HARD)]
+    tolerances = _listed(map(_tolerance, TOLERANCES))
+    return (
+        "The same, and the methods that papers since 2022 compare with, on the [leaderboard](leaderboard/RULES.md): "
+        f"{counts[0]} systems with published hyperparameters and {counts[1]} from the hard corner, at most {N:,} rows, "
+        f"16 right-hand sides, to {tolerances}. Seconds are those of the processor, on {_listed(machines(folder))}; a "
+        f"task of more than {LIMIT:g} s is failed."
+    )
+
+
+def _how_auto_does(published: pd.DataFrame, hard: pd.DataFrame) -> str:
+    words = []
+    for name, of in (("published", published), ("hard", hard)):
+        if not len(of):
+            continue
+        row = standings(of).set_index("entrant").loc[AUTO]
+        times = f"in the median in {row['times seconds']:.2f} times the seconds of the best"
+        words.append(f"{int(row['done'])} of {int(row['asked'])} tasks of the {name} family, {times}")
+    both = pd.concat([published, hard])
+    asked, behind = len(both[both["entrant"] == AUTO]), losses(both)
+    ours = both[both["entrant"] == AUTO].set_index(["system", "tol"])["seconds"]
+    best = both[both["entrant"] != AUTO].groupby(["system", "tol"])["seconds"].min()
+    only_others = int((~np.isfinite(ours) & np.isfinite(best.reindex(ours.index))).sum())
+    said = f"`auto` does {', and '.join(words)}. "
+    said += "Where it loses, by how much and why, is what the [page](results/leaderboard/index.html) begins with: "
+    said += f"more than {LOSS:g} times the best on {len(behind)} of {asked} tasks"
+    finite = behind[np.isfinite(behind["regret"])]
+    if len(finite):
+        worst = finite.iloc[0]
+        said += f", at worst {worst['regret']:.1f} times ({worst['system']}, to {_tolerance(worst['tol'])})"
+    return f"{said}; it fails {only_others or 'none'} that another does."
+
+
+def _what_the_table_is(of: pd.DataFrame) -> str:
+    of = of[of["tol"] == GROWING_TOL]
+    seeds = sorted(set(of["seeds"].astype(int)))
+    said = f"Work and, in brackets, processor seconds to {GROWING_TOL:g}; without work where entries are not counted. "
+    if seeds[-1] == 1:
+        said += "Of one seed."
+    else:
+        fewer = f", or of {seeds[0]}" if seeds[0] < seeds[-1] else ""
+        said += f"Medians of {seeds[-1]} seeds{fewer}; {_scatter(of)}."
+    systems = of["system"].nunique()
+    partly = [name for name, own in of.groupby("entrant", sort=False) if own["system"].nunique() < systems]
+    return f"{said} On some only: {_listed(partly)}." if partly else said
+
+
+def _scatter(of: pd.DataFrame) -> str:
+    """How far seeds are apart."""
+    done = of[np.isfinite(of["seconds most"]) & (of["seeds"] > 1) & np.isfinite(of["work"])]
+    times = (done["work most"] / done["work least"]).quantile([0.5, 0.9])
+    return f"the largest work is {times[0.5]:.2f} times the least in the median and {times[0.9]:.2f} in 90% of cells"
+
+
+def _growing(found: pd.DataFrame) -> str:
+    sizes = sorted({n for row in found["seconds"] for n in row})
+    lines = [["data", "method", *(f"{n:,}" for n in sizes), "exponent of seconds", "of work"]]
+    lines.append(["---"] * len(lines[0]))
+    for _, row in found.sort_values("system", kind="stable").iterrows():
+        lines.append([
+            row["system"], row["entrant"], *(_seconds(row["seconds"], n) for n in sizes),
+            *(_exponent(row, measure) for measure in ("seconds", "work")),
+        ])  # fmt: skip
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _seconds(by_n: Mapping[int, float], n: int) -> str:
+    if n not in by_n:
+        return ""
+    return f"{by_n[n]:.2g}" if math.isfinite(by_n[n]) else "limit"
+
+
+def _exponent(row: Mapping[str, Any], measure: str) -> str:
+    value, error = row[f"{measure} exponent"], row[f"{measure} error"]
+    return "–" if math.isnan(value) else f"{value:.2f} ± {error:.2f}".replace("-", "−")
+
+
+def _tolerance(tol: float) -> str:
+    return f"{tol:g}".replace("e-0", "e-")
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
