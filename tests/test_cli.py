@@ -79,6 +79,16 @@ def test_below_the_table_stands_which_was_best_and_how_another_compares(compared
     assert headline in " ".join(printed.split())
 
 
+def test_a_comparison_is_forecast_where_that_is_asked_for(apviz_here):
+    words = ("--methods", "cg,sdd,auto", "--tol", "0.001", "--max-epochs", "3")
+    told, untold = (
+        " ".join(apviz_here("compare", "--dataset", "diabetes", *words, *more).output.split())
+        for more in (["--forecast"], [])
+    )
+    assert "An estimate, made in" in told and "of the rows." in told
+    assert "An estimate" not in untold
+
+
 def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):
     _, folder = compared
     (folder / "runs/report.html").unlink()

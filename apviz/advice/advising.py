@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apviz.advice.alternatives import Alternative, what_would_change
-from apviz.advice.course import Course
+from apviz.advice.course import Course, Courses
 from apviz.advice.forecast import PARTS, Forecast, in_words, memory_of_a_factor
 from apviz.advice.prices import Prices
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require_tolerance, require_whole
-from apviz.solvers import Cholesky, ConjugateGradient, Hook, NotPositiveDefinite, Solver, overlapping
+from apviz.solvers import Automatic, Cholesky, ConjugateGradient, Hook, NotPositiveDefinite, Solver, overlapping
 from apviz.solvers.choices import coarse_rank
 from apviz.system import KernelSystem
 
@@ -81,6 +81,10 @@ class Advice:
         """A hook that tells how long a solve by the best method still takes, and when it does not go as was said."""
         (_, best), *others = self.methods.items()
         return Course(best, dict(others))
+
+    def courses(self) -> Courses:
+        """A hook for solves by any of the methods, one after another."""
+        return Courses(self.methods)
 
     def rows(self) -> list[dict[str, Any]]:
         """A table: a row a method, with text for people."""
@@ -179,6 +183,11 @@ def advise(
     alternatives = what_would_change(rehearsing, ordered, tol)
     methods = {name: each.forecast for name, each in ordered.items()}
     return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began)
+
+
+def can_forecast(solver: Solver) -> bool:
+    """Tests whether `advise` takes a solver."""
+    return isinstance(solver, (*PARTS, Cholesky, Automatic))
 
 
 def _methods(n: int, tol: float, max_epochs: int, seed: int) -> dict[str, Solver]:

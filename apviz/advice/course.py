@@ -13,6 +13,33 @@ from apviz.solvers.run import Run
 FEW_EPOCHS, LITTLE = 3, 0.1
 
 
+class Courses(Hook):
+    """Hook that follows whatever solve runs by its own forecast; of one that was not forecast it says nothing.
+
+    Args:
+        forecasts: by name.
+    """
+
+    def __init__(self, forecasts: Mapping[str, Forecast]) -> None:
+        self._forecasts = dict(forecasts)
+        self._course: Course | None = None
+
+    @property
+    def words(self) -> str:
+        """Those of the solve that runs."""
+        return self._course.words if self._course else ""
+
+    def on_start(self, run: Run) -> None:
+        mine = [name for name, each in self._forecasts.items() if each.solver == run.solver]
+        self._course = Course(self._forecasts[mine[0]]) if mine else None
+        if self._course:
+            self._course.on_start(run)
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        if self._course:
+            self._course.on_epoch(epoch)
+
+
 class Course(Hook):
     """Hook that tells how long a solve still takes: as was forecast at first, as its epochs go later on.
 
@@ -43,13 +70,14 @@ class Course(Hook):
     def __init__(self, forecast: Forecast, others: Mapping[str, Forecast] | None = None) -> None:
         self._forecast, self._others = forecast, dict(others or {})
         self._curve: list[tuple[float, float]] = []
-        self._tol = 1.0
+        self._tol, self._is_bound = 1.0, not forecast.is_bounded
         self.left, self.warning = forecast.seconds, ""
 
     @property
     def words(self) -> str:
         """The time left, or the warning if there is one."""
-        return self.warning or (f"about {in_words(self.left.likely)} left" if self.left.likely else "")
+        about = "more than" if self._is_bound else "about"
+        return self.warning or (f"{about} {in_words(self.left.likely)} left" if self.left.likely else "")
 
     def on_start(self, run: Run) -> None:
         self._run, self._tol, self._curve = run, float(getattr(run.solver, "tol", 1e-2)), []
@@ -71,8 +99,10 @@ class Course(Hook):
             return
         measured = setup + (seconds - setup) / done if done else math.inf
         share = done if len(self._curve) > FEW_EPOCHS and done > LITTLE else 0.0
-        self.warning = ""
-        totals = [each if not share else each ** (1 - share) * measured**share for each in said]
+        self.warning, self._is_bound = "", not (share or self._forecast.is_bounded)
+        # of a rehearsal that was stopped only a lower bound is known, which what was measured replaces
+        weight = 1.0 if share and not self._forecast.is_bounded else share
+        totals = [each if not weight else each ** (1 - weight) * measured**weight for each in said]
         self.left = Band(*(max(0.0, each - seconds) for each in totals))
         pace = self._best_pace()
         if len(self._curve) > FEW_EPOCHS and seconds + (to_go / pace if pace else math.inf) > said.high:

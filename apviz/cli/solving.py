@@ -17,6 +17,7 @@ from rich.table import Table
 
 from apviz import comparison, datasets
 from apviz.advice import advise as advise_on
+from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli.terminal import console, errors, fail
@@ -29,6 +30,8 @@ from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
+from apviz.solvers import Hook, Solver
+from apviz.system import KernelSystem
 from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import sign_of
@@ -38,6 +41,8 @@ sets = typer.Typer(invoke_without_command=True, help="The data sets: what they a
 app.add_typer(sets, name="datasets")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+#: rows from which on a comparison takes long enough to be forecast
+FORECAST_ROWS = 10_000
 
 
 def _words(text: str) -> list[str]:
@@ -112,6 +117,14 @@ def compare(
     operator: Annotated[str, typer.Option(help="auto, dense, tiled or keops.")] = "auto",
     pictures: Annotated[int, typer.Option(help="Updates of gauss-southwell to draw as pictures, if d = 2.")] = 0,
     eigenvalues: Annotated[bool, typer.Option(help="Record all eigenvalues of K and P⁻¹K; n up to 4,000.")] = False,
+    forecast: Annotated[
+        bool | None,
+        typer.Option(
+            "--forecast/--no-forecast",
+            help="Rehearse the methods on some of the rows first, and say of each how long it still takes; from "
+            f"{FORECAST_ROWS:,} rows on if not given.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
 ) -> None:
     """Solve one system with many solvers: a table, a trace each, and a report."""
@@ -148,11 +161,27 @@ def compare(
     for note in data.notes:
         console.print(f"  {note}", highlight=False, markup=False)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
+    hooks: list[Hook] = [ProgressHook(errors)]
+    if forecast or (forecast is None and system.n >= FORECAST_ROWS):
+        hooks = _forecasting(system, solvers)
     outcomes = comparison.compare(
-        system, solvers, out, data=data, mean=chosen.mean, hooks=[ProgressHook(errors)], pictures=pictures,
-        eigenvalues=eigenvalues,
-    )  # fmt: skip
+        system, solvers, out, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
+    )
     raise typer.Exit(_present(outcomes, out))
+
+
+def _forecasting(system: KernelSystem, solvers: list[Solver]) -> list[Hook]:
+    """Rehearses the solvers, says which is likely to be the quickest; hooks that show the time left of each."""
+    able = {each.label: each for each in solvers if can_forecast(each)}
+    try:
+        advice = advise_on(system, able)
+    except MemoryError as error:
+        console.print(f"not forecast: {error}", highlight=False, markup=False)
+        return [ProgressHook(errors)]
+    said = f"{advice.sentence} An estimate, made in {in_words(advice.seconds)} on some of the rows."
+    console.print(said, highlight=False, markup=False)
+    courses = advice.courses()
+    return [courses, ProgressHook(errors, also=lambda: courses.words)]
 
 
 @app.command()

@@ -9,7 +9,7 @@ import pytest
 import rich.console
 
 import apviz
-from apviz.advice.course import Course
+from apviz.advice.course import Course, Courses
 from apviz.advice.forecast import Band, Forecast
 from tests.advice.test_twins import made
 
@@ -80,3 +80,31 @@ def test_the_progress_line_of_a_solve_has_the_time_left():
     solution = apviz.solve(system, apviz.ConjugateGradient(tol=1e-3), hooks=[course, progress, Reader()])
     assert solution.converged and course.left.likely == 0.0 and not course.words
     assert said[0].endswith(", work 0.0, about 2.8 h left") and "left" not in said[-1]
+
+
+def test_of_a_forecast_that_is_a_lower_bound_more_than_it_is_said_until_epochs_were_measured():
+    course = Course(forecast_of(8.0, 8.0, math.inf))
+    assert course.words == "more than 8 s left"
+    followed(course, 0.5, 1)
+    assert course.words == "more than 6.5 s left"
+    followed(course, 0.5, 8)
+    # 0.5 s for each halving, of which log₂(1000) − 8 are to go
+    assert course.words == "about 0.98 s left" and course.left.likely == pytest.approx(0.5 * (math.log2(1000) - 8))
+
+
+def test_of_several_solves_each_has_its_own_forecast_and_one_that_was_not_forecast_has_none():
+    system, said = made(n=600, lengthscale=0.3, noise=0.05), dict[str, str]()
+    cg, loose = apviz.ConjugateGradient(tol=1e-3), apviz.ConjugateGradient(tol=1e-2)
+    band, other = Band(7200.0, 7200.0, 7200.0), Band(60.0, 60.0, 60.0)
+    courses = Courses({
+        "tight": Forecast(cg, band, band, 0.0, 0.9, "why"), "loose": Forecast(loose, other, other, 0.0, 0.9, "why"),
+    })  # fmt: skip
+
+    class Reader(apviz.Hook):
+        def on_epoch(self, epoch):
+            said.setdefault(self.name, courses.words)
+
+    reader = Reader()
+    for reader.name, solver in {"tight": cg, "loose": loose, "none": apviz.ConjugateGradient(tol=0.5)}.items():
+        apviz.solve(system, solver, hooks=[courses, reader])
+    assert said == {"tight": "about 2 h left", "loose": "about 60 s left", "none": ""}
