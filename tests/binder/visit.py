@@ -7,6 +7,7 @@ import os
 import secrets
 import struct
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -91,6 +92,15 @@ class Visit:
         return requests.request(
             method, self.url + path, headers=headers, timeout=PATIENCE, allow_redirects=False, **options
         )
+
+    def wait_for_dashboard(self) -> requests.Response:
+        """Its page, once it is there; until then another says that it is starting."""
+        deadline = time.monotonic() + PATIENCE
+        while (answer := self.get("apviz/")).status_code == 503:
+            assert "The dashboard is starting" in answer.text and time.monotonic() < deadline, self.said()
+            time.sleep(0.2)
+        assert answer.status_code == 200, self.said()
+        return answer
 
     def connect(self, path: str, *, origin: str | None = None, token: bool = True, **options: Any) -> Any:
         """A websocket, opened as the page at `origin` would."""
