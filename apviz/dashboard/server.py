@@ -23,6 +23,7 @@ from apviz.dashboard.first_runs import FirstRuns
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
+from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 
@@ -102,6 +103,8 @@ def serve(
     if is_local(address):
         known = "|".join(map(re.escape, _names(address)))
         server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost)])
+    if basic_auth:
+        server._tornado.add_handlers(".*", [("/login", Login, {"tries": Tries()})])
     server.start()
     server.io_loop.start()
 

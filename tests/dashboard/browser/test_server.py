@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from urllib.parse import urlencode
 
 import pytest
 
@@ -42,6 +43,13 @@ def test_a_page_of_another_name_that_leads_to_this_machine_is_refused_and_so_is_
     assert "answers to 127.0.0.1 and localhost only" in said and '"token"' not in said
 
 
+def tries(server: Server, password: str, timeout: float = 60) -> int:
+    """Status of the answer to a password."""
+    data = urlencode({"username": "anybody", "password": password}).encode()
+    with urllib.request.urlopen(server.url + "login", data, timeout=timeout) as answer:
+        return answer.status
+
+
 @pytest.mark.slow
 def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
     runs = shutil.copytree(recorded, tmp_path / "runs")
@@ -55,6 +63,12 @@ def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
         tab.locator("input[name=password]").fill("wrong")
         tab.locator("[type=submit]").click()
         tab.get_by_text("Invalid").first.wait_for()
+        # as one who guesses would; from the sixth on they wait
+        for _ in range(5):
+            assert tries(server, "guess") == 200
+        with pytest.raises(TimeoutError):
+            for _ in range(5):
+                tries(server, "guess", timeout=1.5)
         tab.locator("input[name=username]").fill("anybody")
         tab.locator("input[name=password]").fill("open sesame")
         tab.locator("[type=submit]").click()
