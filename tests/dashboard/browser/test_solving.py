@@ -139,6 +139,8 @@ def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
     someone.says("Running: AP cyclic")
     someone.press("Stop")
     someone.says("Stopped: 1 of 1 runs recorded")
+    # until then the address has the runs that the page began with
+    someone.tab.wait_for_function("new URLSearchParams(location.search).get('runs').split(',').length === 1")
     (name,) = finished(someone)
     trace = apviz.open_trace(server.runs / f"{name}.zarr")
     assert trace.outcome == "stopped" and not trace.converged and trace["epoch"].sizes["epoch"] > 1
