@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md and CONTRIBUTING.md name is there, and the examples of how to add something work."""
+"""What ARCHITECTURE.md, CONTRIBUTING.md and SECURITY.md name is there, and the examples of how to add something work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 import apviz
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = {name: (ROOT / name).read_text("utf-8") for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")}
+DOCUMENTS = {name: (ROOT / name).read_text("utf-8") for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")}
 #: what CONTRIBUTING.md adds
 ADDED = {"data/houses.toml"}
 
