@@ -27,7 +27,7 @@ def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
         d: columns of the inputs.
 
     Returns:
-        The kernel, and the noise σ²: the sum of the `WhiteKernel`s, 0 where there is none.
+        The kernel, and the noise σ²: the sum of every `WhiteKernel`, 0 where there is none.
 
     Raises:
         TypeError: a kernel that apviz does not have.

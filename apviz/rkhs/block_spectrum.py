@@ -21,7 +21,7 @@ class BlockSpectrum:
 
     Args:
         eigenvalues: (n,) of K, largest first.
-        blocks: (|I|,) of every K[I, I], largest first. By Cauchy's interlacing the i-th is at most the i-th of K.
+        blocks: (b,) of every K[I, I], largest first. By Cauchy's interlacing the i-th is at most the i-th of K.
         coupling: λmin(D⁻¹K) where D holds the blocks K[I, I] alone: 1 if they do not touch, near 0 if they nearly
             share a function.
     """

@@ -23,7 +23,7 @@ class StepGeometry:
         block: the points I of the block; none for number 0.
         kernels: (n, n), row i is k(xᵢ, ·).
         residuals: (steps, n) r⁽⁰⁾ = g, r⁽¹⁾, … of the whole trajectory.
-        basis: (n, |I|) orthonormal, of V_I = span{k(xᵢ, ·): i ∈ I}.
+        basis: (n, b) orthonormal, of V_I = span{k(xᵢ, ·): i ∈ I}.
         kernel_angles: (n, n) between k(xᵢ, ·) and k(xⱼ, ·), radians.
         angle_before, angle_after: between r⁽ʲ⁻¹⁾, or r⁽ʲ⁾, and V_I, radians; NaN where there is no block, or r is zero.
     """

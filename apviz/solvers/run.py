@@ -108,7 +108,7 @@ class Run:
 
     @property
     def energy(self) -> float:
-        """The energy h(W) after the last epoch; NaN where float64 does not hold the square of |B|."""
+        """The energy h(W) after the last epoch; NaN where float64 does not hold the square of B."""
         return self._units.energy_in_users(self._last_energy)
 
     @property

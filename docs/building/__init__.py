@@ -1,0 +1,1 @@
+"""What the site needs beside Sphinx: links into the repository, formulas, figures."""

@@ -1,0 +1,126 @@
+"""Figures of the gallery: a still of each, in light and dark, and the figure itself, which comes when it is touched.
+
+plotly.js is larger than all the rest of the site, so a page asks for it only then. Stills need a browser; where there is
+none, figures come by themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from apviz import plots
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+#: pixels of a still, and of the place of a figure
+WIDTH, HEIGHT, DENSITY = 720, 450, 1.5
+
+
+def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[str, Any]) -> str:
+    """The figure that a script leaves in `figure`, as reStructuredText; sphinx-gallery calls this after each block."""
+    figure = variables["example_globals"].get("figure")
+    if block[0] != "code" or not isinstance(figure, go.Figure):
+        return ""
+    both = {"light": figure, "dark": _in_dark(block[1], variables["example_globals"])}
+    shown = "".join(
+        f'<script type="application/json" class="figure-{theme}">{_json(each)}</script>' for theme, each in both.items()
+    )
+    height = figure.layout.height or HEIGHT
+    lines = [".. container:: figure", ""]
+    if CHROMIUM:
+        for theme, each in both.items():
+            path = next(variables["image_path_iterator"])
+            _write_still(each, path, height)
+            place = Path(path).relative_to(settings["src_dir"]).as_posix()
+            alt = " ".join(figure.layout.title.text.partition("<br>")[0].split())
+            lines += [f"   .. image:: /{place}", f"      :class: only-{theme}", f"      :width: {WIDTH}px",
+                      f"      :alt: {alt}", ""]  # fmt: skip
+    lines += ["   .. raw:: html", "", f'      <div class="live" style="min-height:{height}px">{shown}</div>', ""]
+    return "\n".join(lines)
+
+
+def in_reading_order(name: str) -> int:
+    """Order of the scripts of a folder: that in which its header names them."""
+    return _ORDER.index(Path(name).stem) if Path(name).stem in _ORDER else len(_ORDER)
+
+
+_ORDER = [*plots.__all__, *plots.rkhs.__all__]
+
+
+def finish(app: Any, error: Exception | None) -> None:
+    """Puts plotly.js beside the pages, and ends the browser."""
+    if _browser.cache_info().currsize:
+        session, browser, _ = _browser()
+        browser.close()
+        session.stop()
+        _browser.cache_clear()
+    if not error and app.builder.name == "html":
+        (Path(app.outdir) / "_static" / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
+
+
+def _json(figure: go.Figure) -> str:
+    return json.dumps(json.loads(figure.to_json()), separators=(",", ":")).replace("</", "<\\/")
+
+
+def _in_dark(code: str, names: dict[str, Any]) -> go.Figure:
+    """The figure as its last statement makes it where figures are dark by default."""
+    tree = ast.parse(code)
+    last = next(each for each in reversed(tree.body) if isinstance(each, ast.Assign))
+    made = dict(names)
+    with _dark():
+        exec(compile(ast.Module([last], []), "<figure>", "exec"), made)
+    found = made["figure"]
+    assert isinstance(found, go.Figure)
+    return found
+
+
+@contextmanager
+def _dark() -> Iterator[None]:
+    rooms = (plots, plots.rkhs)
+    kept: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+    for each in (getattr(room, name) for room in rooms for name in room.__all__):
+        function = each.__init__ if isinstance(each, type) else each
+        if "theme" in (function.__kwdefaults__ or {}):
+            kept.append((function, function.__kwdefaults__))
+            function.__kwdefaults__ = {**function.__kwdefaults__, "theme": "dark"}
+    try:
+        yield
+    finally:
+        for function, before in kept:
+            function.__kwdefaults__ = before
+
+
+@cache
+def _browser() -> tuple[Any, Any, Any]:
+    from playwright.sync_api import sync_playwright
+
+    session = sync_playwright().start()
+    arguments = ["--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+    browser = session.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    page = browser.new_page(viewport={"width": WIDTH, "height": 1200}, device_scale_factor=DENSITY)
+    page.set_content('<body style="margin:0"><div id="figure"></div></body>')
+    page.add_script_tag(content=get_plotlyjs())
+    return session, browser, page
+
+
+def _write_still(figure: go.Figure, path: str, height: float) -> None:
+    _, _, page = _browser()
+    page.evaluate(
+        """async ([figure, height]) => {
+          const place = document.querySelector("#figure");
+          place.style.height = height + "px";
+          Plotly.purge(place);
+          await Plotly.newPlot(place, { ...figure, config: { staticPlot: true, responsive: false } });
+        }""",
+        [json.loads(figure.to_json()), height],
+    )
+    page.locator("#figure").screenshot(path=path)

@@ -1,0 +1,141 @@
+"""Links of texts that were written for the repository, as the site has them.
+
+A link to a file of the repository leads to the page that shows the file, to a copy of it on the site, or, for any other
+file, to the repository on GitHub. So one text serves both, and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+#: files that a page includes, and the page
+PAGES = {
+    "README.md": "index",
+    "ARCHITECTURE.md": "architecture",
+    "CHANGELOG.md": "changelog",
+    "CONTRIBUTING.md": "contributing",
+    "data/README.md": "data",
+    "benchmarks/README.md": "benchmarks/index",
+    "benchmarks/notes.md": "benchmarks/notes",
+    "benchmarks/leaderboard/RULES.md": "benchmarks/rules",
+}
+#: pages that are there without Sphinx, and where the site has them
+LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/leaderboard.html"
+#: a link or a picture of Markdown: `](target#place)`
+_LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]+)(?P<place>#[^()\s]*)?(?=\))")
+_HREF = re.compile(r'(?<=href=")(?P<path>[^"#:]+)(?P<place>#[^"]*)?(?=")')
+
+
+def is_there(path: str) -> bool:
+    return (ROOT / path).exists()
+
+
+def repository() -> str:
+    """The address of the repository."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["urls"]["Repository"])
+
+
+def page_of(path: str) -> str | None:
+    """Place on the site of a file of the repository, without its ending where Sphinx writes it; None: it has none."""
+    if path in PAGES:
+        return PAGES[path]
+    if path.startswith("docs/") and path.endswith(".md"):
+        return path.removeprefix("docs/").removesuffix(".md")
+    return None
+
+
+def copy_of(path: str) -> str | None:
+    """Where the site has a copy of a page that Sphinx does not write."""
+    if path == LEADERBOARD:
+        return ON_SITE
+    lesson = PurePosixPath(path)
+    if lesson.parent == PurePosixPath("notebooks") and lesson.suffix == ".ipynb":
+        place = f"lessons/{lesson.stem}.html"
+        return place if is_there(f"notebooks/html/{lesson.stem}.html") else None
+    return None
+
+
+def on_github(path: str) -> str:
+    return f"{repository()}/{'tree' if (ROOT / path).is_dir() else 'blob'}/main/{path}"
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def rewritten(text: str, file: Path, page: str) -> str:
+    """The Markdown of a file of the repository with its links as seen from a page of the site."""
+
+    def seen(match: re.Match[str]) -> str:
+        target, place = match["path"], match["place"] or ""
+        found = _in_repository(file, target)
+        if found is None:
+            return match[0]
+        if found.endswith((".png", ".svg")):
+            return os.path.relpath(ROOT / found, ROOT / "docs" / Path(page).parent)
+        if there := page_of(found):
+            return os.path.relpath(f"{there}.md", Path(page).parent) + place
+        if there := copy_of(found):
+            return f"built:{os.path.relpath(there, Path(page).parent)}"
+        return on_github(found) + place
+
+    return _LINK.sub(seen, text)
+
+
+def _in_repository(file: Path, target: str) -> str | None:
+    """Path in the repository of what a link of a file leads to, where there is such a file."""
+    there = Path(os.path.normpath(file.parent / target))
+    return there.relative_to(ROOT).as_posix() if there.is_relative_to(ROOT) and there.exists() else None
+
+
+def _on_source(app: Any, page: str, text: list[str]) -> None:
+    file = Path(app.env.doc2path(page))
+    if file.suffix == ".md":
+        text[0] = rewritten(text[0], file, page)
+
+
+def _on_include(app: Any, path: Path, page: str, text: list[str]) -> None:
+    # of the page that includes, MyST says the name without its folder
+    text[0] = rewritten(text[0], Path(os.path.normpath(Path(app.srcdir) / path)), app.env.docname)
+
+
+# --- pages that Sphinx does not write ---------------------------------------------------------------------------------
+
+
+def _copy(app: Any, error: Exception | None) -> None:
+    if error or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    shutil.copy(ROOT / LEADERBOARD, out / ON_SITE)
+    lessons = ROOT / "notebooks" / "html"
+    shutil.rmtree(out / "lessons", ignore_errors=True)
+    if not lessons.is_dir():
+        return
+    shutil.copytree(lessons, out / "lessons")
+    home = '<body>\n<p class="home"><a href="../lessons.html">apviz</a></p>'
+    for page in (out / "lessons").glob("*.html"):
+        text = _HREF.sub(lambda match, name=page.name: _of_lesson(match, lessons / name), page.read_text("utf-8"))
+        page.write_text(text.replace("<body>", home, 1), "utf-8")
+
+
+def _of_lesson(match: re.Match[str], file: Path) -> str:
+    """A link of a lesson's page to a file of the repository, as the site has it."""
+    found = _in_repository(file, match["path"])
+    if found is None or found.startswith("notebooks/html/"):
+        return match[0]
+    there = f"{page}.html" if (page := page_of(found)) else copy_of(found)
+    return (f"../{there}" if there else on_github(found)) + (match["place"] or "")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("source-read", _on_source)
+    app.connect("include-read", _on_include)
+    app.connect("build-finished", _copy)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

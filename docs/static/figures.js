@@ -1,0 +1,40 @@
+// A figure of the gallery answers when it is touched: its still gives way to plotly, in the theme of the page.
+{
+  const root = document.documentElement;
+  const wanted = () => (root.dataset.theme === "dark" ? "dark" : "light");
+  let plotly;
+
+  function load() {
+    plotly ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = `${root.dataset.content_root}_static/plotly.min.js`;
+      script.onload = resolve;
+      script.onerror = reject;
+      document.head.append(script);
+    });
+    return plotly;
+  }
+
+  async function show(place) {
+    const live = place.querySelector(".live");
+    const { data, layout, frames } = JSON.parse(live.querySelector(`.figure-${wanted()}`).textContent);
+    await load();
+    live.chart ??= live.appendChild(document.createElement("div"));
+    Plotly.purge(live.chart);
+    place.classList.add("is-live");
+    await Plotly.newPlot(live.chart, { data, layout, frames, config: { responsive: true, displaylogo: false } });
+  }
+
+  for (const place of document.querySelectorAll(".figure.docutils")) {
+    let begun = false;
+    const begin = () => {
+      if (begun) return;
+      begun = true;
+      show(place);
+      new MutationObserver(() => show(place)).observe(root, { attributeFilter: ["data-theme"] });
+    };
+    if (!place.querySelector("img")) begin();
+    place.tabIndex = 0;
+    for (const event of ["pointerenter", "pointerdown", "focus"]) place.addEventListener(event, begin, { once: true });
+  }
+}
