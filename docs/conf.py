@@ -1,17 +1,16 @@
 """The site: `make docs`, or `python -m sphinx docs docs/build`."""
 
+import os
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 from building.figures import draw, finish, in_reading_order
-from building.links import ROOT, is_there
+from building.links import REPOSITORY, is_there
 
-with (ROOT / "pyproject.toml").open("rb") as file:
-    repository = tomllib.load(file)["project"]["urls"]["Repository"]
+os.environ.setdefault("KEOPS_VERBOSE", "0")  # it prints which machine it is on
 
 project = "apviz"
 author = copyright = "The apviz developers"
@@ -37,7 +36,6 @@ myst_url_schemes = {"http": None, "https": None, "mailto": None, "built": "{{pat
 default_role = "py:obj"
 python_use_unqualified_type_names = True
 autosummary_generate = True
-autosummary_ignore_module_all = False
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
@@ -46,6 +44,7 @@ autodoc_default_options = {
 }
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 toc_object_entries_show_parents = "hide"
@@ -54,10 +53,13 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "figures",
     "filename_pattern": "/",
+    "subsection_order": ["gallery/solves", "gallery/many_runs", "gallery/few_points"],
     "within_subsection_order": in_reading_order,
     "image_scrapers": (draw,),
     "capture_repr": (),
     "reset_modules": (),
+    # a figure is made of apviz, not of its script alone
+    "run_stale_examples": True,
     "show_memory": False,
     "show_signature": False,
     "write_computation_times": False,
@@ -71,6 +73,7 @@ suppress_warnings = ["ref.python", "config.cache"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "apviz"
+html_context = {"default_mode": "auto"}
 html_static_path = ["static"]
 templates_path = ["templates"]
 html_css_files = ["site.css"]
@@ -79,8 +82,8 @@ html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {
-    "icon_links": [{"name": "GitHub", "url": repository, "icon": "fa-brands fa-github"}],
-    "header_links_before_dropdown": 7,
+    "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "footer_start": ["copyright"],

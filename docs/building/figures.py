@@ -35,7 +35,7 @@ def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[
         f'<script type="application/json" class="figure-{theme}">{_json(each)}</script>' for theme, each in both.items()
     )
     height = figure.layout.height or HEIGHT
-    lines = [".. container:: figure", ""]
+    lines = [".. container:: plot", ""]
     if CHROMIUM:
         for theme, each in both.items():
             path = next(variables["image_path_iterator"])
@@ -48,12 +48,18 @@ def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[
     return "\n".join(lines)
 
 
-def in_reading_order(name: str) -> int:
-    """Order of the scripts of a folder: that in which its header names them."""
-    return _ORDER.index(Path(name).stem) if Path(name).stem in _ORDER else len(_ORDER)
+#: scripts that a folder of the gallery begins with; the others follow by name
+FIRST = (
+    "residuals", "k_norm_error", "test_rmse", "block_timeline", "block_norms", "residual_image",
+    "batch_size_sweep", "noise_sweep", "performance_profiles",
+    "projection_step", "projection_functions", "trajectory_step", "two_norms", "angle_fan", "sweep_errors",
+)  # fmt: skip
 
 
-_ORDER = [*plots.__all__, *plots.rkhs.__all__]
+def in_reading_order(script: str) -> tuple[int, str]:
+    """Where a script stands among those of its folder."""
+    name = Path(script).stem
+    return (FIRST.index(name) if name in FIRST else len(FIRST)), name
 
 
 def finish(app: Any, error: Exception | None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+REPOSITORY: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
 #: files that a page includes, and the page
 PAGES = {
     "README.md": "index",
@@ -35,12 +36,6 @@ _HREF = re.compile(r'(?<=href=")(?P<path>[^"#:]+)(?P<place>#[^"]*)?(?=")')
 
 def is_there(path: str) -> bool:
     return (ROOT / path).exists()
-
-
-def repository() -> str:
-    """The address of the repository."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return str(tomllib.load(file)["project"]["urls"]["Repository"])
 
 
 def page_of(path: str) -> str | None:
@@ -64,7 +59,7 @@ def copy_of(path: str) -> str | None:
 
 
 def on_github(path: str) -> str:
-    return f"{repository()}/{'tree' if (ROOT / path).is_dir() else 'blob'}/main/{path}"
+    return f"{REPOSITORY}/{'tree' if (ROOT / path).is_dir() else 'blob'}/main/{path}"
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@
     await Plotly.newPlot(live.chart, { data, layout, frames, config: { responsive: true, displaylogo: false } });
   }
 
-  for (const place of document.querySelectorAll(".figure.docutils")) {
+  for (const place of document.querySelectorAll(".plot")) {
     let begun = false;
     const begin = () => {
       if (begun) return;

@@ -13,7 +13,7 @@ import apviz
 
 kernels, likelihoods, means = gpytorch.kernels, gpytorch.likelihoods, gpytorch.means
 Normal, OfSeveral = gpytorch.distributions.MultivariateNormal, gpytorch.distributions.MultitaskMultivariateNormal
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "gpytorch.md"
 
 
 class PerBatch(kernels.RBFKernel):

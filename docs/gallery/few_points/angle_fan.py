@@ -2,7 +2,7 @@
 Principal angles
 ================
 
-Angles between the spans of two blocks of five points; the smallest, Friedrichs', decides how fast they are solved.
+Angles between the spans of two blocks; the smallest, Friedrichs', decides how fast they are solved in turn.
 """
 
 import apviz

@@ -2,7 +2,7 @@
 Residuals
 =========
 
-Residual against work; buttons switch to epochs and seconds.
+Residual against work, epochs or seconds, with the tolerance; the cross-over is what to look for.
 """
 
 import apviz
@@ -11,6 +11,6 @@ data = apviz.datasets.load("china", n=1000, seed=0)
 kernel = apviz.Matern52(lengthscale=0.2)
 system = apviz.KernelSystem(data.train_x, data.train_y, kernel, noise=0.1, dataset="china")
 recorder = apviz.Recorder()
-for solver in (apviz.AlternatingProjection(block_size=100), apviz.ConjugateGradient(), apviz.Automatic()):
+for solver in (apviz.AlternatingProjection(block_size=100), apviz.ConjugateGradient(), apviz.solvers.overlapping()):
     apviz.solve(system, solver, hooks=[recorder])
 figure = apviz.plots.residuals(recorder.traces)

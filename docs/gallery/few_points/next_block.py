@@ -1,0 +1,14 @@
+"""
+Which block next?
+=================
+
+What each block would remove, and what each rule takes.
+"""
+
+import apviz
+from apviz import rkhs
+
+x, b = rkhs.toy_problem("crowded", 24)
+span = rkhs.Span(x, apviz.Matern52(lengthscale=0.1), noise=0.1)
+comparison = rkhs.compare_rules(span, b, block_size=4, steps=24)
+figure = apviz.plots.rkhs.next_block(comparison, "gauss-southwell", 5)

@@ -1,0 +1,13 @@
+"""
+The same projection as functions
+================================
+
+What is left is zero at the points of the block: that is what a right angle to it means.
+"""
+
+import apviz
+from apviz import rkhs
+
+span = rkhs.Span([0.1, 0.4, 0.8], apviz.Matern52(lengthscale=0.4), noise=0.1)
+found = rkhs.trajectory_on(span, [1.0, -0.5, 0.7], [(0, 1), (2,)], steps=4)
+figure = apviz.plots.rkhs.projection_functions(rkhs.step_geometry(found, 2))
