@@ -19,6 +19,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.githubpages",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "building.links",
@@ -57,6 +58,9 @@ sphinx_gallery_conf = {
     "within_subsection_order": in_reading_order,
     "image_scrapers": (draw,),
     "capture_repr": (),
+    "backreferences_dir": "figures/backreferences",
+    "doc_module": ("apviz",),
+    "reference_url": {"apviz": None},
     "reset_modules": (),
     # a figure is made of apviz, not of its script alone
     "run_stale_examples": True,
@@ -81,6 +85,9 @@ html_js_files = [("figures.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
+# pages that have none below them
+without = ("lessons", "mathematics", "data", "architecture", "contributing", "changelog", "search", "genindex")
+html_sidebars: dict[str, list[str]] = {page: [] for page in without}
 html_theme_options = {
     "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
     "header_links_before_dropdown": 6,

@@ -123,7 +123,7 @@ def test_for_random_blocks_theorem_1_holds_of_the_mean_over_all_choices(system):
     _, kappa_prime = condition_numbers(k)
     solution, m = np.linalg.solve(k, b), len(BLOCKS)
     for (w, r), _, _, _ in updates(k, b, largest, 10):
-        falls = [0.5 * np.trace(r[I].T @ np.linalg.solve(k[np.ix_(I, I)], r[I])) for I in BLOCKS]
+        falls = [0.5 * np.trace(r[rows].T @ np.linalg.solve(k[np.ix_(rows, rows)], r[rows])) for rows in BLOCKS]
         left = 0.5 * squared(k, w - solution)
         assert left - np.mean(falls) <= (1 - 1 / (m * kappa_prime)) * left
 

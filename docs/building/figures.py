@@ -1,6 +1,6 @@
 """Figures of the gallery: a still of each, in light and dark, and the figure itself, which comes when it is touched.
 
-plotly.js is larger than all the rest of the site, so a page asks for it only then. Stills need a browser; where there is
+plotly.js is larger than any page, which asks for it only then. Stills need a browser; where there is
 none, figures come by themselves.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
+
 from notebooks.build.mathematics import mathml
 
 

@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPOSITORY: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
 #: files that a page includes, and the page
@@ -113,16 +112,18 @@ def _copy(app: Any, error: Exception | None) -> None:
     shutil.rmtree(out / "lessons", ignore_errors=True)
     if not lessons.is_dir():
         return
-    shutil.copytree(lessons, out / "lessons")
-    home = '<body>\n<p class="home"><a href="../lessons.html">apviz</a></p>'
+    # lessons.html is in the place of their list
+    shutil.copytree(lessons, out / "lessons", ignore=shutil.ignore_patterns("index.html"))
     for page in (out / "lessons").glob("*.html"):
         text = _HREF.sub(lambda match, name=page.name: _of_lesson(match, lessons / name), page.read_text("utf-8"))
-        page.write_text(text.replace("<body>", home, 1), "utf-8")
+        page.write_text(text, "utf-8")
 
 
 def _of_lesson(match: re.Match[str], file: Path) -> str:
     """A link of a lesson's page to a file of the repository, as the site has it."""
     found = _in_repository(file, match["path"])
+    if found == "notebooks/html/index.html":
+        return "../lessons.html"
     if found is None or found.startswith("notebooks/html/"):
         return match[0]
     there = f"{page}.html" if (page := page_of(found)) else copy_of(found)

@@ -1,0 +1,225 @@
+"""The site of docs/: it is built without a warning, opens from disk, and nothing in it leads nowhere."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+import apviz
+from apviz import datasets, gp, plots, rkhs, tracing, widgets
+
+ROOT = Path(__file__).resolve().parent.parent
+ELSEWHERE = re.compile(r"(https?:|mailto:|data:|javascript:)")
+#: of a page, and of all that it asks for but images
+MOST_BYTES = 2_000_000
+#: a page of every kind
+KINDS = (
+    "index.html", "lessons.html", "guide/gpytorch.html", "gpytorch_models.html", "mathematics.html",
+    "figures/index.html", "figures/solves/residuals.html", "api/plots.html",
+    "api/names/apviz.AlternatingProjection.html", "benchmarks/index.html", "benchmarks/leaderboard.html",
+    "architecture.html", "contributing.html", "changelog.html",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The folder of the site: the one that `APVIZ_SITE` names, or built here, which takes minutes."""
+    if built := os.environ.get("APVIZ_SITE"):
+        return Path(built).resolve()
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+class Page(HTMLParser):
+    """The places of a page, what it leads to, and what it asks for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.places: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.places |= {value for name in ("id", "name") if (value := found.get(name))}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if found.get("src"):
+            self.loads.append(found["src"])
+        if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload", "modulepreload"):
+            self.loads.append(found["href"])
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure():
+    scripts = {path.stem: path for path in (ROOT / "docs" / "gallery").rglob("*.py")}
+    rooms = (plots, plots.rkhs)
+    figures = {name for room in rooms for name in room.__all__ if inspect.isfunction(getattr(room, name))}
+    assert set(scripts) == figures - {"method_color"}
+    for path in scripts.values():
+        code = path.read_text("utf-8").split('"""')[2]
+        lines = [line for line in code.splitlines() if line and not line.startswith(("import", "from"))]
+        assert len(lines) <= 10 and f".{path.stem}(" in code, path
+
+
+def test_every_notebook_is_among_the_lessons_in_its_order():
+    listed = re.findall(r"^\d\. \[.*\]\(\.\./(notebooks/.*\.ipynb)\)", (ROOT / "docs/lessons.md").read_text(), re.M)
+    assert listed == sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+# --- what is built ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_link_leads_to_a_page_that_is_there_and_to_a_place_on_it(site, pages):
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            if ELSEWHERE.match(link):
+                continue
+            target, place = urldefrag(link)
+            there = (path.parent / unquote(target)).resolve() if target else path
+            if there.is_dir():
+                there /= "index.html"
+            if not there.is_file() or (place and there in pages and unquote(place) not in pages[there].places):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+@pytest.mark.slow
+def test_nothing_that_a_page_asks_for_is_elsewhere_or_missing(site, pages):
+    for path, page in pages.items():
+        for load in page.loads:
+            if load.startswith("data:"):
+                continue
+            file = path.parent / unquote(load.partition("?")[0].partition("#")[0])
+            assert not ELSEWHERE.match(load) and file.is_file(), f"{path.relative_to(site)}: {load}"
+    for file in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(https?:)?//|@import", file.read_text("utf-8")), file
+
+
+@pytest.mark.slow
+def test_no_page_is_above_two_megabytes(site, pages):
+    assert len(pages) > 300
+    assert [path for path in pages if path.stat().st_size > MOST_BYTES] == []
+
+
+@pytest.mark.slow
+def test_every_public_name_is_in_the_reference(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    known = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    rooms = (apviz, apviz.gpytorch, datasets, gp, plots, plots.rkhs, rkhs, tracing, widgets)
+    found = {}
+    for room in rooms:
+        for name in room.__all__:
+            if not inspect.ismodule(getattr(room, name)) and not name.startswith("__"):
+                found.setdefault(id(getattr(room, name)), []).append(f"{room.__name__}.{name}")
+    assert [names for names in found.values() if not known.intersection(names)] == []
+
+
+# --- what a browser shows, from disk, without a network ---------------------------------------------------------------
+
+
+@pytest.fixture
+def visit(site, browser):
+    """A function that opens a page: of the given width and theme. Nothing but files may be asked for."""
+    contexts = []
+
+    def go(name: str, *, width: int = 1440, theme: str = "light"):
+        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, offline=True))
+        page = contexts[-1].new_page()
+        page.asked, page.errors = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.goto(f"{(site / name.partition('?')[0]).as_uri()}{''.join(name.partition('?')[1:])}")
+        page.wait_for_load_state("load")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_fits_a_phone_and_a_screen_and_asks_for_files_alone(visit, name):
+    for width in (390, 1440):
+        page = visit(name, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.errors == []
+        assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_page_asks_for_but_images_is_below_two_megabytes(visit, name):
+    files = {Path(unquote(url.partition("?")[0].removeprefix("file://"))) for url in visit(name).asked}
+    counted = [file for file in files if file.is_file() and file.suffix not in (".png", ".svg", ".jpg")]
+    assert 0 < sum(file.stat().st_size for file in counted) < MOST_BYTES
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_word_and_a_name(visit):
+    for query, title in (("overlap", "Methods"), ("skeleton_rank", "AlternatingProjection")):
+        page = visit(f"search.html?q={query}")
+        page.locator("#search-results li").first.wait_for()
+        assert title in page.locator("#search-results").inner_text()
+
+
+@pytest.mark.slow
+def test_formulas_are_drawn_by_the_browser(visit):
+    page = visit("mathematics.html")
+    fraction = page.locator(".formula mfrac").first.bounding_box()
+    above, below = (page.locator(f".formula mfrac > :nth-child({place})").first.bounding_box() for place in (1, 2))
+    assert fraction["height"] > 20 and above["y"] + above["height"] <= below["y"] + 1
+    assert "\\" not in page.locator("article").inner_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_figure_is_a_still_of_the_theme_until_it_is_touched_and_then_answers(visit, theme):
+    page = visit("figures/solves/residuals.html", theme=theme)
+    figure = page.locator(".plot")
+    shown = figure.locator("img:visible")
+    assert shown.count() == 1 and f"only-{theme}" in shown.get_attribute("class")
+    assert not any("plotly" in url for url in page.asked)
+    before = shown.bounding_box()
+    figure.hover()
+    figure.locator(".js-plotly-plot .legend").wait_for(timeout=20_000)
+    assert figure.locator("img:visible").count() == 0
+    chart = figure.locator(".js-plotly-plot")
+    assert abs(chart.bounding_box()["y"] - before["y"]) < 5
+    assert chart.bounding_box()["width"] <= page.locator("article").bounding_box()["width"] + 1
+    paper = chart.evaluate("chart => chart._fullLayout.paper_bgcolor")
+    assert paper == plots._style.theme_named(theme).paper
+
+
+@pytest.mark.slow
+def test_a_live_figure_changes_its_theme_with_the_page(visit):
+    page = visit("figures/few_points/angle_fan.html", width=390)
+    page.locator(".plot").hover()
+    page.locator(".js-plotly-plot .legend").wait_for(timeout=20_000)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    dark = plots._style.theme_named("dark").paper
+    page.wait_for_function(f"document.querySelector('.js-plotly-plot')?._fullLayout?.paper_bgcolor === '{dark}'")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
