@@ -65,7 +65,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[Path, Page]:
-    return {path: Page(path) for path in site.rglob("*.html")}
+    # the theme leaves a template among its scripts
+    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -101,7 +102,9 @@ def test_every_link_leads_to_a_page_that_is_there_and_to_a_place_on_it(site, pag
             there = (path.parent / unquote(target)).resolve() if target else path
             if there.is_dir():
                 there /= "index.html"
-            if not there.is_file() or (place and there in pages and unquote(place) not in pages[there].places):
+            # browsers look for a place as it is written, then for what it stands for
+            is_place = not place or there not in pages or {place, unquote(place)} & pages[there].places
+            if not (there.is_file() and is_place):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert broken == []
 
@@ -115,7 +118,7 @@ def test_nothing_that_a_page_asks_for_is_elsewhere_or_missing(site, pages):
             file = path.parent / unquote(load.partition("?")[0].partition("#")[0])
             assert not ELSEWHERE.match(load) and file.is_file(), f"{path.relative_to(site)}: {load}"
     for file in site.rglob("*.css"):
-        assert not re.search(r"url\([\"']?(https?:)?//|@import", file.read_text("utf-8")), file
+        assert not re.search(r"url\([\"']?(https?:)?//|@import[^;]*//", file.read_text("utf-8")), file
 
 
 @pytest.mark.slow
@@ -182,7 +185,7 @@ def test_what_a_page_asks_for_but_images_is_below_two_megabytes(visit, name):
 def test_the_search_finds_a_word_and_a_name(visit):
     for query, title in (("overlap", "Methods"), ("skeleton_rank", "AlternatingProjection")):
         page = visit(f"search.html?q={query}")
-        page.locator("#search-results li").first.wait_for()
+        page.get_by_text("Search finished").wait_for()
         assert title in page.locator("#search-results").inner_text()
 
 
