@@ -24,6 +24,7 @@ notebooks: $(VENV)/installed-dev
 
 # the site, docs/build/index.html; the notebooks' pages in it are made where they are not there, or older
 docs: $(VENV)/installed-dev notebooks/html/index.html
+	rm -rf docs/build docs/figures docs/api/names
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/build
 	@echo docs/build/index.html
 

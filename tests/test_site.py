@@ -187,6 +187,7 @@ def test_the_search_finds_a_word_and_a_name(visit):
         page = visit(f"search.html?q={query}")
         page.get_by_text("Search finished").wait_for()
         assert title in page.locator("#search-results").inner_text()
+        assert page.errors == []
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 The residual, update by update
 ==============================
 
-The same with a slider and a play button.
+Where the residual is left after each update, with a slider and a play button.
 """
 
 import apviz

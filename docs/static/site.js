@@ -1,3 +1,6 @@
+// From disk no page may read another, so what the search finds has no summary there.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
 // A figure of the gallery answers when it is touched: its still gives way to plotly, in the theme of the page.
 {
   const root = document.documentElement;
@@ -22,7 +25,9 @@
     live.chart ??= live.appendChild(document.createElement("div"));
     Plotly.purge(live.chart);
     place.classList.add("is-live");
-    await Plotly.newPlot(live.chart, { data, layout, frames, config: { responsive: true, displaylogo: false } });
+    const displayModeBar = place.clientWidth < 600 ? false : "hover"; // on a phone it would lie on the title
+    const config = { responsive: true, displaylogo: false, displayModeBar };
+    await Plotly.newPlot(live.chart, { data, layout, frames, config });
   }
 
   for (const place of document.querySelectorAll(".plot")) {
