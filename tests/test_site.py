@@ -12,7 +12,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import apviz
 from apviz import datasets, gp, plots, rkhs, tracing, widgets
@@ -197,6 +199,18 @@ def test_formulas_are_drawn_by_the_browser(visit):
     above, below = (page.locator(f".formula mfrac > :nth-child({place})").first.bounding_box() for place in (1, 2))
     assert fraction["height"] > 20 and above["y"] + above["height"] <= below["y"] + 1
     assert "\\" not in page.locator("article").inner_text()
+
+
+@pytest.mark.slow
+def test_no_still_is_empty_in_its_middle(site):
+    stills = list((site / "_images").glob("sphx_glr_*_00[12].png"))
+    if not stills:
+        pytest.skip("this site was built without a browser")
+    for still in stills:
+        pixels = np.asarray(Image.open(still).convert("RGB"))
+        height, width = pixels.shape[:2]
+        middle = pixels[height // 5 : -height // 5, width // 10 : -width // 10].reshape(-1, 3)
+        assert len(np.unique(middle, axis=0)) > 100, still.name
 
 
 @pytest.mark.slow

@@ -110,8 +110,7 @@ def _browser() -> tuple[Any, Any, Any]:
     from playwright.sync_api import sync_playwright
 
     session = sync_playwright().start()
-    arguments = ["--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-    browser = session.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    browser = session.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
     page = browser.new_page(viewport={"width": WIDTH, "height": 1200}, device_scale_factor=DENSITY)
     page.set_content('<body style="margin:0"><div id="figure"></div></body>')
     page.add_script_tag(content=get_plotlyjs())
@@ -125,7 +124,7 @@ def _write_still(figure: go.Figure, path: str, height: float) -> None:
           const place = document.querySelector("#figure");
           place.style.height = height + "px";
           Plotly.purge(place);
-          await Plotly.newPlot(place, { ...figure, config: { staticPlot: true, responsive: false } });
+          await Plotly.newPlot(place, { ...figure, config: { displayModeBar: false } });
         }""",
         [json.loads(figure.to_json()), height],
     )

@@ -2,7 +2,7 @@
 A sweep over block sizes
 ========================
 
-Epochs fall and rise with b, memory only rises.
+Epochs and seconds to the tolerance, κ′ and the memory of the factors, against b.
 """
 
 import apviz

@@ -2,7 +2,7 @@
 Lengthscales by step
 ====================
 
-One line an input: those that grow do not matter.
+One line an input: the longer its lengthscale, the less it matters.
 """
 
 import apviz
