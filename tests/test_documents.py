@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md, CONTRIBUTING.md and SECURITY.md name is there, and the examples of how to add something work."""
+"""What ARCHITECTURE, CONTRIBUTING and SECURITY name is there, and the examples of how to add something work."""
 
 from __future__ import annotations
 
