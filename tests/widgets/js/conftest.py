@@ -1,0 +1,53 @@
+"""The modules of the widgets in a browser without a network, called from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apviz.widgets.bundle import FOLDER, modules
+
+#: modules with mathematics, and none that draws
+GEOMETRY = (
+    "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
+)  # fmt: skip
+
+#: situation by situation, arrays as lists
+ANSWER = """([name, situations]) => JSON.stringify(
+    situations.map((each) => geometry[name](each)),
+    (key, value) => value instanceof Float64Array ? [...value] : Number.isNaN(value) ? "NaN" : value
+)"""
+
+
+@pytest.fixture(scope="module")
+def compute(browser: Any) -> Iterator[Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]]:
+    """Calls a function of `geometry.js` for each of several situations."""
+    tab = browser.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    scripts = [f'(() => {{ {modules(name)} Object.assign(here, modules["{name}"]); }})();\n' for name in GEOMETRY]
+    functions = Path(__file__).with_name("geometry.js").read_text("utf-8")
+    tab.add_script_tag(content=f"const here = {{}};\n{''.join(scripts)}const geometry = {functions.strip()};")
+
+    def call(name: str, situations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        plain = json.loads(json.dumps(situations, default=np.ndarray.tolist))
+        found = json.loads(tab.evaluate(ANSWER, [name, plain]))
+        return [_numbers(each) for each in found]
+
+    yield call
+    tab.close()
+    assert problems == [] and all((FOLDER / name).is_file() for name in GEOMETRY)
+
+
+def _numbers(value: Any) -> Any:
+    """With NaN, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    return np.nan if value == "NaN" else value

@@ -1,0 +1,40 @@
+// what the agreement test asks of the modules: situations as plain values in, numbers out
+({
+  trajectory({x, b, kernel, lengthscale, noise, sets, rule, steps, number, block, z}) {
+    const {Span, kernelNamed, Trajectory, givenBlocks, stepGeometry, blockSpectrum} = here;
+    const span = new Span(x, kernelNamed(kernel, lengthscale), noise);
+    const found = new Trajectory(span, b, givenBlocks(sets), rule, steps);
+    const geometry = stepGeometry(found, number);
+    const spectrum = blockSpectrum(span, found.blocks.map(({solved}) => solved));
+    return {
+      gram: span.gram, factor: span.factor, goal: found.goal,
+      inner: span.inner(found.goal, Float64Array.from(b)), projection: span.project(found.goal, block),
+      values: span.values(found.goal, Float64Array.from(z)),
+      solved: found.blocks.map(({solved}) => solved), owned: found.blocks.map(({owned}) => owned),
+      taken: found.steps.map(({block}) => block),
+      weights: found.steps.map(({weights}) => weights), residuals: found.steps.map(({residual}) => residual),
+      decreases: found.steps.map(({energyDecrease}) => energyDecrease),
+      errors: found.errors(), norms: found.residualNorms(),
+      geometry, spectrum,
+    };
+  },
+  twoBlocks({points, distance, shared, kernel, lengthscale, noise, b, steps}) {
+    const {Span, kernelNamed, Trajectory, givenBlocks, Angles, twoBlocks, sweepsOf} = here;
+    const blocks = twoBlocks(points, distance, shared);
+    const span = new Span(blocks.x, kernelNamed(kernel, lengthscale), noise);
+    const angles = new Angles(span, blocks.first, blocks.second);
+    const solve = (b) => {
+      const found = new Trajectory(span, b, givenBlocks([blocks.first, blocks.second]), "cyclic", steps);
+      return sweepsOf(found, angles.contraction);
+    };
+    const worst = angles.worstCaseRhs();
+    return {
+      blocks, cosines: angles.cosines, angles: angles.all, friedrichs: angles.friedrichs,
+      contraction: angles.contraction, pair: angles.pair(), worst, sweeps: solve(b), worstSweeps: solve(worst),
+    };
+  },
+  decompositions({general, symmetric}) {
+    const {svd, symmetricEigen} = here;
+    return {svd: svd(general), eigen: symmetricEigen(symmetric)};
+  },
+})
