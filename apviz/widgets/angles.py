@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-import ipywidgets
 import numpy as np
-import plotly.graph_objects as go
+import traitlets
 
 from apviz.kernels import KERNELS, kernel_named
-from apviz.plots.rkhs import angle_fan, closest_functions, sweep_errors
-from apviz.rkhs import (
-    Span,
-    Trajectory,
-    TwoBlocks,
-    friedrichs_angle,
-    principal_angles,
-    principal_pair,
-    sweeps_of,
-    trajectory_on,
-    two_blocks,
-    worst_case_rhs,
-)  # fmt: skip
-from apviz.widgets.controls import Control, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.rkhs import Span, Trajectory, TwoBlocks, trajectory_on, two_blocks, worst_case_rhs
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
 
-#: sweeps of a trajectory, each an update on either block
+#: sweeps of a trajectory, each an update on either block; points a block owns at most
 SWEEPS: Final = 30
+MAX_POINTS: Final = 12
 
 
-class Angles(TeachingWidget):
-    """Shows two blocks on a line, the principal angles between their spans, predicted and measured contraction."""
+class Angles(LiveWidget):
+    """Shows two blocks on a line, the principal angles between their spans, predicted and measured contraction.
+
+    Attributes:
+        distance: between the blocks, in units of x.
+        shared: points that both blocks hold; at most 2·points − 2.
+        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
+        points: a block owns.
+        data: `smooth`, `random`, or `worst`.
+
+    Examples:
+        >>> widget = apviz.widgets.Angles(lengthscale=1.0, noise=0.1)
+        >>> widget.distance = 0.5
+        >>> round(widget.trajectory.errors()[2] / widget.trajectory.errors()[0], 3)
+        0.184
+    """
 
     title = "Angles decide the speed"
     text = (
@@ -39,8 +39,50 @@ class Angles(TeachingWidget):
         "and in the end, for almost all data, each leaves just that; θ is the Friedrichs angle between the blocks' "
         "spans, the smallest that is not of what both hold. The closer to 90°, the faster."
     )
-    static_control = "shared"
-    beside = 2
+    sentence = (
+        "At distance {distance} and lengthscale {lengthscale} with noise σ² = {noise}, the spans meet at θ = [theta]: "
+        "a sweep leaves cos²θ = [contraction] at the worst; [measured]."
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "distance": slider(
+            "distance",
+            "d = xₚ₊₁ − xₚ, from the last of the p points of the first block to the first of the second; "
+            "neighbours are 0.1 apart.",
+            0.02, 1.5, 0.02,
+        ),
+        "shared": slider(
+            "overlap",
+            "Points that both blocks hold, the nearest ones: their functions lie in both spans, at 0°, and what "
+            "counts is the next angle, Friedrichs', cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to "
+            "those.",
+            0, 2 * MAX_POINTS - 2, 1,
+        ),
+        "lengthscale": log_slider(
+            "lengthscale",
+            "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so the longer, the more alike are functions of the two "
+            "spans.",
+            0.03, 3,
+        ),
+        "noise": log_slider(
+            "noise σ²",
+            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has a direction of its own, which "
+            "opens the angles.",
+            1e-4, 1,
+        ),
+        "points": slider(
+            "points", "p points a block owns, n = 2p in all: its span has p dimensions, and with overlap more.",
+            2, MAX_POINTS, 1,
+        ),
+        "kernel": kernel_choice(),
+        "data": choice(
+            "data b",
+            "Angles do not depend on b, the error does: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
+            "and the worst, whose g is in the plane of u and v at right angles to the first span, leaves "
+            "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ, and none leaves more.",
+            {"smooth": "a smooth function", "random": "random numbers", "worst": "the worst"},
+        ),
+    }  # fmt: skip
+    in_sight = ("distance", "shared")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "neighbours": {
             "points": 6, "distance": 0.1, "shared": 0, "lengthscale": 0.25, "noise": 0.01, "kernel": "matern52",
@@ -54,87 +96,42 @@ class Angles(TeachingWidget):
         "the worst data": {"data": "worst"},
     }  # fmt: skip
 
-    def make_controls(self) -> dict[str, Control]:
-        points = ipywidgets.IntSlider(description="points", min=2, max=12)
-        shared = ipywidgets.IntSlider(description="overlap", min=0, max=22)
+    distance = traitlets.Float(min=0.02, max=1.5).tag(sync=True)
+    shared = traitlets.Int(min=0).tag(sync=True)
+    lengthscale = traitlets.Float(min=0.03, max=3.0).tag(sync=True)
+    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
+    points = traitlets.Int(6, min=2, max=MAX_POINTS).tag(sync=True)
+    kernel = traitlets.Enum(list(KERNELS)).tag(sync=True)
+    data = traitlets.Enum(["smooth", "random", "worst"]).tag(sync=True)
 
-        def limit(change: Any) -> None:
-            # a block that held everything would leave nothing to see
-            shared.max = 2 * change["new"] - 2
+    @traitlets.validate("shared")
+    def _leave_each_block_a_point(self, proposal: Any) -> int:
+        # of a block that held everything nothing would be left to see
+        return min(int(proposal["value"]), 2 * self.points - 2)
 
-        points.observe(limit, "value")
-        return {
-            "distance": Control(
-                ipywidgets.FloatSlider(description="distance", min=0.02, max=1.5, step=0.02),
-                "d = xₚ₊₁ − xₚ, from the last of the p points of the first block to the first of the second; "
-                "neighbours are 0.1 apart.",
-            ),
-            "shared": Control(
-                shared,
-                "Points that both blocks hold, the nearest ones: their functions lie in both spans, at 0°, and what "
-                "counts is the next angle, Friedrichs', cos θ = max ⟨u, v⟩, u and v of norm 1 and at right angles to "
-                "those.",
-            ),
-            "lengthscale": Control(
-                log_slider("lengthscale", 0.03, 3),
-                "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so the longer, the more alike are functions of the two "
-                "spans.",
-            ),
-            "noise": Control(
-                log_slider("noise σ²", 1e-4, 1),
-                "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has a direction of its own, which "
-                "opens the angles.",
-            ),
-            "points": Control(
-                points, "p points a block owns, n = 2p in all: its span has p dimensions, and with overlap more."
-            ),
-            "kernel": Control(
-                ipywidgets.Dropdown(
-                    description="kernel", options=[(kind.title, name) for name, kind in KERNELS.items()]
-                ),
-                "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
-            ),
-            "data": Control(
-                ipywidgets.Dropdown(
-                    description="data b",
-                    options=[("a smooth function", "smooth"), ("random numbers", "random"), ("the worst", "worst")],
-                ),
-                "Angles do not depend on b, the error does: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
-                "and the worst, whose g is in the plane of u and v at right angles to the first span, leaves "
-                "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ, and none leaves more.",
-            ),
-        }  # fmt: skip
+    @traitlets.observe("points")
+    def _limit_shared(self, change: Any) -> None:
+        self.shared = min(self.shared, 2 * self.points - 2)
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
+        return {"draws": np.random.default_rng(0).standard_normal(2 * MAX_POINTS).tolist()}
 
     @property
     def blocks(self) -> TwoBlocks:
-        """Points of both blocks, for the controls' values."""
-        return two_blocks(self.value("points"), self.value("distance"), self.value("shared"))
+        """Points of both blocks."""
+        return two_blocks(self.points, self.distance, self.shared)
 
     @property
     def trajectory(self) -> Trajectory:
-        """Sweeps over both blocks, for the controls' values."""
-        return self.computed(list(self.controls), self._solve)
-
-    def _solve(self) -> Trajectory:
+        """Sweeps over both blocks, by the reference."""
         blocks = self.blocks
-        span = Span(blocks.x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
+        span = Span(blocks.x, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
         sets = (blocks.first, blocks.second)
-        if self.value("data") == "worst":
+        if self.data == "worst":
             b = worst_case_rhs(span, *sets)
-        elif self.value("data") == "smooth":
+        elif self.data == "smooth":
             b = np.sin(5 * blocks.x) + np.cos(3 * blocks.x)
         else:
-            b = np.random.default_rng(0).standard_normal(span.n)
+            b = np.array(self.given()["draws"][: span.n])
         return trajectory_on(span, b, sets, rule="cyclic", steps=2 * SWEEPS)
-
-    def draw(self) -> Sequence[go.Figure]:
-        found, blocks = self.trajectory, self.blocks
-        span, sets = found.span, (blocks.first, blocks.second)
-        angles = principal_angles(span, *sets)
-        return [
-            closest_functions(
-                span, blocks, principal_pair(span, *sets), friedrichs_angle(span, *sets), theme=self.theme
-            ),
-            angle_fan(span, angles, len(blocks.shared), theme=self.theme),
-            sweep_errors(found, sweeps_of(found), theme=self.theme),
-        ]

@@ -12,6 +12,24 @@ ROUND_NUMBERS: Final = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 _DECADES: Final = range(-6, 6)
 
 
+def round_numbers(what: str, low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`, evenly spaced on a log scale.
+
+    Args:
+        what: has them, for messages.
+        low, high: round numbers themselves, between 1e-6 and 1e5.
+
+    Raises:
+        ValueError: an end that is none of them.
+    """
+    every = [float(f"{digits}e{decade}") for decade in _DECADES for digits in ROUND_NUMBERS]
+    for end in (low, high):
+        if end not in every:
+            known = ", ".join(ROUND_NUMBERS)
+            raise ValueError(f"{what} from {low:g} to {high:g}: an end must be one of {known}, ×10ᵏ")
+    return [each for each in every if low <= each <= high]
+
+
 def log_slider(description: str, low: float, high: float, **settings: Any) -> ipywidgets.SelectionSlider:
     """Slider over round numbers from `low` to `high`, evenly spaced on a log scale.
 
@@ -24,12 +42,7 @@ def log_slider(description: str, low: float, high: float, **settings: Any) -> ip
     Raises:
         ValueError: an end that is none of its numbers.
     """
-    every = [float(f"{digits}e{decade}") for decade in _DECADES for digits in ROUND_NUMBERS]
-    for end in (low, high):
-        if end not in every:
-            known = ", ".join(ROUND_NUMBERS)
-            raise ValueError(f"{description} from {low:g} to {high:g}: an end must be one of {known}, ×10ᵏ")
-    options = [(f"{each:g}", each) for each in every if low <= each <= high]
+    options = [(f"{each:g}", each) for each in round_numbers(description, low, high)]
     return ipywidgets.SelectionSlider(description=description, options=options, **settings)
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-import ipywidgets
 import numpy as np
-import plotly.graph_objects as go
+import torch
+import traitlets
 
+from apviz import rules
 from apviz.kernels import KERNELS, kernel_named
-from apviz.plots._labels import subscript
-from apviz.plots._style import theme_named
-from apviz.plots.rkhs import projection_functions, projection_step, two_norms
-from apviz.rkhs import RULES, Span, Trajectory, step_geometry, trajectory_on
-from apviz.widgets.chart import DragPoints
-from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
 
 #: updates of a trajectory
 STEPS: Final = 20
-#: range of the axis along which points are dragged: a little beyond where they can be
-X_RANGE: Final = (-0.06, 1.06)
+#: how far data go
+MOST: Final = 2.0
 #: which points share a block
 BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "{1, 2} {3}": ((0, 1), (2,)),
@@ -32,120 +27,108 @@ BLOCKS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 }
 
 
-class Projection(TeachingWidget):
-    """Shows g, the span of a block, the projection and what is left, in true lengths and angles of H."""
+class Projection(LiveWidget):
+    """Shows g, the span of a block, the projection and what is left, in true lengths and angles of H.
+
+    Attributes:
+        step: updates done, 0 to 20.
+        points, data: (3,) places x from 0 to 1, and data b from −2 to 2.
+        lengthscale, noise, kernel: of k, in units of x, and of outputscale 1.
+        blocks: which points share one.
+        rule: which block next.
+        picture: `residual` has r⁽ʲ⁾ start at 0, `solution` has it end at g.
+
+    Examples:
+        >>> widget = apviz.widgets.Projection(step=2)
+        >>> widget.points = [0.1, 0.5, 0.9]
+        >>> [step.block for step in widget.trajectory.steps[: widget.step + 1]]
+        [-1, 0, 1]
+    """
 
     title = "A projection in the kernel's Hilbert space"
     text = (
         "Three points span three dimensions: what you see is no sketch. g is the function of least norm with "
         "g(xᵢ) = bᵢ, and the kernel includes σ²δ, so that ⟨k(xᵢ, ·), k(xⱼ, ·)⟩ = K[i, j]. An update projects "
-        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle. Turn the picture."
+        "r⁽ʲ⁻¹⁾ onto the span of its block; r⁽ʲ⁾ is what is left, at a right angle."
     )
-    static_control = "step"
-    beside = 2
+    sentence = (
+        "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of ‖g‖<sub>H</sub>, with lengthscale {lengthscale} "
+        "and noise σ² = {noise}."
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "step": steps("step j", "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.", STEPS),
+        "lengthscale": log_slider(
+            "lengthscale",
+            "ℓ, in units of x: cos ∠ = f(|xᵢ − xⱼ| / ℓ) / (1 + σ²), so a long one makes kernel functions nearly "
+            "parallel.",
+            0.03, 3,
+        ),
+        "noise": log_slider(
+            "noise σ²",
+            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: a direction of its own for every point, which "
+            "opens the angles.",
+            1e-3, 1,
+        ),
+        "picture": choice(
+            "picture", "The same step where r⁽ʲ⁾ starts at 0, or where it ends at g = s⁽ʲ⁾ + r⁽ʲ⁾.",
+            {"residual": "r goes to 0", "solution": "s goes to g"},
+        ),
+        "blocks": choice(
+            "blocks",
+            "Which points share a block: one spans a line, two a plane; "
+            "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
+            {name: name for name in BLOCKS},
+        ),
+        "rule": choice(
+            "rule",
+            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            {name: name for name in RULES},
+        ),
+        "kernel": kernel_choice(),
+    }  # fmt: skip
+    in_sight = ("step", "lengthscale")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the paper's Figure 2": {
-            "step": 1, "speed": 1.0, "picture": "residual", "blocks": "{1, 2} {3}", "rule": "gauss-southwell",
-            "x1": 0.2, "x2": 0.5, "x3": 0.75, "b1": 1.0, "b2": 1.3, "b3": 1.2, "kernel": "matern52",
-            "lengthscale": 0.25, "noise": 0.01,
+            "step": 1, "picture": "residual", "blocks": "{1, 2} {3}", "rule": "gauss-southwell",
+            "points": [0.2, 0.5, 0.75], "data": [1.0, 1.3, 1.2], "kernel": "matern52", "lengthscale": 0.25,
+            "noise": 0.01,
         },
         "the Euclidean residual rises": {
-            "blocks": "{1} {2} {3}", "rule": "cyclic", "lengthscale": 1.0, "b1": 1.0, "b2": 0.2, "b3": -0.2,
-            "noise": 0.1,
+            "blocks": "{1} {2} {3}", "rule": "cyclic", "lengthscale": 1.0, "data": [1.0, 0.2, -0.2], "noise": 0.1,
         },
-        "small angles: slow": {"lengthscale": 2.0, "noise": 0.1, "b1": 0.4, "b2": 1.0, "b3": 0.2},
+        "small angles: slow": {"lengthscale": 2.0, "noise": 0.1, "data": [0.4, 1.0, 0.2]},
         "nearly at right angles: one sweep": {"lengthscale": 0.06, "blocks": "{1} {2} {3}", "step": 3},
-        "noise opens the angles": {"lengthscale": 2.0, "noise": 1.0, "b1": 0.8, "b2": 2.0, "b3": 1.4},
+        "noise opens the angles": {"lengthscale": 2.0, "noise": 1.0, "data": [0.8, 2.0, 1.4]},
         "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},
     }  # fmt: skip
 
-    def make_controls(self) -> dict[str, Control]:
-        stepper = Stepper("step j", STEPS)
-        self.player = stepper.player
-        place, datum = {"min": 0.0, "max": 1.0, "step": 0.01}, {"min": -2.0, "max": 2.0, "step": 0.1}
-        points = {
-            f"x{i}": Control(
-                ipywidgets.FloatSlider(description=f"x{subscript(i)}", **place),
-                f"Drag point {i} among the functions, or here: k(x{subscript(i)}, ·) turns, "
-                "cos ∠ = K[i, j] / √(K[i, i] K[j, j]).",
-            )
-            for i in (1, 2, 3)
-        }
-        data = {
-            f"b{i}": Control(
-                ipywidgets.FloatSlider(description=f"b{subscript(i)}", **datum),
-                f"Datum {i}, point {i} dragged up or down: moves g = Σ (K⁻¹b)ᵢ k(xᵢ, ·) alone.",
-            )
-            for i in (1, 2, 3)
-        }
+    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
+    points = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=3, maxlen=3).tag(sync=True)
+    data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=3, maxlen=3).tag(sync=True)
+    lengthscale = traitlets.Float(min=0.03, max=3.0).tag(sync=True)
+    noise = traitlets.Float(min=1e-3, max=1.0).tag(sync=True)
+    picture = traitlets.Enum(["residual", "solution"]).tag(sync=True)
+    blocks = traitlets.Enum(list(BLOCKS)).tag(sync=True)
+    rule = traitlets.Enum(list(RULES)).tag(sync=True)
+    kernel = traitlets.Enum(list(KERNELS)).tag(sync=True)
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
+        drawn: dict[str, rules.Rule] = {"random": rules.Random(), "shuffled": rules.Shuffled()}
+        counts = sorted({len(sets) for sets in BLOCKS.values()})
         return {
-            "step": Control(
-                stepper.slider, "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.", stepper
-            ),
-            "picture": Control(
-                ipywidgets.Dropdown(
-                    description="picture", options=[("r goes to 0", "residual"), ("s goes to g", "solution")]
-                ),
-                "The same step where r⁽ʲ⁾ starts at 0, or where it ends at g = s⁽ʲ⁾ + r⁽ʲ⁾.",
-            ),
-            **points,
-            "lengthscale": Control(
-                log_slider("lengthscale", 0.03, 3),
-                "ℓ, in units of x: cos ∠ = f(|xᵢ − xⱼ| / ℓ) / (1 + σ²), so a long one makes kernel functions nearly "
-                "parallel.",
-            ),
-            "noise": Control(
-                log_slider("noise σ²", 1e-3, 1),
-                "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: a direction of its own for every point, which "
-                "opens the angles.",
-            ),
-            "blocks": Control(
-                ipywidgets.Dropdown(description="blocks", options=list(BLOCKS)),
-                "Which points share a block: one spans a line, two a plane; "
-                "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
-            ),
-            "rule": Control(
-                ipywidgets.Dropdown(description="rule", options=list(RULES)),
-                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            ),
-            **data,
-            "kernel": Control(
-                ipywidgets.Dropdown(
-                    description="kernel", options=[(kind.title, name) for name, kind in KERNELS.items()]
-                ),
-                "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
-            ),
-            "speed": Control(stepper.speed_slider(), "While it plays, an update every Δt = 1/speed seconds."),
-        }  # fmt: skip
+            "sets": BLOCKS,
+            "orders": {name: {str(m): _order(rule, m) for m in counts} for name, rule in drawn.items()},
+        }
 
     @property
     def trajectory(self) -> Trajectory:
-        """Updates over the blocks, for the controls' values."""
-        settings = ("x1", "x2", "x3", "b1", "b2", "b3", "kernel", "lengthscale", "noise", "blocks", "rule")
-        return self.computed(settings, self._solve)
+        """Updates over the blocks, by the reference."""
+        span = Span(self.points, kernel_named(self.kernel, self.lengthscale, 1.0), self.noise)
+        return trajectory_on(span, np.array(self.data), BLOCKS[self.blocks], rule=self.rule, steps=STEPS)
 
-    def _solve(self) -> Trajectory:
-        x, b = (np.array([self.value(f"{letter}{i}") for i in (1, 2, 3)]) for letter in "xb")
-        span = Span(x, kernel_named(self.value("kernel"), self.value("lengthscale"), 1.0), self.value("noise"))
-        return trajectory_on(span, b, BLOCKS[self.value("blocks")], rule=self.value("rule"), steps=STEPS)
 
-    def draw(self) -> Sequence[go.Figure]:
-        found = self.trajectory
-        number = min(self.value("step"), len(found.steps) - 1)
-        geometry, picture = step_geometry(found, number), self.value("picture")
-        return [
-            projection_step(geometry, picture=picture, theme=self.theme),
-            projection_functions(geometry, picture=picture, ends=X_RANGE, theme=self.theme),
-            two_norms(found, number, theme=self.theme),
-        ]
-
-    def drag_points(self) -> Mapping[int, DragPoints]:
-        names = [(f"x{i}", f"b{i}") for i in (1, 2, 3)]
-        marks = go.Scatter(
-            x=[self.value(x) for x, _ in names], y=[self.value(b) for _, b in names], mode="markers",
-            name="data b: drag a point", hoverinfo="skip",
-            marker={
-                "color": theme_named(self.theme).ink, "size": 19, "symbol": "circle-open-dot", "line": {"width": 2},
-            },
-        )  # fmt: skip
-        return {1: DragPoints(marks, tuple(names))}
+def _order(rule: rules.Rule, blocks: int) -> list[int]:
+    """Blocks that a rule draws, which does not look at the residual."""
+    select = rule.begin([1] * blocks)
+    return [select(number, torch.zeros(blocks, 1)) for number in range(STEPS)]

@@ -16,7 +16,7 @@ from IPython.display import publish_display_data
 from traitlets import TraitError
 
 from apviz.plots._style import ThemeName, theme_named
-from apviz.widgets.chart import Chart, DragPoints, nearest_place
+from apviz.widgets.chart import Chart
 from apviz.widgets.controls import Control
 from apviz.widgets.static_export import (
     HIDE_MISSING_WIDGET,
@@ -77,12 +77,7 @@ class TeachingWidget(ipywidgets.VBox):
         self._updating = True
         self._apply(next(iter(self.presets.values())) | values)
         self.figures = list(self.draw())
-        drag_points = self.drag_points()
-        self.charts = [
-            Chart(figure, drag_points[i].marks if i in drag_points else None) for i, figure in enumerate(self.figures)
-        ]
-        for i in drag_points:
-            self.charts[i].observe(lambda change, i=i: self._drag(i, change["new"]), "dragged")
+        self.charts = [Chart(figure) for figure in self.figures]
         self._preset = ipywidgets.Dropdown(description="preset", options=list(self.presets))
         self._preset.observe(lambda change: self.choose(change["new"]), "value")
         reset = ipywidgets.Button(description="reset", icon="undo")
@@ -110,10 +105,6 @@ class TeachingWidget(ipywidgets.VBox):
     @abstractmethod
     def draw(self) -> Sequence[go.Figure]:
         """Draws the figures of the controls' values; always the same traces, in the same order."""
-
-    def drag_points(self) -> Mapping[int, DragPoints]:
-        """Points that can be dragged, by the number of their figure, where the controls' values put them."""
-        return {}
 
     def value(self, name: str) -> Any:
         """Value of a control."""
@@ -150,18 +141,8 @@ class TeachingWidget(ipywidgets.VBox):
         if self._updating:
             return
         self.figures = list(self.draw())
-        drag_points = self.drag_points()
-        for i, (chart, figure) in enumerate(zip(self.charts, self.figures, strict=True)):
-            chart.show(figure, drag_points[i].marks if i in drag_points else None)
-
-    def _drag(self, figure: int, dragged: Mapping[str, Any]) -> None:
-        """Moves the controls behind a point to where a pointer has dragged it."""
-        self._updating = True  # both are moved before anything is drawn
-        for name, axis in zip(self.drag_points()[figure].controls[dragged["point"]], "xy", strict=True):
-            slider = self.controls[name].widget
-            slider.value = nearest_place(slider, dragged[axis])
-        self._updating = False
-        self.refresh()
+        for chart, figure in zip(self.charts, self.figures, strict=True):
+            chart.show(figure)
 
     def _preset_words(self, preset: str) -> str:
         """A preset in words: what is different from the first."""

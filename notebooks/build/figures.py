@@ -9,6 +9,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from apviz.widgets.live_widget import LIVE, place
 from apviz.widgets.static_export import STATIC
 from notebooks.build.running import WIDGET
 
@@ -18,7 +19,8 @@ PLOTLY = "application/vnd.plotly.v1+json"
 class Figures(Preprocessor):
     """Takes figures out of the outputs into `resources["figures"]`, and leaves a place for each.
 
-    Widgets go; the static figures that stand in place of one become one section.
+    Widgets go; what stands in place of one becomes one section: static figures, or a place where the page's own script
+    brings it to life.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
@@ -36,6 +38,7 @@ class Figures(Preprocessor):
             if WIDGET in data:
                 continue
             html = self._place(data[PLOTLY], figures) if PLOTLY in data else data.get("text/html")
+            html = place(**data[LIVE]) if LIVE in data else html
             widget = output.get("metadata", {}).get(STATIC)
             if widget is not None and widget in widgets:
                 widgets[widget].data["text/html"] += html

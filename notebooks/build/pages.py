@@ -16,6 +16,8 @@ from nbformat import NotebookNode
 from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
+from apviz.widgets.bundle import page_script
+from apviz.widgets.live_widget import style
 from notebooks.build.figures import Figures
 from notebooks.build.mathematics import mathml
 
@@ -28,6 +30,8 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
     folder.mkdir(parents=True)
     (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
     shutil.copy(TEMPLATES / "page.js", folder)
+    (folder / "widgets.js").write_text(page_script(), "utf-8")
+    (folder / "widgets.css").write_text(style(), "utf-8")
     colors = HtmlFormatter(style="friendly").get_style_defs(".highlight")
     (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
     names = [name for name, _ in notebooks]

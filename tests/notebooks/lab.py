@@ -159,9 +159,9 @@ class Desk:
         from playwright.sync_api import TimeoutError as TooLate
 
         widget.scroll_into_view_if_needed()
-        widget.locator(".js-plotly-plot .main-svg").first.wait_for()
+        widget.locator(".js-plotly-plot .main-svg, .apviz-live svg").first.wait_for()
         asked = [widget.element_handle(), widget.evaluate(SHOWN)]
-        for handle in widget.locator(".noUi-handle").all():
+        for handle in widget.locator(".noUi-handle, .apviz-live input").all():
             handle.focus()
             # at one of its ends a control moves one way only
             for key in ("ArrowRight", "ArrowLeft"):
@@ -175,6 +175,7 @@ class Desk:
 
 
 #: everything that the figures of a widget show, as a text
-SHOWN = """widget => JSON.stringify(
-    [...widget.querySelectorAll(".js-plotly-plot")].map(each => [each.data, each.layout])
-)"""
+SHOWN = """widget => JSON.stringify([
+    ...[...widget.querySelectorAll(".js-plotly-plot")].map(each => [each.data, each.layout]),
+    ...[...widget.querySelectorAll(".apviz-live svg")].map(each => each.innerHTML)
+])"""

@@ -1,9 +1,7 @@
 """Figures of few points: functions from the states of a trajectory to plotly figures."""
 
-from apviz.plots.rkhs.angle_fan import angle_fan
 from apviz.plots.rkhs.block_eigenvalues import block_eigenvalues
 from apviz.plots.rkhs.bound_and_error import bound_and_error
-from apviz.plots.rkhs.closest_functions import closest_functions
 from apviz.plots.rkhs.eigen_paths import eigen_paths
 from apviz.plots.rkhs.eigen_shares import eigen_shares
 from apviz.plots.rkhs.error_by_work import error_by_work
@@ -11,18 +9,13 @@ from apviz.plots.rkhs.largest_block_eigenvalue import largest_block_eigenvalue
 from apviz.plots.rkhs.margin_curves import margin_curves
 from apviz.plots.rkhs.next_block import next_block
 from apviz.plots.rkhs.photograph_step import photograph_step
-from apviz.plots.rkhs.projection_functions import projection_functions
-from apviz.plots.rkhs.projection_step import projection_step
 from apviz.plots.rkhs.rule_errors import rule_errors
-from apviz.plots.rkhs.sweep_errors import sweep_errors
 from apviz.plots.rkhs.trajectory_step import trajectory_step
 from apviz.plots.rkhs.two_norms import two_norms
 
 __all__ = [
-    "angle_fan",
     "block_eigenvalues",
     "bound_and_error",
-    "closest_functions",
     "eigen_paths",
     "eigen_shares",
     "error_by_work",
@@ -30,10 +23,7 @@ __all__ = [
     "margin_curves",
     "next_block",
     "photograph_step",
-    "projection_functions",
-    "projection_step",
     "rule_errors",
-    "sweep_errors",
     "trajectory_step",
     "two_norms",
 ]  # fmt: skip

@@ -169,7 +169,7 @@ function tridiagonal(a) {
 function rotateToDiagonal(diagonal, beside, basis) {
   const n = diagonal.length;
   // what rounding leaves of a matrix of this size, in which the eigenvalues are as exact
-  const rounding = 2 ** -52 * diagonal.reduce((most, each, i) => Math.max(most, Math.abs(each) + Math.abs(beside[i])), 0);
+  const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(beside[i])), rounding = 2 ** -52 * Math.max(...sizes);
   for (let low = 0; low < n; low++) {
     for (let turn = 0; ; turn++) {
       let high = low;

@@ -1,4 +1,4 @@
-/** Alternating projection over the blocks of a span, every state kept: Algorithm 1 of the paper for one right-hand side. */
+/** Alternating projection over the blocks of a span, every state kept: the paper's Algorithm 1 for one right-hand side. */
 
 import {cholesky, dot, norm, part, plus, solve, times} from "./algebra.js";
 

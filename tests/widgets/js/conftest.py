@@ -12,9 +12,10 @@ import pytest
 
 from apviz.widgets.bundle import FOLDER, modules
 
-#: modules with mathematics, and none that draws
+#: modules with mathematics
 GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
+    "space.js",
 )  # fmt: skip
 
 #: situation by situation, arrays as lists

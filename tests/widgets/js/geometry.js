@@ -33,6 +33,15 @@
       contraction: angles.contraction, pair: angles.pair(), worst, sweeps: solve(b), worstSweeps: solve(worst),
     };
   },
+  space({azimuth, elevation, centre, half, places}) {
+    const place = document.body.appendChild(document.createElement("div"));
+    const space = new here.Space(place, "space", () => 300, () => {});
+    Object.assign(space, {azimuth, elevation});
+    space.begin(Float64Array.from(centre), half);
+    const found = {scale: space.scale, eye: space.eye, pixels: places.map((each) => space.at(Float64Array.from(each)))};
+    const [right, down] = found.pixels[0].map((each, i) => each - found.pixels[1][i]);
+    return {...found, move: space.moveOf(right, down)};
+  },
   decompositions({general, symmetric}) {
     const {svd, symmetricEigen} = here;
     return {svd: svd(general), eigen: symmetricEigen(symmetric)};

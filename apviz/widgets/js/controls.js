@@ -1,0 +1,150 @@
+/** Controls of a widget: sliders, choices, steps that play, and numbers in a sentence that can be dragged. */
+
+import {draggable, element} from "./elements.js";
+import {number} from "./plane.js";
+
+/**
+ * What a control changes, as Python describes it.
+ * @typedef {object} Control
+ * @property {"range" | "places" | "choice" | "steps"} kind
+ * @property {string} label
+ * @property {string} explanation HTML
+ * @property {number} [min]
+ * @property {number} [max]
+ * @property {number} [step]
+ * @property {number[]} [places] of a slider over given numbers
+ * @property {[string, string][]} [options] titles and values
+ */
+
+/**
+ * Values that a slider has: a number of steps, or the given places.
+ * @param {Control} control
+ */
+export function placesOf({min, max, step, places}) {
+  if (places) return places;
+  const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  return Array.from({length: Math.floor((max - min) / step + 1e-9) + 1}, (_, k) => Number((min + k * step).toFixed(digits)));
+}
+
+/** The number of the place nearest to a value: by ratio where places are given, for those are round numbers of decades. */
+export function nearestPlace(control, value) {
+  const places = placesOf(control), measure = control.places ? Math.log : Number;
+  let best = 0;
+  places.forEach((each, k) => {
+    if (Math.abs(measure(each) - measure(value)) < Math.abs(measure(places[best]) - measure(value))) best = k;
+  });
+  return best;
+}
+
+/** The value so many places from another, kept within a control's ends, and below a limit. */
+export function moved(control, value, places, limit = Infinity) {
+  const all = placesOf(control).filter((each) => each <= limit);
+  return all[Math.min(all.length - 1, Math.max(0, nearestPlace(control, value) + places))];
+}
+
+/**
+ * A row with a control; `show` takes the values of a frame.
+ * @param {string} name
+ * @param {Control} control
+ * @param {import("./state.js").State} state
+ * @param {(name: string, values: object) => number} limitOf the largest value that a control may have now
+ */
+export function controlRow(name, control, state, limitOf) {
+  const make = {range: slider, places: slider, choice, steps}[control.kind];
+  const {input, show, beside = []} = make(name, control, state, limitOf);
+  const label = element("label", {}, element("span", {class: "name"}), ...beside, input);
+  label.firstChild.innerHTML = control.label;
+  const explanation = element("p", {class: "explanation"});
+  explanation.innerHTML = control.explanation;
+  return {row: element("div", {class: "control", "data-control": name}, label, explanation), show};
+}
+
+function slider(name, control, state, limitOf) {
+  const places = placesOf(control), readout = element("output");
+  const input = element("input", {type: "range", min: 0, max: places.length - 1, step: 1});
+  input.addEventListener("input", () => state.set({[name]: places[Number(input.value)]}));
+  const show = (values) => {
+    const limit = limitOf(name, values), allowed = places.filter((each) => each <= limit).length;
+    input.max = String(Math.max(allowed - 1, 0));
+    input.value = String(nearestPlace(control, values[name]));
+    readout.textContent = number(values[name]);
+    input.setAttribute("aria-valuetext", readout.textContent);
+  };
+  return {input: element("span", {class: "slider"}, input, readout), show};
+}
+
+function choice(name, control, state) {
+  const input = element("select", {}, ...control.options.map(([title, value]) => element("option", {value}, title)));
+  input.addEventListener("change", () => state.set({[name]: input.value}));
+  return {input, show: (values) => (input.value = values[name])};
+}
+
+/** A slider over steps with buttons: to the start, one back, one on, and play, which nobody has to wait for. */
+function steps(name, control, state, limitOf) {
+  const {input, show} = slider(name, control, state, limitOf);
+  const go = (by) => {
+    const now = state.values[name] + by, last = limitOf(name, state.values);
+    state.set({[name]: Math.min(Math.min(control.max, last), Math.max(0, now))});
+  };
+  let playing = 0;
+  const stop = () => {
+    clearInterval(playing);
+    playing = 0;
+    play.textContent = "▶";
+    play.setAttribute("aria-label", "play");
+  };
+  const button = (text, words, act) => {
+    const made = element("button", {type: "button", "aria-label": words, title: words}, text);
+    made.addEventListener("click", act);
+    return made;
+  };
+  const play = button("▶", "play", () => {
+    if (playing) return stop();
+    const ended = () => state.values[name] >= Math.min(control.max, limitOf(name, state.values));
+    if (ended()) state.set({[name]: 0});
+    play.textContent = "⏸";
+    play.setAttribute("aria-label", "pause");
+    playing = setInterval(() => (ended() || !play.isConnected ? stop() : go(1)), 1000);
+    return playing;
+  });
+  const back = button("‹", "a step back", () => go(-1)), on = button("›", "a step on", () => go(1));
+  return {input, show, beside: [element("span", {class: "player"}, back, play, on)]};
+}
+
+/**
+ * A sentence in which `{name}` is a number that can be dragged, and `[word]` a figure that follows.
+ * @param {Element} place
+ * @param {string} template HTML
+ * @param {Record<string, Control>} controls
+ */
+export class Sentence {
+  constructor(place, template, controls, state, limitOf) {
+    this._numbers = {};
+    this._figures = {};
+    place.innerHTML = template
+      .replace(/\{(\w+)\}/g, '<span class="number" tabindex="0" role="slider" data-number="$1"></span>')
+      .replace(/\[(\w+)\]/g, '<output data-figure="$1"></output>');
+    for (const each of place.querySelectorAll("[data-figure]")) this._figures[each.dataset.figure] = each;
+    for (const each of place.querySelectorAll("[data-number]")) {
+      const name = each.dataset.number, control = controls[name];
+      this._numbers[name] = each;
+      each.setAttribute("aria-label", control.label.replace(/<[^>]*>/g, ""));
+      each.title = "drag, or use arrow keys";
+      const by = (from, places) => state.set({[name]: moved(control, from, places, limitOf(name, state.values))});
+      let start = 0, from = 0;
+      draggable(each, (event, first) => {
+        if (first) [start, from] = [event.clientX, state.values[name]];
+        else by(from, Math.round((event.clientX - start) / 7));
+      }, (right, up) => by(state.values[name], right + up));
+    }
+  }
+
+  show(values, figures) {
+    for (const [name, each] of Object.entries(this._numbers)) {
+      each.textContent = number(values[name]);
+      each.setAttribute("aria-valuetext", each.textContent);
+      each.setAttribute("aria-valuenow", values[name]);
+    }
+    for (const [name, each] of Object.entries(this._figures)) each.innerHTML = figures[name];
+  }
+}

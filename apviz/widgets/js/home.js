@@ -1,0 +1,125 @@
+/** Where widgets live: in a notebook, where Python has the same state, and on a page, where there is only this. */
+
+import {AnglesView} from "./angles.js";
+import {Sentence, controlRow} from "./controls.js";
+import {element} from "./elements.js";
+import {ProjectionView} from "./projection.js";
+import {State} from "./state.js";
+
+/** A view draws what its values say: `new View(place, state, face)`, `draw(values)`, `resize()`, `limit(name, values)`. */
+const VIEWS = {Angles: AnglesView, Projection: ProjectionView};
+
+/**
+ * What Python says of a widget, the same in both homes.
+ * @typedef {object} Face
+ * @property {string} name of `VIEWS`
+ * @property {string} title
+ * @property {string} text HTML
+ * @property {string} sentence of `Sentence`
+ * @property {Record<string, import("./controls.js").Control>} controls
+ * @property {string[]} inSight names of the controls that are not under "more"
+ * @property {Record<string, Record<string, unknown>>} presets the first sets everything
+ * @property {Record<string, unknown>} given numbers that only Python draws
+ */
+
+/**
+ * Makes a widget in a place.
+ * @param {HTMLElement} place
+ * @param {Face} face
+ * @param {Record<string, unknown>} values
+ * @param {{theme?: string, lecture?: boolean}} look
+ */
+export function mount(place, face, values, {theme = "auto", lecture = false} = {}) {
+  const state = new State(values), kind = VIEWS[face.name];
+  const limitOf = (name, now) => kind.limit?.(name, now, face) ?? Infinity;
+  const heading = element("header", {}, element("h3", {}, face.title), element("p", {class: "text"}));
+  heading.lastChild.innerHTML = face.text;
+  const rows = Object.entries(face.controls).map(([name, control]) => [name, controlRow(name, control, state, limitOf)]);
+  const presets = presetRow(face, state);
+  const inSight = rows.filter(([name]) => face.inSight.includes(name)).map(([, {row}]) => row);
+  const others = rows.filter(([name]) => !face.inSight.includes(name)).map(([, {row}]) => row);
+  const more = element("details", {class: "more"}, element("summary", {}, "more"), ...others);
+  const controls = element("div", {class: "controls"}, presets.row, ...inSight, more);
+  const said = element("p", {class: "sentence", "aria-live": "off"}), charts = element("div", {class: "charts"});
+  const body = element("div", {class: "apviz-live", "data-theme": theme},
+    heading, said, element("div", {class: "body"}, controls, charts));
+  // keys that are pressed in here are no shortcuts of a notebook, but for saving and running it
+  body.addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter"))) event.stopPropagation();
+  });
+  body.classList.toggle("lecture", lecture);
+  place.replaceChildren(body);
+  const view = new kind(charts, state, face), sentence = new Sentence(said, face.sentence, face.controls, state, limitOf);
+  const draw = () => {
+    const now = state.values;
+    for (const [name] of rows) {
+      const limit = limitOf(name, now);
+      if (typeof now[name] === "number" && now[name] > limit) state.set({[name]: limit});
+    }
+    for (const [, {show}] of rows) show(now);
+    presets.show(now);
+    sentence.show(now, view.draw(now));
+  };
+  state.onChange(draw);
+  const watch = new ResizeObserver(() => view.resize() && draw());
+  watch.observe(charts);
+  view.resize();
+  draw();
+  return {state, body, end: () => watch.disconnect()};
+}
+
+function presetRow({presets, controls}, state) {
+  const [first] = Object.keys(presets);
+  const own = element("option", {value: "", hidden: true}, "your own");
+  const select = element("select", {"aria-label": "preset"}, own, ...Object.keys(presets).map((name) => element("option", {}, name)));
+  const reset = element("button", {type: "button", class: "reset"}, "reset");
+  const choose = (name) => state.set({...presets[first], ...presets[name]});
+  select.addEventListener("change", () => choose(select.value));
+  reset.addEventListener("click", () => choose(first));
+  const is = (name, values) => {
+    return Object.entries({...presets[first], ...presets[name]}).every(([key, each]) => {
+      return JSON.stringify(each) === JSON.stringify(values[key]);
+    });
+  };
+  const label = element("label", {}, element("span", {class: "name"}, "preset"), select, reset);
+  const show = (values) => (select.value = Object.keys(presets).find((name) => is(name, values)) ?? "");
+  return {row: element("div", {class: "control", "data-control": "preset"}, label), show};
+}
+
+/** anywidget's: the state of the model and of what is seen are one. */
+export function render({model, el}) {
+  const face = model.get("face"), names = Object.keys(face.presets[Object.keys(face.presets)[0]]);
+  const values = Object.fromEntries(names.map((name) => [name, model.get(name)]));
+  const {state, body, end} = mount(el, face, values, {theme: model.get("theme"), lecture: model.get("lecture")});
+  el.classList.add("apviz-widget", "apviz-figures-0");
+  state.onChange((now, changed) => {
+    for (const name of changed) model.set(name, now[name]);
+    model.save_changes();
+  });
+  const hear = () => state.set(Object.fromEntries(names.map((name) => [name, model.get(name)])));
+  const look = () => {
+    body.dataset.theme = model.get("theme");
+    body.classList.toggle("lecture", model.get("lecture"));
+  };
+  for (const name of names) model.on(`change:${name}`, hear);
+  for (const name of ["theme", "lecture"]) model.on(`change:${name}`, look);
+  return () => {
+    end();
+    for (const name of names) model.off(`change:${name}`, hear);
+    for (const name of ["theme", "lecture"]) model.off(`change:${name}`, look);
+  };
+}
+
+/** Every widget of a page that is not alive yet, once it is near. */
+export function mountAll(page) {
+  const near = new IntersectionObserver((entries) => {
+    for (const {isIntersecting, target} of entries) {
+      if (!isIntersecting || target.dataset.alive !== undefined) continue;
+      target.dataset.alive = "";
+      near.unobserve(target);
+      const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
+      mount(target, face, values, look);
+    }
+  }, {rootMargin: "400px"});
+  for (const each of page.querySelectorAll(".apviz-place")) near.observe(each);
+}

@@ -1,0 +1,215 @@
+/** A chart in the plane: axes, curves, dots, and handles that can be dragged or moved by keys. */
+
+import {Pen, draggable, element} from "./elements.js";
+
+/** parts of a chart's width, in em of its text */
+const LEFT = 4.1, RIGHT = 0.7, TOP = 0.7, BOTTOM = 2.9;
+
+/** A figure with a caption, a legend and a note, and an SVG as wide as its place. */
+export class Figure {
+  /**
+   * @param {Element} place
+   * @param {string} title
+   * @param {(width: number) => number} heightOf its height for a width, in pixels
+   */
+  constructor(place, title, heightOf) {
+    this.caption = element("figcaption", {}, title);
+    this._legend = element("ul", {class: "legend"});
+    this.layers = ["axes", "marks", "handles"].map((name) => element("svg:g", {class: name}));
+    [this.axes, this.marks, this._handles] = this.layers.map((each) => new Pen(each));
+    this.svg = element("svg:svg", {role: "group", "aria-label": title}, ...this.layers);
+    this._note = element("p", {class: "note"});
+    this.figure = element("figure", {}, this.caption, this._legend, this.svg, this._note);
+    place.append(this.figure);
+    this._heightOf = heightOf;
+    this._grips = new Map();
+    this.resize();
+  }
+
+  /** Reads the size of its place; says whether it is another than before. */
+  resize() {
+    const width = Math.round(this.figure.clientWidth) || 400, em = parseFloat(getComputedStyle(this.figure).fontSize) || 14;
+    if (width === this.width && em === this.em) return false;
+    Object.assign(this, {width, em, height: Math.round(this._heightOf(width))});
+    for (const [name, value] of Object.entries({width, height: this.height})) this.svg.setAttribute(name, value);
+    return true;
+  }
+
+  begin() {
+    this.axes.begin();
+    this.marks.begin();
+  }
+
+  end() {
+    this.axes.end();
+    this.marks.end();
+  }
+
+  /** @param {[name: string, color: string, mark: "line" | "dots" | "dot" | "square" | "diamond"][]} entries */
+  legend(entries) {
+    const key = JSON.stringify(entries);
+    if (key === this._key) return;
+    this._key = key;
+    this._legend.replaceChildren(...entries.map(([name, color, mark]) => {
+      const i = element("i", {class: mark, style: `color: ${color}`});
+      const words = element("span");
+      words.innerHTML = name;
+      return element("li", {}, i, words);
+    }));
+  }
+
+  /** @param {string} html */
+  note(html) {
+    if (html !== this._said) this._note.innerHTML = this._said = html;
+  }
+
+  /** Where an event is, in pixels of the drawing. */
+  pointer(event) {
+    const box = this.svg.getBoundingClientRect();
+    return [event.clientX - box.x, event.clientY - box.y];
+  }
+
+  /**
+   * A place of the drawing that can be dragged; called in every frame, with the same key for the same place.
+   * @param {string} key
+   * @param {{x: number, y: number, half?: number, label: string, value: string}} spec middle, in pixels; `half` of its
+   *     width, for a row; what it is, and at which value
+   * @param {{drag: (x: number, y: number, first: boolean) => void, step: (right: number, up: number) => void,
+   *     drop?: () => void}} on
+   */
+  handle(key, {x, y, half = 0, label, value}, on) {
+    let grip = this._grips.get(key);
+    if (!grip) {
+      const reach = element("svg:rect", {class: "reach"}), ring = element("svg:rect", {class: "ring"});
+      const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label}, reach, ring);
+      grip = {g, reach, ring};
+      this._grips.set(key, grip);
+      this.layers[2].append(g);
+      draggable(
+        g, (event, first) => grip.on.drag(...this.pointer(event), first), (right, up) => grip.on.step(right, up),
+        () => grip.on.drop?.(),
+      );
+    }
+    grip.on = on;
+    for (const [rect, more] of [[grip.reach, 22], [grip.ring, 11]]) {
+      const sides = {x: x - half - more, y: y - more, width: 2 * (half + more), height: 2 * more, rx: more};
+      for (const name in sides) rect.setAttribute(name, sides[name].toFixed(1));
+    }
+    grip.g.setAttribute("aria-valuetext", value);
+  }
+}
+
+/** A figure with two axes. */
+export class Plane extends Figure {
+  /**
+   * Draws the axes of a frame.
+   * @param {{x: [number, number], y: [number, number], log?: boolean, whole?: boolean, xLabel: string, yLabel: string}}
+   *     axes ranges, of y its logarithm base 10 where `log`; whether x is a whole number
+   */
+  begin({x, y, log = false, whole = false, xLabel, yLabel}) {
+    super.begin();
+    const {em, width, height} = this;
+    Object.assign(this, {
+      left: LEFT * em, right: width - RIGHT * em, top: TOP * em, bottom: height - BOTTOM * em, x, y, log,
+    });
+    const pen = this.axes, small = 0.88 * em;
+    const room = Math.max(3, Math.floor((this.right - this.left) / (5 * em)));
+    for (const tick of ticks(x, room).filter((each) => !whole || Number.isInteger(each))) {
+      const at = this.sx(tick);
+      pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
+      pen.draw("text", {x: at.toFixed(1), y: this.bottom + 1.15 * small, "text-anchor": "middle"}, number(tick));
+    }
+    const levels = log ? logTicks(y) : ticks(y, Math.max(3, Math.floor((this.bottom - this.top) / (3.2 * em))));
+    for (const tick of levels) {
+      const at = this.sy(tick);
+      pen.draw("path", {d: `M${this.left} ${at.toFixed(1)}H${this.right}`, class: "grid"});
+      const words = {x: this.left - 0.4 * em, y: (at + 0.32 * small).toFixed(1), "text-anchor": "end"};
+      pen.draw("text", words, number(tick, 4, 1e-3));
+    }
+    pen.draw("path", {d: `M${this.left} ${this.top}V${this.bottom}H${this.right}`, class: "axis"});
+    const middle = (this.left + this.right) / 2, up = (this.top + this.bottom) / 2;
+    pen.draw("text", {x: middle, y: height - 0.35 * em, "text-anchor": "middle", class: "label"}, xLabel);
+    const turned = {transform: `translate(${0.95 * em} ${up}) rotate(-90)`, "text-anchor": "middle", class: "label"};
+    pen.draw("text", turned, yLabel);
+  }
+
+  /** Pixels of values. */
+  sx(value) {
+    return this.left + ((value - this.x[0]) / (this.x[1] - this.x[0])) * (this.right - this.left);
+  }
+
+  sy(value) {
+    const place = this.log ? Math.log10(value) : value;
+    return this.bottom - ((place - this.y[0]) / (this.y[1] - this.y[0])) * (this.bottom - this.top);
+  }
+
+  /** Values of pixels. */
+  fromX(pixels) {
+    return this.x[0] + ((pixels - this.left) / (this.right - this.left)) * (this.x[1] - this.x[0]);
+  }
+
+  fromY(pixels) {
+    const place = this.y[0] + ((this.bottom - pixels) / (this.bottom - this.top)) * (this.y[1] - this.y[0]);
+    return this.log ? 10 ** place : place;
+  }
+
+  /** A curve; NaN is a gap. */
+  line(x, y, {color, width = 2.5, dash = null, opacity = 1}) {
+    let d = "", joined = false;
+    for (let i = 0; i < x.length; i++) {
+      const has = Number.isFinite(y[i]);
+      if (has) d += `${joined ? "L" : "M"}${this.sx(x[i]).toFixed(1)} ${this.sy(y[i]).toFixed(1)}`;
+      joined = has;
+    }
+    const look = {d, stroke: color, "stroke-width": width, "stroke-opacity": opacity, class: "curve"};
+    this.marks.draw("path", dash ? {...look, "stroke-dasharray": dash} : look);
+  }
+
+  /** One mark, with what a pointer finds there. */
+  dot(x, y, {color, size = 4, shape = "dot", hollow = false}, title = "") {
+    if (!Number.isFinite(y)) return;
+    const fill = hollow ? {fill: "none", stroke: color, "stroke-width": 2.5} : {fill: color};
+    this.marks.draw("path", {d: outline(shape, this.sx(x), this.sy(y), size), ...fill}, "", title);
+  }
+}
+
+/** The outline of a mark around a place. */
+export function outline(shape, x, y, size) {
+  const at = (dx, dy) => `${(x + dx * size).toFixed(1)} ${(y + dy * size).toFixed(1)}`;
+  if (shape === "square") return `M${at(-1, -1)}L${at(1, -1)}L${at(1, 1)}L${at(-1, 1)}Z`;
+  if (shape === "diamond") return `M${at(0, -1.4)}L${at(1.4, 0)}L${at(0, 1.4)}L${at(-1.4, 0)}Z`;
+  if (shape === "triangle") return `M${at(0, -1.3)}L${at(1.2, 0.9)}L${at(-1.2, 0.9)}Z`;
+  return `M${at(-1, 0)}A${size} ${size} 0 1 0 ${at(1, 0)}A${size} ${size} 0 1 0 ${at(-1, 0)}Z`;
+}
+
+/** About so many round numbers of a range. */
+export function ticks([low, high], count) {
+  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((each) => each * power >= raw * 0.999);
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k <= high / step + 1e-9; k++) found.push(k * step);
+  return found;
+}
+
+/** Round numbers between two powers of ten: decades where there are enough, else numbers between them. */
+function logTicks([low, high]) {
+  if (high - low < 0.6) return ticks([10 ** low, 10 ** high], 4).filter((each) => each > 0);
+  const digits = high - low < 1.2 ? [1, 2, 5] : high - low < 2 ? [1, 3] : [1], every = Math.ceil((high - low) / 6);
+  const found = [];
+  for (let k = Math.floor(low); k <= high; k++) {
+    if (digits.length === 1 && k % every) continue;
+    found.push(...digits.map((each) => each * 10 ** k).filter((each) => Math.log10(each) >= low && Math.log10(each) <= high));
+  }
+  return found;
+}
+
+/** A number with few digits, as one writes it; with a power of ten below `least`. */
+export function number(value, digits = 4, least = 1e-4) {
+  if (Math.abs(value) < 1e-12) return "0";
+  const size = Math.abs(value);
+  if (size >= least && size < 1e5) return String(Number(value.toPrecision(digits))).replace("-", "−");
+  const [head, power] = value.toExponential(Math.min(digits - 1, 2)).split("e");
+  const raised = String(Number(power)).replace(/./g, (each) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[each] ?? "⁻");
+  const front = Number(head);
+  return `${front === 1 ? "" : `${front}·`}10${raised}`.replace("-", "−");
+}

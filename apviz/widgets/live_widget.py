@@ -1,0 +1,170 @@
+"""Widgets that live in the browser: they answer there, in a notebook with Python beside them and on a page without.
+
+Python describes a widget (its controls, presets and words), has the same state as traits, and computes from it with
+`apviz.rkhs`, the reference; the modules of `js/` draw. A test holds both against one another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import anywidget
+import traitlets
+from IPython.display import publish_display_data
+
+from apviz.kernels import KERNELS
+from apviz.plots._style import COLORS, FONT, THEMES
+from apviz.widgets.bundle import notebook_module, page_script
+from apviz.widgets.controls import round_numbers
+from apviz.widgets.static_export import HIDE_MISSING_WIDGET, STATIC, hide_static_figures
+
+#: media type of a widget's words and values, for pages that have its script
+LIVE: Final = "application/vnd.apviz.widget+json"
+
+
+def style() -> str:
+    """Style of all live widgets, with the colours of `apviz.plots`."""
+    dark = THEMES["dark"]
+    colors = {name: (getattr(light, name), getattr(dark, name)) for light in [THEMES["light"]] for name in
+              ("paper", "ink", "muted", "grid")}  # fmt: skip
+    colors |= {name: COLORS[name] for name in ("gauss-southwell", "cyclic", "random", "shuffled", "CG")}
+    pairs = "".join(f" --{name}: light-dark({one}, {other});" for name, (one, other) in colors.items())
+    return f".apviz-live {{ --font: {FONT};{pairs} }}\n" + Path(__file__).with_name("live_widget.css").read_text(
+        "utf-8"
+    )
+
+
+def slider(label: str, explanation: str, low: float, high: float, step: float) -> dict[str, Any]:
+    """Describes a slider over evenly spaced numbers; the explanation is one sentence of HTML."""
+    return {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
+
+
+def log_slider(label: str, explanation: str, low: float, high: float) -> dict[str, Any]:
+    """Describes a slider over round numbers, evenly spaced on a log scale."""
+    return {"kind": "places", "label": label, "explanation": explanation, "places": round_numbers(label, low, high)}
+
+
+def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Describes a choice between values, each with a title."""
+    pairs = [[title, value] for value, title in options.items()]
+    return {"kind": "choice", "label": label, "explanation": explanation, "options": pairs}
+
+
+def steps(label: str, explanation: str, last: int) -> dict[str, Any]:
+    """Describes steps from 0 to the last, which can be played."""
+    return slider(label, explanation, 0, last, 1) | {"kind": "steps"}
+
+
+def kernel_choice() -> dict[str, Any]:
+    """Describes a choice between all kernels."""
+    return choice(
+        "kernel", "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
+        {name: kind.title for name, kind in KERNELS.items()},
+    )  # fmt: skip
+
+
+def place(face: Mapping[str, Any], values: Mapping[str, Any], look: Mapping[str, Any]) -> str:
+    """HTML of a place that the script of a page brings to life."""
+    plain = json.dumps({"face": face, "values": values, "look": look}, ensure_ascii=False).replace("<", "\\u003c")
+    words = f"<h3>{face['title']}</h3><p>{face['text']}</p>"
+    return f'<div class="apviz-place">{words}<script type="application/json">{plain}</script></div>'
+
+
+class LiveWidget(anywidget.AnyWidget):
+    """A widget that answers in the browser, whose state Python reads and sets as traits.
+
+    Args:
+        theme: of the figures: light, dark, or auto, which is that of JupyterLab or of the page around.
+        lecture: large enough for a projector.
+        values: of the traits, in place of the first preset's.
+
+    Attributes:
+        title, text, sentence: what one can learn here; in the sentence `{name}` is a number that can be dragged.
+        controls: what moves each trait, by its name.
+        in_sight: the controls that are not under "more"; with the presets, three at most.
+        presets: named values; the first sets every trait, and is what `reset` goes back to.
+
+    Raises:
+        ValueError: an unknown setting, or a value that it cannot have.
+    """
+
+    title: ClassVar[str]
+    text: ClassVar[str]
+    sentence: ClassVar[str]
+    controls: ClassVar[dict[str, dict[str, Any]]]
+    in_sight: ClassVar[tuple[str, ...]]
+    presets: ClassVar[dict[str, dict[str, Any]]]
+
+    _esm = notebook_module()
+    _css = style()
+    face = traitlets.Dict().tag(sync=True)
+    theme = traitlets.Enum(["auto", "light", "dark"], "auto").tag(sync=True)
+    lecture = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, *, theme: str = "auto", lecture: bool = False, **values: Any) -> None:
+        first = next(iter(self.presets.values()))
+        for name in values:
+            if name not in first:
+                raise ValueError(f"{name} is no setting of {type(self).__name__}; there are {', '.join(first)}")
+        try:
+            super().__init__(face=self._face(), theme=theme, lecture=lecture, **(first | values))
+        except traitlets.TraitError as error:
+            raise ValueError(f"{type(self).__name__}: {error}") from error
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
+        """What only Python draws, such as random numbers, for the modules."""
+        return {}
+
+    @classmethod
+    def _face(cls) -> dict[str, Any]:
+        return {
+            "name": cls.__name__, "title": cls.title, "text": cls.text, "sentence": cls.sentence,
+            "controls": cls.controls, "inSight": list(cls.in_sight), "presets": cls.presets, "given": cls.given(),
+        }  # fmt: skip
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """State by name, as the presets have it."""
+        return {name: getattr(self, name) for name in next(iter(self.presets.values()))}
+
+    def choose(self, preset: str) -> None:
+        """Takes the values of a preset.
+
+        Raises:
+            ValueError: an unknown preset.
+        """
+        if preset not in self.presets:
+            raise ValueError(f"preset must be one of {', '.join(self.presets)}, got {preset!r}")
+        with self.hold_sync(), self.hold_trait_notifications():
+            for name, value in (next(iter(self.presets.values())) | self.presets[preset]).items():
+                setattr(self, name, value)
+
+    def reset(self) -> None:
+        """Goes back to the first preset."""
+        self.choose(next(iter(self.presets)))
+
+    def static_output(self) -> dict[str, Any]:
+        """The widget as an output of a notebook that needs no Python, by media type."""
+        look = {"theme": self.theme, "lecture": self.lecture}
+        placed = place(self._face(), self.values, look)
+        html = f"<style>{style()}</style>{placed}<script>{page_script()}</script>"
+        return {
+            LIVE: {"face": self._face(), "values": self.values, "look": look},
+            "text/html": f"<div class='apviz-static'>{html}</div>",
+            "text/plain": self.title,
+        }
+
+    def _ipython_display_(self) -> None:
+        view, _ = self._repr_mimebundle_() or ({}, {})
+        publish_display_data(view)
+        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
+            return  # they keep a widget's outputs apart, so that it could not hide the other
+        hidden = f"<style>{HIDE_MISSING_WIDGET}{hide_static_figures(0)}</style>"
+        output = self.static_output()
+        publish_display_data(output | {"text/html": hidden + output["text/html"]}, {STATIC: self.model_id})

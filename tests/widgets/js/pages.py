@@ -1,0 +1,82 @@
+"""Widgets on a page as `make notebooks` writes it, opened from a disk in a browser without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from apviz.widgets.live_widget import LiveWidget
+from apviz.widgets.static_export import STATIC
+from notebooks.build.pages import write_pages
+from tests.notebooks.making import made
+
+
+def page_of(widget: LiveWidget, folder: Path) -> Path:
+    """Writes the page of a notebook that shows a widget alone."""
+    notebook = made("widget", title=widget.title)
+    cell = notebook.cells[1]
+    cell.execution_count = 1
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}}
+    cell.outputs = [
+        nbformat.v4.new_output("display_data", view),
+        nbformat.v4.new_output("display_data", widget.static_output(), metadata={STATIC: "1"}),
+    ]
+    write_pages([("widget", notebook)], folder)
+    return folder / "widget.html"
+
+
+def open_page(context: Any, path: Path, problems: list[str]) -> Any:
+    """Opens a page, and waits until its widget is drawn; errors, and what is asked of elsewhere, are kept."""
+    context.set_offline(True)
+    tab = context.new_page()
+    tab.set_default_timeout(15_000)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else problems.append(asked.url))
+    tab.goto(path.as_uri())
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    return tab
+
+
+#: everything that the pictures of a widget show
+SHOWN = """() => JSON.stringify([...document.querySelectorAll(".apviz-live svg *")].map((each) => [
+    each.tagName, [...each.attributes].map(({name, value}) => `${name}=${value}`).sort(), each.textContent
+]))"""
+
+
+def control(tab: Any, name: str) -> Any:
+    """The row of a control, opened where it is under "more"."""
+    tab.evaluate("() => document.querySelectorAll('.apviz-live details').forEach((each) => (each.open = true))")
+    return tab.locator(f".apviz-live [data-control={name}]")
+
+
+def reads(tab: Any, name: str) -> str:
+    """What the control with a name shows."""
+    row = control(tab, name)
+    if row.locator("select").count():
+        return str(row.locator("select").input_value())
+    return str(row.locator("output").inner_text())
+
+
+def frame(tab: Any) -> None:
+    """Waits until what was asked for is drawn."""
+    tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def middle(tab: Any, label: str) -> tuple[float, float]:
+    """Where a handle is on the screen."""
+    box = tab.get_by_role("slider", name=label, exact=True).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(tab: Any, label: str, right: float, down: float) -> None:
+    """Drags a handle by so many pixels, in a few moves."""
+    tab.get_by_role("slider", name=label, exact=True).scroll_into_view_if_needed()
+    x, y = middle(tab, label)
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + right, y + down, steps=4)
+    frame(tab)
+    tab.mouse.up()
