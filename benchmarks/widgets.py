@@ -1,0 +1,200 @@
+"""Widgets that live in the browser, on a page from a disk: how soon one answers, how long a frame takes, what it weighs.
+
+- *frame*: from when the page hears of a moved pointer or a pressed key until the frame that shows it is painted by the
+  page's thread: script, styles, layout, paint;
+- *answer*: the same from when the browser made the event, the wait for the next frame included;
+- *CPU*: seconds that the page's thread computed, ÷ frames: what a frame takes where nothing else runs on the machine,
+  whose other work lengthens the two above and hardly this;
+- *first interaction*: from opening the page until a moved slider is shown, median of fresh browsers' contexts;
+- *bytes*: of the page and its scripts and styles, without plotly.js, which such a page does not ask for.
+
+Each widget is dragged by its handles and its first slider is moved by keys, at its default size and at its largest.
+Needs Chromium and Playwright.
+
+    python -m benchmarks.widgets [--moves 150] [--loads 5] [--pages notebooks/html]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from apviz.widgets import Angles, Projection
+from apviz.widgets.live_widget import LiveWidget
+from apviz.widgets.static_export import STATIC
+from benchmarks.dashboard.serving import CHROMIUM, FLAGS
+from benchmarks.machine import keep
+from notebooks.build.pages import write_pages
+
+SIZE = {"width": 1280, "height": 1400}
+#: milliseconds between presses of a key that is held
+REPEAT = 33
+#: widget, what is dragged, and the values that make the most of it
+CASES: list[tuple[type[LiveWidget], list[str], dict[str, Any]]] = [
+    (Angles, ["the second block", "the Friedrichs angle"], {"points": 12, "shared": 4}),
+    (Projection, ["point 3", "the tip of g", "the step"], {"blocks": "{1} {2} {3}", "step": 20}),
+]
+#: keeps, for every event, how long the page's thread and the browser had it, in milliseconds
+RECORD = """() => {
+    window.frames_ = {frame: [], answer: []};
+    let heard = null;
+    const painted = new MessageChannel();
+    painted.port1.onmessage = ({data: [from, made]}) => {
+        const now = performance.now();
+        window.frames_.frame.push(now - from);
+        window.frames_.answer.push(now - made);
+    };
+    const hear = (event) => {
+        if (heard) return;
+        heard = [performance.now(), event.timeStamp];
+        requestAnimationFrame(() => {
+            // after this frame's callbacks, styles, layout and paint
+            painted.port2.postMessage(heard);
+            heard = null;
+        });
+    };
+    for (const name of ["pointermove", "keydown"]) window.addEventListener(name, hear, {capture: true});
+}"""
+#: when a moved slider is shown, counted from the page's opening
+FIRST = """() => {
+    const wait = () => {
+        const input = document.querySelector(".apviz-live input[type=range]");
+        const shown = document.querySelector(".apviz-live svg path");
+        if (!input || !shown) return requestAnimationFrame(wait);
+        const readout = input.parentElement.querySelector("output"), before = readout.textContent;
+        input.value = Number(input.value) + 1;
+        input.dispatchEvent(new Event("input", {bubbles: true}));
+        const see = () => {
+            if (readout.textContent === before) return requestAnimationFrame(see);
+            requestAnimationFrame(() => (window.answered_ = performance.now()));
+        };
+        requestAnimationFrame(see);
+    };
+    requestAnimationFrame(wait);
+}"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--moves", type=int, default=150, help="of a pointer, and presses of a key (default: 150)")
+    parser.add_argument("--loads", type=int, default=5, help="of each page (default: 5)")
+    parser.add_argument("--pages", type=Path, help="of `make notebooks`: those with live widgets are opened too")
+    asked = parser.parse_args()
+    results: dict[str, Any] = {"widgets": {}, "pages": {}}
+    with sync_playwright() as session, tempfile.TemporaryDirectory() as place:
+        browser = session.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for kind, handles, largest in CASES:
+            found: dict[str, Any] = {}
+            for size, values in (("default", {}), ("largest", largest)):
+                path = page_of(kind(**values), Path(place) / kind.__name__ / size)
+                found[size] = {handle: dragged(browser, path, handle, asked.moves) for handle in handles}
+                found[size]["a slider by keys"] = pressed(browser, path, asked.moves)
+            path = page_of(kind(), Path(place) / kind.__name__ / "page")
+            found["first interaction (s)"] = first_interaction(browser, path, asked.loads)
+            found["bytes"] = sum(
+                (path.parent / name).stat().st_size for name in (path.name, "page.css", "widgets.css", "widgets.js")
+            )
+            results["widgets"][kind.__name__] = found
+        for path in sorted(asked.pages.glob("*.html")) if asked.pages else []:
+            if "apviz-place" in path.read_text("utf-8"):
+                results["pages"][path.stem] = {"first interaction (s)": first_interaction(browser, path, asked.loads)}
+        browser.close()
+    keep("widgets", results)
+
+
+def page_of(widget: LiveWidget, folder: Path) -> Path:
+    """The page of a notebook with this widget alone."""
+    cells = [nbformat.v4.new_markdown_cell(f"# {widget.title}"), nbformat.v4.new_code_cell("widget", execution_count=1)]
+    cells[1].outputs = [nbformat.v4.new_output("display_data", widget.static_output(), metadata={STATIC: "1"})]
+    write_pages([("widget", nbformat.v4.new_notebook(cells=cells))], folder)
+    return folder / "widget.html"
+
+
+def opened(browser: Browser, path: Path) -> tuple[Page, Thread]:
+    tab = browser.new_context(viewport=SIZE).new_page()
+    tab.goto(path.as_uri())
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    tab.wait_for_timeout(500)
+    tab.evaluate(RECORD)
+    return tab, Thread(tab)
+
+
+class Thread:
+    """The thread of a page: scripts, styles, layout and paint."""
+
+    def __init__(self, tab: Page) -> None:
+        self._tab, self._wire = tab, tab.context.new_cdp_session(tab)
+        self._wire.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._start = self._seconds()
+
+    def figures(self) -> dict[str, float]:
+        """Median and 95% of what was recorded, and the mean of what was computed, in milliseconds."""
+        computed = self._seconds() - self._start
+        self._tab.wait_for_timeout(200)
+        taken = self._tab.evaluate("() => window.frames_")
+        self._tab.context.close()
+        count = len(taken["frame"])
+        return {
+            f"{name}, {what} (ms)": round(float(np.percentile(taken[name], share)), 1)
+            for name in ("frame", "answer")
+            for what, share in (("median", 50), ("95%", 95))
+        } | {"CPU, mean (ms)": round(1000 * computed / count, 1), "frames": count}
+
+    def _seconds(self) -> float:
+        metrics = self._wire.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+
+def dragged(browser: Browser, path: Path, handle: str, moves: int) -> dict[str, float]:
+    """Drags a handle to and fro."""
+    tab, thread = opened(browser, path)
+    grip = tab.get_by_role("slider", name=handle, exact=True)
+    grip.scroll_into_view_if_needed()
+    box = grip.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    for k in range(moves):
+        turn = 2 * np.pi * k / 50
+        tab.mouse.move(x + 40 * np.sin(turn), y - 25 * (1 - np.cos(turn)))
+    tab.mouse.up()
+    return thread.figures()
+
+
+def pressed(browser: Browser, path: Path, moves: int) -> dict[str, float]:
+    """Moves the first slider by arrow keys, ten places to and fro, as fast as a key that is held."""
+    tab, thread = opened(browser, path)
+    tab.locator(".apviz-live input[type=range]").first.focus()
+    for k in range(moves):
+        tab.keyboard.press("ArrowRight" if k // 10 % 2 == 0 else "ArrowLeft")
+        tab.wait_for_timeout(REPEAT)
+    return thread.figures()
+
+
+def first_interaction(browser: Browser, path: Path, loads: int) -> float:
+    """Seconds until a page has answered, the median of several openings; a widget farther down is scrolled to."""
+    seconds = []
+    for _ in range(loads):
+        context = browser.new_context(viewport=SIZE)
+        context.add_init_script(f"({FIRST})()")
+        context.add_init_script(
+            "addEventListener('DOMContentLoaded', () => document.querySelector('.apviz-place').scrollIntoView())"
+        )
+        tab = context.new_page()
+        tab.goto(path.as_uri(), wait_until="commit")
+        tab.wait_for_function("window.answered_")
+        seconds.append(tab.evaluate("window.answered_") / 1000)
+        context.close()
+    return round(statistics.median(seconds), 3)
+
+
+if __name__ == "__main__":
+    main()
