@@ -1,4 +1,4 @@
-"""Widgets that live in the browser, on a page from a disk: how soon one answers, how long a frame takes, what it weighs.
+"""Widgets that live in the browser, on a page from a disk: how soon one answers, how long a frame takes, its weight.
 
 - *frame*: from when the page hears of a moved pointer or a pressed key until the frame that shows it is painted by the
   page's thread: script, styles, layout, paint;

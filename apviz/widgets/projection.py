@@ -118,6 +118,7 @@ class Projection(LiveWidget):
         counts = sorted({len(sets) for sets in BLOCKS.values()})
         return {
             "sets": BLOCKS,
+            "limits": {"points": [0, 1], "data": [-MOST, MOST]},
             "orders": {name: {str(m): _order(rule, m) for m in counts} for name, rule in drawn.items()},
         }
 

@@ -101,17 +101,21 @@ export function svd(a) {
     const {u, values, v} = svd(transpose(a));
     return {u: v, values, v: u};
   }
-  const columns = transpose(a), v = matrix(columns.length, columns.length, (i, j) => (i === j ? 1 : 0));
+  const columns = transpose(a),
+    v = matrix(columns.length, columns.length, (i, j) => (i === j ? 1 : 0));
   for (let sweep = 0, rotated = true; rotated && sweep < 60; sweep++) {
     rotated = false;
     for (let p = 0; p < columns.length - 1; p++) {
       for (let q = p + 1; q < columns.length; q++) {
-        const alpha = dot(columns[p], columns[p]), beta = dot(columns[q], columns[q]);
+        const alpha = dot(columns[p], columns[p]),
+          beta = dot(columns[q], columns[q]);
         const gamma = dot(columns[p], columns[q]);
         if (Math.abs(gamma) <= 1e-15 * Math.sqrt(alpha * beta)) continue;
         rotated = true;
         const zeta = (beta - alpha) / (2 * gamma);
-        const t = Math.sign(zeta || 1) / (Math.abs(zeta) + Math.hypot(1, zeta)), c = 1 / Math.hypot(1, t), s = c * t;
+        const t = Math.sign(zeta || 1) / (Math.abs(zeta) + Math.hypot(1, zeta)),
+          c = 1 / Math.hypot(1, t),
+          s = c * t;
         for (const rows of [columns, v]) {
           const [x, y] = [rows[p], rows[q]];
           rows[p] = x.map((each, i) => c * each - s * y[i]);
@@ -143,7 +147,9 @@ export function symmetricEigen(a) {
 
 /** QᵀAQ tridiagonal, by reflections; `basis` holds the columns of Q, `beside[i]` is the entry (i, i + 1). */
 function tridiagonal(a) {
-  const n = a.length, t = a.map((row) => Float64Array.from(row)), beside = new Float64Array(n);
+  const n = a.length,
+    t = a.map((row) => Float64Array.from(row)),
+    beside = new Float64Array(n);
   const basis = matrix(n, n, (i, j) => (i === j ? 1 : 0));
   for (let k = 0; k < n - 2; k++) {
     // the reflection I − 2hhᵀ takes what is below the diagonal of column k onto its first entry
@@ -154,7 +160,8 @@ function tridiagonal(a) {
     h[k + 1] += Math.sign(h[k + 1] || 1) * length;
     const size = norm(h);
     for (let i = k + 1; i < n; i++) h[i] /= size;
-    const p = times(t, h), half = dot(h, p);
+    const p = times(t, h),
+      half = dot(h, p);
     for (let i = k; i < n; i++) p[i] -= half * h[i];
     for (let i = k; i < n; i++) for (let j = k; j < n; j++) t[i][j] -= 2 * (h[i] * p[j] + p[i] * h[j]);
     const q = new Float64Array(n); // Qh
@@ -169,7 +176,8 @@ function tridiagonal(a) {
 function rotateToDiagonal(diagonal, beside, basis) {
   const n = diagonal.length;
   // what rounding leaves of a matrix of this size, in which the eigenvalues are as exact
-  const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(beside[i])), rounding = 2 ** -52 * Math.max(...sizes);
+  const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(beside[i])),
+    rounding = 2 ** -52 * Math.max(...sizes);
   for (let low = 0; low < n; low++) {
     for (let turn = 0; ; turn++) {
       let high = low;
@@ -178,9 +186,14 @@ function rotateToDiagonal(diagonal, beside, basis) {
       if (turn > 60) throw new RangeError("the eigenvalues do not settle");
       let g = (diagonal[low + 1] - diagonal[low]) / (2 * beside[low]);
       g = diagonal[high] - diagonal[low] + beside[low] / (g + Math.sign(g || 1) * Math.hypot(g, 1));
-      let s = 1, c = 1, shift = 0, i = high - 1;
+      let s = 1,
+        c = 1,
+        shift = 0,
+        i = high - 1;
       for (; i >= low; i--) {
-        const f = s * beside[i], b = c * beside[i], r = Math.hypot(f, g);
+        const f = s * beside[i],
+          b = c * beside[i],
+          r = Math.hypot(f, g);
         beside[i + 1] = r;
         if (r === 0) {
           diagonal[i + 1] -= shift;
@@ -189,7 +202,8 @@ function rotateToDiagonal(diagonal, beside, basis) {
         }
         s = f / r;
         c = g / r;
-        const before = diagonal[i + 1] - shift, rest = (diagonal[i] - before) * s + 2 * c * b;
+        const before = diagonal[i + 1] - shift,
+          rest = (diagonal[i] - before) * s + 2 * c * b;
         shift = s * rest;
         diagonal[i + 1] = before + shift;
         g = c * rest - b;

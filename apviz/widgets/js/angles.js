@@ -8,8 +8,13 @@ import {Trajectory, givenBlocks} from "./trajectory.js";
 import {Angles, SPACING, sweepsOf, twoBlocks} from "./two_blocks.js";
 
 /** sweeps of a trajectory, each an update on either block; points of a curve; share below which an error is rounding */
-const SWEEPS = 30, PLACES = 161, FLOOR = 1e-12;
-const FIRST = "var(--gauss-southwell)", SECOND = "var(--cyclic)", BOTH = "var(--random)", LIT = "var(--shuffled)";
+const SWEEPS = 30,
+  PLACES = 161,
+  FLOOR = 1e-12;
+const FIRST = "var(--gauss-southwell)",
+  SECOND = "var(--cyclic)",
+  BOTH = "var(--random)",
+  LIT = "var(--shuffled)";
 const degrees = (angle) => (angle * 180) / Math.PI;
 
 /** The two blocks of a state and all that follows from them. */
@@ -46,7 +51,8 @@ export class AnglesView {
   }
 
   draw(values) {
-    const {shared} = values, now = situation({...values, shared: Math.min(shared, 2 * values.points - 2)}, this.face.given.draws);
+    const shared = Math.min(values.shared, AnglesView.limit("shared", values));
+    const now = situation({...values, shared}, this.face.given.draws);
     this._drawFunctions(now, values);
     this._drawFan(now, values);
     this._drawErrors(now);
@@ -66,11 +72,15 @@ export class AnglesView {
     if (!this._held) this._reach = Math.max(SPACING * (span.n / 2 - 1) + 0.4, 1.12 * span.x.at(-1));
     const reach = this._reach;
     const grid = Float64Array.from({length: PLACES}, (_, k) => reach * ((2 * k) / (PLACES - 1) - 1));
-    const pair = angles.pair(), curves = pair.map((weights) => span.values(weights, grid));
-    const dots = pair.map((weights) => span.gram.map((row) => row.reduce((sum, each, i) => sum + each * weights[i], 0)));
+    const pair = angles.pair(),
+      curves = pair.map((weights) => span.values(weights, grid));
+    const dots = pair.map((weights) =>
+      span.gram.map((row) => row.reduce((sum, each, i) => sum + each * weights[i], 0)),
+    );
     const heights = [...curves, ...dots].flatMap((each) => [...each]);
     // in steps, so that the axis stands still while something moves
-    const low = Math.floor(4 * Math.min(0, ...heights)) / 4 - 0.25, high = Math.ceil(4 * Math.max(1, ...heights)) / 4 + 0.05;
+    const low = Math.floor(4 * Math.min(0, ...heights)) / 4 - 0.25,
+      high = Math.ceil(4 * Math.max(1, ...heights)) / 4 + 0.05;
     plane.begin({x: [-reach, reach], y: [low, high], xLabel: "x", yLabel: "function value"});
     const shape = (i) => {
       if (blocks.shared.includes(i)) return {color: BOTH, shape: "diamond"};
@@ -86,45 +96,71 @@ export class AnglesView {
     for (let i = 0; i < span.n; i++) plane.dot(span.x[i], floor, {...shape(i), size: 5}, `x = ${number(span.x[i])}`);
     plane.end();
     plane.legend([
-      ["u, of the first span", FIRST, "line"], ["v, of the second", SECOND, "line"], ["first block", FIRST, "dot"],
-      ["second", SECOND, "square"], ...(blocks.shared.length ? [["in both", BOTH, "diamond"]] : []),
+      ["u, of the first span", FIRST, "line"],
+      ["v, of the second", SECOND, "line"],
+      ["first block", FIRST, "dot"],
+      ["second", SECOND, "square"],
+      ...(blocks.shared.length ? [["in both", BOTH, "diamond"]] : []),
     ]);
-    plane.note(`thin: k(xᵢ, ·) of all points · u, v of norm 1 meet at ${degrees(angles.friedrichs).toFixed(1)}° ` +
-      "(with σ²δ, which is not drawn)");
+    plane.note(
+      `thin: k(xᵢ, ·) of all points · u, v of norm 1 meet at ${degrees(angles.friedrichs).toFixed(1)}° ` +
+        "(with σ²δ, which is not drawn)",
+    );
     const half = (SPACING * (span.n / 2 - 1)) / 2;
-    for (const [name, side] of [["first", -1], ["second", 1]]) {
+    for (const [name, side] of [
+      ["first", -1],
+      ["second", 1],
+    ]) {
       const middle = side * (distance / 2 + half);
-      plane.handle(name, {
-        x: plane.sx(middle), y: plane.sy(floor), half: plane.sx(half) - plane.sx(0), label: `the ${name} block`,
-        value: `distance ${number(distance)}`,
-      }, {
-        drag: (x, y, first) => {
-          if (first) [this._held, this._grab] = [true, x - plane.sx(middle)];
-          this._moveTo(2 * (side * plane.fromX(x - this._grab) - half));
+      plane.handle(
+        name,
+        {
+          x: plane.sx(middle),
+          y: plane.sy(floor),
+          half: plane.sx(half) - plane.sx(0),
+          label: `the ${name} block`,
+          value: `distance ${number(distance)}`,
         },
-        drop: () => {
-          this._held = false;
-          this.state.tell();
+        {
+          drag: (x, y, first) => {
+            if (first) [this._held, this._grab] = [true, x - plane.sx(middle)];
+            this._moveTo(2 * (side * plane.fromX(x - this._grab) - half));
+          },
+          drop: () => {
+            this._held = false;
+            this.state.tell();
+          },
+          step: (right, up) => this._step(side * right + up),
         },
-        step: (right, up) => this._step(side * right + up),
-      });
+      );
     }
   }
 
   _drawFan({span, angles, blocks}, values) {
-    const {fan} = this, {width, height, em} = fan, [x, y] = [1.2 * em, height - 1.2 * em];
-    const radius = Math.min(width - 4.5 * em, height - 3.4 * em), pen = fan.marks;
+    const {fan} = this,
+      {width, height, em} = fan,
+      [x, y] = [1.2 * em, height - 1.2 * em];
+    const radius = Math.min(width - 4.5 * em, height - 3.4 * em),
+      pen = fan.marks;
     const at = (angle, share = 1) => [x + share * radius * Math.cos(angle), y - share * radius * Math.sin(angle)];
-    const place = (angle, share) => at(angle, share).map((each) => each.toFixed(1)).join(" ");
+    const place = (angle, share) =>
+      at(angle, share)
+        .map((each) => each.toFixed(1))
+        .join(" ");
     fan.begin();
-    fan.axes.draw("path", {d: `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(Math.PI / 2)}Z`, class: "axis"});
+    fan.axes.draw("path", {
+      d: `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(Math.PI / 2)}Z`,
+      class: "axis",
+    });
     for (let tick = 0; tick <= 90; tick += 15) {
       const [left, top] = at((tick * Math.PI) / 180, 1 + (1.4 * em) / radius);
       const words = {x: left.toFixed(1), y: (top + 0.3 * em).toFixed(1), "text-anchor": "middle"};
       fan.axes.draw("text", words, `${tick}°`);
     }
-    const theta = angles.friedrichs, {shared} = angles;
-    pen.draw("path", {d: `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(theta)}Z`, fill: LIT, "fill-opacity": 0.2});
+    const theta = angles.friedrichs,
+      {shared} = angles;
+    const wedge = `M${x} ${y}L${place(0)}A${radius} ${radius} 0 0 0 ${place(theta)}Z`;
+    pen.draw("path", {d: wedge, fill: LIT, "fill-opacity": 0.2});
     const ray = (angle, color, wide, title) => {
       pen.draw("path", {d: `M${x} ${y}L${place(angle)}`, stroke: color, "stroke-width": wide, class: "curve"});
       const [left, top] = at(angle);
@@ -139,27 +175,43 @@ export class AnglesView {
     if (shared < all.length) ray(theta, LIT, 4, words(shared));
     fan.end();
     fan.legend([
-      ["the Friedrichs angle θ", LIT, "line"], ["other principal angles", "var(--muted)", "line"],
+      ["the Friedrichs angle θ", LIT, "line"],
+      ["other principal angles", "var(--muted)", "line"],
       ...(shared ? [[`0° for each of the ${shared} shared points`, BOTH, "line"]] : []),
     ]);
-    fan.note(`θ = ${degrees(theta).toFixed(2)}° · a sweep leaves cos²θ = ${number(angles.contraction)} · ` +
-      (blocks.shared.length ? "shared points have angle 0 and do not count" : "no points are shared: every angle counts"));
+    fan.note(
+      `θ = ${degrees(theta).toFixed(2)}° · a sweep leaves cos²θ = ${number(angles.contraction)} · ` +
+        (blocks.shared.length
+          ? "shared points have angle 0 and do not count"
+          : "no points are shared: every angle counts"),
+    );
     const [left, top] = at(theta);
-    fan.handle("theta", {x: left, y: top, label: "the Friedrichs angle", value: `${degrees(theta).toFixed(1)}°`}, {
-      drag: (px, py) => this._moveToAngle(Math.atan2(Math.max(0, y - py), Math.max(0, px - x)), values),
-      step: (right, up) => this._step(up - right),
-    });
+    fan.handle(
+      "theta",
+      {x: left, y: top, label: "the Friedrichs angle", value: `${degrees(theta).toFixed(1)}°`},
+      {
+        drag: (px, py) => this._moveToAngle(Math.atan2(Math.max(0, y - py), Math.max(0, px - x)), values),
+        step: (right, up) => this._step(up - right),
+      },
+    );
   }
 
   _drawErrors({sweeps}) {
-    const plane = this.errors, start = sweeps.errors[0] || 1;
+    const plane = this.errors,
+      start = sweeps.errors[0] || 1;
     const relative = (each) => (each > FLOOR * start ? each / start : NaN);
-    const errors = sweeps.errors.map(relative), bound = sweeps.bound.map(relative), sweep = errors.map((_, k) => k);
+    const errors = sweeps.errors.map(relative),
+      bound = sweeps.bound.map(relative),
+      sweep = errors.map((_, k) => k);
     const seen = [...errors, ...bound].filter(Number.isFinite);
     const low = Math.min(-0.2, Math.floor(Math.log10(Math.min(1, ...seen)) * 2) / 2);
     const last = Math.max(3, ...sweep.filter((k) => Number.isFinite(errors[k]) || Number.isFinite(bound[k])));
     plane.begin({
-      x: [-0.5, last + 0.5], y: [low, -0.06 * low], log: true, whole: true, xLabel: "sweeps k, an update per block each",
+      x: [-0.5, last + 0.5],
+      y: [low, -0.06 * low],
+      log: true,
+      whole: true,
+      xLabel: "sweeps k, an update per block each",
       yLabel: "‖r‖ ÷ ‖g‖, both in H",
     });
     plane.line(sweep, bound, {color: "var(--muted)", dash: "2 5"});
@@ -169,7 +221,10 @@ export class AnglesView {
       plane.dot(k, each, {color: LIT, size: 4}, `sweep ${k}: ${number(each)}${ratio}`);
     });
     plane.end();
-    plane.legend([["measured ‖r‖<sub>H</sub>", LIT, "line"], ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "dots"]]);
+    plane.legend([
+      ["measured ‖r‖<sub>H</sub>", LIT, "line"],
+      ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "dots"],
+    ]);
     plane.note("after the first sweep none leaves more than cos²θ");
   }
 
@@ -189,9 +244,11 @@ export class AnglesView {
     const places = placesOf(this.face.controls.distance);
     const at = (k) => {
       const {x, first, second} = twoBlocks(values.points, places[k], values.shared);
-      return new Angles(new Span(x, kernelNamed(values.kernel, values.lengthscale), values.noise), first, second).friedrichs;
+      return new Angles(new Span(x, kernelNamed(values.kernel, values.lengthscale), values.noise), first, second)
+        .friedrichs;
     };
-    let low = 0, high = places.length - 1;
+    let low = 0,
+      high = places.length - 1;
     while (high - low > 1) {
       const middle = (low + high) >> 1;
       if (at(middle) < angle) low = middle;

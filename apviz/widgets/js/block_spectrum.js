@@ -12,7 +12,8 @@ export function blockSpectrum(span, sets) {
   const blocks = sets.map((set) => symmetricEigen(part(span.gram, set)).values);
   const smallest = eigenvalues.at(-1);
   return {
-    eigenvalues, blocks,
+    eigenvalues,
+    blocks,
     kappa: eigenvalues[0] / smallest,
     kappaPrime: Math.max(...blocks.map((values) => values[0])) / smallest,
   };

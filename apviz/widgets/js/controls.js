@@ -23,12 +23,15 @@ import {number} from "./plane.js";
 export function placesOf({min, max, step, places}) {
   if (places) return places;
   const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
-  return Array.from({length: Math.floor((max - min) / step + 1e-9) + 1}, (_, k) => Number((min + k * step).toFixed(digits)));
+  return Array.from({length: Math.floor((max - min) / step + 1e-9) + 1}, (_, k) =>
+    Number((min + k * step).toFixed(digits)),
+  );
 }
 
 /** The number of the place nearest to a value: by ratio where places are given, for those are round numbers of decades. */
 export function nearestPlace(control, value) {
-  const places = placesOf(control), measure = control.places ? Math.log : Number;
+  const places = placesOf(control),
+    measure = control.places ? Math.log : Number;
   let best = 0;
   places.forEach((each, k) => {
     if (Math.abs(measure(each) - measure(value)) < Math.abs(measure(places[best]) - measure(value))) best = k;
@@ -60,11 +63,13 @@ export function controlRow(name, control, state, limitOf) {
 }
 
 function slider(name, control, state, limitOf) {
-  const places = placesOf(control), readout = element("output");
+  const places = placesOf(control),
+    readout = element("output");
   const input = element("input", {type: "range", min: 0, max: places.length - 1, step: 1});
   input.addEventListener("input", () => state.set({[name]: places[Number(input.value)]}));
   const show = (values) => {
-    const limit = limitOf(name, values), allowed = places.filter((each) => each <= limit).length;
+    const limit = limitOf(name, values),
+      allowed = places.filter((each) => each <= limit).length;
     input.max = String(Math.max(allowed - 1, 0));
     input.value = String(nearestPlace(control, values[name]));
     readout.textContent = number(values[name]);
@@ -83,7 +88,8 @@ function choice(name, control, state) {
 function steps(name, control, state, limitOf) {
   const {input, show} = slider(name, control, state, limitOf);
   const go = (by) => {
-    const now = state.values[name] + by, last = limitOf(name, state.values);
+    const now = state.values[name] + by,
+      last = limitOf(name, state.values);
     state.set({[name]: Math.min(Math.min(control.max, last), Math.max(0, now))});
   };
   let playing = 0;
@@ -107,7 +113,8 @@ function steps(name, control, state, limitOf) {
     playing = setInterval(() => (ended() || !play.isConnected ? stop() : go(1)), 1000);
     return playing;
   });
-  const back = button("‹", "a step back", () => go(-1)), on = button("›", "a step on", () => go(1));
+  const back = button("‹", "a step back", () => go(-1)),
+    on = button("›", "a step on", () => go(1));
   return {input, show, beside: [element("span", {class: "player"}, back, play, on)]};
 }
 
@@ -126,16 +133,22 @@ export class Sentence {
       .replace(/\[(\w+)\]/g, '<output data-figure="$1"></output>');
     for (const each of place.querySelectorAll("[data-figure]")) this._figures[each.dataset.figure] = each;
     for (const each of place.querySelectorAll("[data-number]")) {
-      const name = each.dataset.number, control = controls[name];
+      const name = each.dataset.number,
+        control = controls[name];
       this._numbers[name] = each;
       each.setAttribute("aria-label", control.label.replace(/<[^>]*>/g, ""));
       each.title = "drag, or use arrow keys";
       const by = (from, places) => state.set({[name]: moved(control, from, places, limitOf(name, state.values))});
-      let start = 0, from = 0;
-      draggable(each, (event, first) => {
-        if (first) [start, from] = [event.clientX, state.values[name]];
-        else by(from, Math.round((event.clientX - start) / 7));
-      }, (right, up) => by(state.values[name], right + up));
+      let start = 0,
+        from = 0;
+      draggable(
+        each,
+        (event, first) => {
+          if (first) [start, from] = [event.clientX, state.values[name]];
+          else by(from, Math.round((event.clientX - start) / 7));
+        },
+        (right, up) => by(state.values[name], right + up),
+      );
     }
   }
 

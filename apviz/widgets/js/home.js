@@ -1,5 +1,6 @@
 /** Where widgets live: in a notebook, where Python has the same state, and on a page, where there is only this. */
 
+import {addressOf, momentOf} from "./address.js";
 import {AnglesView} from "./angles.js";
 import {Sentence, controlRow} from "./controls.js";
 import {element} from "./elements.js";
@@ -30,26 +31,38 @@ const VIEWS = {Angles: AnglesView, Projection: ProjectionView};
  * @param {{theme?: string, lecture?: boolean}} look
  */
 export function mount(place, face, values, {theme = "auto", lecture = false} = {}) {
-  const state = new State(values), kind = VIEWS[face.name];
+  const state = new State(values),
+    kind = VIEWS[face.name];
   const limitOf = (name, now) => kind.limit?.(name, now, face) ?? Infinity;
   const heading = element("header", {}, element("h3", {}, face.title), element("p", {class: "text"}));
   heading.lastChild.innerHTML = face.text;
-  const rows = Object.entries(face.controls).map(([name, control]) => [name, controlRow(name, control, state, limitOf)]);
+  const rows = Object.entries(face.controls).map(([name, control]) => [
+    name,
+    controlRow(name, control, state, limitOf),
+  ]);
   const presets = presetRow(face, state);
   const inSight = rows.filter(([name]) => face.inSight.includes(name)).map(([, {row}]) => row);
   const others = rows.filter(([name]) => !face.inSight.includes(name)).map(([, {row}]) => row);
   const more = element("details", {class: "more"}, element("summary", {}, "more"), ...others);
   const controls = element("div", {class: "controls"}, presets.row, ...inSight, more);
-  const said = element("p", {class: "sentence", "aria-live": "off"}), charts = element("div", {class: "charts"});
-  const body = element("div", {class: "apviz-live", "data-theme": theme},
-    heading, said, element("div", {class: "body"}, controls, charts));
+  const said = element("p", {class: "sentence", "aria-live": "off"}),
+    charts = element("div", {class: "charts"});
+  const body = element(
+    "div",
+    {class: "apviz-live", "data-theme": theme},
+    heading,
+    said,
+    element("div", {class: "body"}, controls, charts),
+  );
   // keys that are pressed in here are no shortcuts of a notebook, but for saving and running it
   body.addEventListener("keydown", (event) => {
-    if (!(event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter"))) event.stopPropagation();
+    const command = event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter");
+    if (!command) event.stopPropagation();
   });
   body.classList.toggle("lecture", lecture);
   place.replaceChildren(body);
-  const view = new kind(charts, state, face), sentence = new Sentence(said, face.sentence, face.controls, state, limitOf);
+  const view = new kind(charts, state, face),
+    sentence = new Sentence(said, face.sentence, face.controls, state, limitOf);
   const draw = () => {
     const now = state.values;
     for (const [name] of rows) {
@@ -68,10 +81,11 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   return {state, body, end: () => watch.disconnect()};
 }
 
-function presetRow({presets, controls}, state) {
+function presetRow({presets}, state) {
   const [first] = Object.keys(presets);
   const own = element("option", {value: "", hidden: true}, "your own");
-  const select = element("select", {"aria-label": "preset"}, own, ...Object.keys(presets).map((name) => element("option", {}, name)));
+  const options = Object.keys(presets).map((name) => element("option", {}, name));
+  const select = element("select", {"aria-label": "preset"}, own, ...options);
   const reset = element("button", {type: "button", class: "reset"}, "reset");
   const choose = (name) => state.set({...presets[first], ...presets[name]});
   select.addEventListener("change", () => choose(select.value));
@@ -88,7 +102,8 @@ function presetRow({presets, controls}, state) {
 
 /** anywidget's: the state of the model and of what is seen are one. */
 export function render({model, el}) {
-  const face = model.get("face"), names = Object.keys(face.presets[Object.keys(face.presets)[0]]);
+  const face = model.get("face"),
+    names = Object.keys(face.presets[Object.keys(face.presets)[0]]);
   const values = Object.fromEntries(names.map((name) => [name, model.get(name)]));
   const {state, body, end} = mount(el, face, values, {theme: model.get("theme"), lecture: model.get("lecture")});
   el.classList.add("apviz-widget", "apviz-figures-0");
@@ -112,14 +127,34 @@ export function render({model, el}) {
 
 /** Every widget of a page that is not alive yet, once it is near. */
 export function mountAll(page) {
-  const near = new IntersectionObserver((entries) => {
-    for (const {isIntersecting, target} of entries) {
-      if (!isIntersecting || target.dataset.alive !== undefined) continue;
-      target.dataset.alive = "";
-      near.unobserve(target);
-      const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
-      mount(target, face, values, look);
-    }
-  }, {rootMargin: "400px"});
-  for (const each of page.querySelectorAll(".apviz-place")) near.observe(each);
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const {isIntersecting, target} of entries) {
+        if (!isIntersecting || target.dataset.alive !== undefined) continue;
+        target.dataset.alive = "";
+        near.unobserve(target);
+        const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
+        // the address of a notebook is not its widgets'
+        if (target.closest(".apviz-static")) mount(target, face, values, look);
+        else {
+          const moment = momentOf(location.hash, face) ?? {values, look: {}};
+          const {state} = mount(target, face, moment.values, {...look, ...moment.look});
+          state.onChange((now) => keep(addressOf(now, face)));
+        }
+      }
+    },
+    {rootMargin: "400px"},
+  );
+  const places = [...page.querySelectorAll(".apviz-place")];
+  for (const each of places) near.observe(each);
+  const named = (each) => JSON.parse(each.querySelector("script").textContent).face.name;
+  if (location.hash) places.find((each) => location.hash.startsWith(`#${named(each)}&`))?.scrollIntoView();
+}
+
+let later = 0;
+
+/** Browsers refuse many changes of the address a second. */
+function keep(address) {
+  clearTimeout(later);
+  later = setTimeout(() => history.replaceState(null, "", address), 300);
 }

@@ -3,7 +3,10 @@
 import {Pen, draggable, element} from "./elements.js";
 
 /** parts of a chart's width, in em of its text */
-const LEFT = 4.1, RIGHT = 0.7, TOP = 0.7, BOTTOM = 2.9;
+const LEFT = 4.1,
+  RIGHT = 0.7,
+  TOP = 0.7,
+  BOTTOM = 2.9;
 
 /** A figure with a caption, a legend and a note, and an SVG as wide as its place. */
 export class Figure {
@@ -28,7 +31,8 @@ export class Figure {
 
   /** Reads the size of its place; says whether it is another than before. */
   resize() {
-    const width = Math.round(this.figure.clientWidth) || 400, em = parseFloat(getComputedStyle(this.figure).fontSize) || 14;
+    const width = Math.round(this.figure.clientWidth) || 400,
+      em = parseFloat(getComputedStyle(this.figure).fontSize) || 14;
     if (width === this.width && em === this.em) return false;
     Object.assign(this, {width, em, height: Math.round(this._heightOf(width))});
     for (const [name, value] of Object.entries({width, height: this.height})) this.svg.setAttribute(name, value);
@@ -50,12 +54,14 @@ export class Figure {
     const key = JSON.stringify(entries);
     if (key === this._key) return;
     this._key = key;
-    this._legend.replaceChildren(...entries.map(([name, color, mark]) => {
-      const i = element("i", {class: mark, style: `color: ${color}`});
-      const words = element("span");
-      words.innerHTML = name;
-      return element("li", {}, i, words);
-    }));
+    this._legend.replaceChildren(
+      ...entries.map(([name, color, mark]) => {
+        const i = element("i", {class: mark, style: `color: ${color}`});
+        const words = element("span");
+        words.innerHTML = name;
+        return element("li", {}, i, words);
+      }),
+    );
   }
 
   /** @param {string} html */
@@ -80,18 +86,24 @@ export class Figure {
   handle(key, {x, y, half = 0, label, value}, on) {
     let grip = this._grips.get(key);
     if (!grip) {
-      const reach = element("svg:rect", {class: "reach"}), ring = element("svg:rect", {class: "ring"});
+      const reach = element("svg:rect", {class: "reach"}),
+        ring = element("svg:rect", {class: "ring"});
       const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label}, reach, ring);
       grip = {g, reach, ring};
       this._grips.set(key, grip);
       this.layers[2].append(g);
       draggable(
-        g, (event, first) => grip.on.drag(...this.pointer(event), first), (right, up) => grip.on.step(right, up),
+        g,
+        (event, first) => grip.on.drag(...this.pointer(event), first),
+        (right, up) => grip.on.step(right, up),
         () => grip.on.drop?.(),
       );
     }
     grip.on = on;
-    for (const [rect, more] of [[grip.reach, 22], [grip.ring, 11]]) {
+    for (const [rect, more] of [
+      [grip.reach, 22],
+      [grip.ring, 11],
+    ]) {
       const sides = {x: x - half - more, y: y - more, width: 2 * (half + more), height: 2 * more, rx: more};
       for (const name in sides) rect.setAttribute(name, sides[name].toFixed(1));
     }
@@ -110,10 +122,17 @@ export class Plane extends Figure {
     super.begin();
     const {em, width, height} = this;
     Object.assign(this, {
-      left: LEFT * em, right: width - RIGHT * em, top: TOP * em, bottom: height - BOTTOM * em, x, y, log,
+      left: LEFT * em,
+      right: width - RIGHT * em,
+      top: TOP * em,
+      bottom: height - BOTTOM * em,
+      x,
+      y,
+      log,
     });
-    const pen = this.axes, small = 0.88 * em;
-    const room = Math.max(3, Math.floor((this.right - this.left) / (5 * em)));
+    const pen = this.axes,
+      small = 0.88 * em;
+    const room = Math.max(4, Math.floor((this.right - this.left) / (5 * em)));
     for (const tick of ticks(x, room).filter((each) => !whole || Number.isInteger(each))) {
       const at = this.sx(tick);
       pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
@@ -127,7 +146,8 @@ export class Plane extends Figure {
       pen.draw("text", words, number(tick, 4, 1e-3));
     }
     pen.draw("path", {d: `M${this.left} ${this.top}V${this.bottom}H${this.right}`, class: "axis"});
-    const middle = (this.left + this.right) / 2, up = (this.top + this.bottom) / 2;
+    const middle = (this.left + this.right) / 2,
+      up = (this.top + this.bottom) / 2;
     pen.draw("text", {x: middle, y: height - 0.35 * em, "text-anchor": "middle", class: "label"}, xLabel);
     const turned = {transform: `translate(${0.95 * em} ${up}) rotate(-90)`, "text-anchor": "middle", class: "label"};
     pen.draw("text", turned, yLabel);
@@ -155,7 +175,8 @@ export class Plane extends Figure {
 
   /** A curve; NaN is a gap. */
   line(x, y, {color, width = 2.5, dash = null, opacity = 1}) {
-    let d = "", joined = false;
+    let d = "",
+      joined = false;
     for (let i = 0; i < x.length; i++) {
       const has = Number.isFinite(y[i]);
       if (has) d += `${joined ? "L" : "M"}${this.sx(x[i]).toFixed(1)} ${this.sy(y[i]).toFixed(1)}`;
@@ -184,7 +205,8 @@ export function outline(shape, x, y, size) {
 
 /** About so many round numbers of a range. */
 export function ticks([low, high], count) {
-  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+  const raw = (high - low) / count,
+    power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find((each) => each * power >= raw * 0.999);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k <= high / step + 1e-9; k++) found.push(k * step);
@@ -194,11 +216,13 @@ export function ticks([low, high], count) {
 /** Round numbers between two powers of ten: decades where there are enough, else numbers between them. */
 function logTicks([low, high]) {
   if (high - low < 0.6) return ticks([10 ** low, 10 ** high], 4).filter((each) => each > 0);
-  const digits = high - low < 1.2 ? [1, 2, 5] : high - low < 2 ? [1, 3] : [1], every = Math.ceil((high - low) / 6);
+  const digits = high - low < 1.2 ? [1, 2, 5] : high - low < 2 ? [1, 3] : [1],
+    every = Math.ceil((high - low) / 6);
   const found = [];
   for (let k = Math.floor(low); k <= high; k++) {
     if (digits.length === 1 && k % every) continue;
-    found.push(...digits.map((each) => each * 10 ** k).filter((each) => Math.log10(each) >= low && Math.log10(each) <= high));
+    const inside = (each) => Math.log10(each) >= low && Math.log10(each) <= high;
+    found.push(...digits.map((each) => each * 10 ** k).filter(inside));
   }
   return found;
 }

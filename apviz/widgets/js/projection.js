@@ -9,14 +9,24 @@ import {stepGeometry} from "./step_geometry.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
 
 /** updates of a trajectory; points of a curve; share below which a norm is rounding */
-const STEPS = 20, PLACES = 181, FLOOR = 1e-12;
+const STEPS = 20,
+  PLACES = 181,
+  FLOOR = 1e-12;
 /** where points can be, and a little beyond; how far data go; steps of both by keys */
-const ENDS = [-0.06, 1.06], MOST = 2, KEYS = [0.01, 0.05];
-const SPAN = "var(--cyclic)", PROJECTED = "var(--gauss-southwell)", LEFT = "var(--random)", EUCLIDEAN = "var(--CG)";
-const NORM = "var(--gauss-southwell)", INK = "var(--ink)", MUTED = "var(--muted)";
+const ENDS = [-0.06, 1.06],
+  MOST = 2,
+  KEYS = [0.01, 0.05];
+const SPAN = "var(--cyclic)",
+  PROJECTED = "var(--gauss-southwell)",
+  LEFT = "var(--random)",
+  EUCLIDEAN = "var(--CG)";
+const NORM = "var(--gauss-southwell)",
+  INK = "var(--ink)",
+  MUTED = "var(--muted)";
 
 const digits = (text, from) => String(text).replace(/\d/g, (each) => from[each]);
-const below = (i) => digits(i, "₀₁₂₃₄₅₆₇₈₉"), above = (j) => `⁽${digits(j, "⁰¹²³⁴⁵⁶⁷⁸⁹")}⁾`;
+const below = (i) => digits(i, "₀₁₂₃₄₅₆₇₈₉"),
+  above = (j) => `⁽${digits(j, "⁰¹²³⁴⁵⁶⁷⁸⁹")}⁾`;
 const points = (block) => `{${block.map((i) => i + 1).join(", ")}}`;
 const degrees = (angle) => (Number.isNaN(angle) ? "none, it is 0" : `${((angle * 180) / Math.PI).toFixed(1)}°`);
 const clipped = (value, low, high) => Math.min(high, Math.max(low, Math.round(value * 100) / 100));
@@ -34,7 +44,12 @@ export function situation(values, {sets, orders}) {
 export class ProjectionView {
   constructor(place, state, face) {
     Object.assign(this, {state, face});
-    this.space = new Space(place, "", (width) => Math.min(500, Math.max(320, 0.8 * width)), () => this.draw(state.values));
+    this.space = new Space(
+      place,
+      "",
+      (width) => Math.min(500, Math.max(320, 0.8 * width)),
+      () => this.draw(state.values),
+    );
     this.space.figure.classList.add("wide");
     this.functions = new Plane(place, "", () => 310);
     this.norms = new Plane(place, "‖r‖ in H never rises, Euclidean ‖r‖ may", () => 310);
@@ -45,7 +60,8 @@ export class ProjectionView {
   }
 
   draw(values) {
-    const now = situation(values, this.face.given), {geometry, trajectory, j} = now;
+    const now = situation(values, this.face.given),
+      {geometry, trajectory, j} = now;
     this._drawSpace(now, values);
     this._drawFunctions(now, values);
     this._drawNorms(now);
@@ -60,13 +76,22 @@ export class ProjectionView {
   }
 
   _drawSpace({geometry, trajectory, j}, values) {
-    const {space} = this, {kernels, residuals, goal, block} = geometry, ofSolution = values.picture === "solution";
+    const {space} = this,
+      {kernels, residuals, goal, block} = geometry,
+      ofSolution = values.picture === "solution";
     if (!this._held) {
-      this._box = boxOf([new Float64Array(3), ...kernels, ...residuals, ...residuals.map((each) => plus(goal, each, -1))]);
+      this._box = boxOf([
+        new Float64Array(3),
+        ...kernels,
+        ...residuals,
+        ...residuals.map((each) => plus(goal, each, -1)),
+      ]);
     }
-    const [centre, half] = this._box, zero = new Float64Array(3);
+    const [centre, half] = this._box,
+      zero = new Float64Array(3);
     const start = ofSolution ? plus(goal, geometry.before, -1) : zero;
-    const corner = plus(start, geometry.projection), tip = plus(start, geometry.before);
+    const corner = plus(start, geometry.projection),
+      tip = plus(start, geometry.before);
     space.begin(centre, half);
     drawAxes(space, half, kernels);
     if (block.length === 2) {
@@ -74,15 +99,26 @@ export class ProjectionView {
       const corners = rectangle(geometry.basis, held, 0.12 * half).map((each) => plus(each, start));
       space.polygon(corners, {fill: SPAN, "fill-opacity": 0.18, stroke: SPAN, "stroke-width": 1.5});
     } else if (block.length === 1) {
-      const [way] = geometry.basis, held = [0, dot(kernels[block[0]], way), dot(geometry.projection, way)];
+      const [way] = geometry.basis,
+        held = [0, dot(kernels[block[0]], way), dot(geometry.projection, way)];
       const ends = [Math.min(...held) - 0.3 * half, Math.max(...held) + 0.3 * half];
-      space.line(ends.map((each) => plus(start, way, each)), {stroke: SPAN, "stroke-width": 2});
+      space.line(
+        ends.map((each) => plus(start, way, each)),
+        {stroke: SPAN, "stroke-width": 2},
+      );
     }
     const shortest = Math.min(...kernels.map(norm));
-    for (const [i, k, share] of [[0, 1, 0.45], [0, 2, 0.66], [1, 2, 0.3]]) {
+    for (const [i, k, share] of [
+      [0, 1, 0.45],
+      [0, 2, 0.66],
+      [1, 2, 0.3],
+    ]) {
       const turn = arc(kernels[i], kernels[k], share * shortest);
       space.line(turn, {stroke: MUTED, "stroke-width": 1.5});
-      space.text(scaled(turn[turn.length >> 1], 1.14), `${((geometry.kernelAngles[i][k] * 180) / Math.PI).toFixed(0)}°`);
+      space.text(
+        scaled(turn[turn.length >> 1], 1.14),
+        `${((geometry.kernelAngles[i][k] * 180) / Math.PI).toFixed(0)}°`,
+      );
     }
     kernels.forEach((each, i) => {
       space.arrow(zero, each, block.includes(i) ? SPAN : MUTED, 3);
@@ -95,53 +131,72 @@ export class ProjectionView {
     space.arrow(start, corner, PROJECTED, 4.5, 0.1);
     // drawn where the projection ended, so that the right angle is seen; nothing is left over before a projection
     if (j) space.arrow(corner, tip, LEFT, 4.5, 0.1);
-    space.line(rightAngle(corner, plus(start, corner, -1), plus(tip, corner, -1), 0.1 * half), {stroke: INK, "stroke-width": 2}, 0.2);
+    const mark = rightAngle(corner, plus(start, corner, -1), plus(tip, corner, -1), 0.1 * half);
+    space.line(mark, {stroke: INK, "stroke-width": 2}, 0.2);
     space.text(goal, "g", {class: "name halo"}, outwards(space, goal, 1.3, -0.5));
     if (j > 1 && !ofSolution) space.text(tip, `r${above(j - 1)}`, {class: "name halo"}, outwards(space, tip, 1.3));
     space.end();
-    space.caption.textContent = j ? `Step ${j}: onto the span of ${points(block)}` : `Before the first projection: r${above(0)} = g`;
+    space.caption.textContent = j
+      ? `Step ${j}: onto the span of ${points(block)}`
+      : `Before the first projection: r${above(0)} = g`;
     space.legend([
-      [`r${above(Math.max(j - 1, 0))}${j <= 1 ? " = g" : ""}`, INK, "line"], ["its projection onto the span", PROJECTED, "line"],
+      [`r${above(Math.max(j - 1, 0))}${j <= 1 ? " = g" : ""}`, INK, "line"],
+      ["its projection onto the span", PROJECTED, "line"],
       [j ? `r${above(j)}, what is left` : "what is left", LEFT, "line"],
       [block.length ? `span of ${points(block)}` : "span of the block", SPAN, "line"],
     ]);
-    space.note(j
-      ? `angles to the span: r${above(j - 1)} ${degrees(geometry.angleBefore)}, r${above(j)} ${degrees(geometry.angleAfter)} · ` +
-        "lengths and angles are those of H · turn the picture; drag the ring at g"
-      : "lengths and angles are those of H · turn the picture; drag the ring at g");
+    space.note(
+      j
+        ? `angles to the span: r${above(j - 1)} ${degrees(geometry.angleBefore)}, r${above(j)} ${degrees(geometry.angleAfter)} · ` +
+            "lengths and angles are those of H · turn the picture; drag the ring at g"
+        : "lengths and angles are those of H · turn the picture; drag the ring at g",
+    );
     this._dragGoal(trajectory.span, goal, half);
   }
 
   /** The ring at g's tip: what moves in the plane of the picture moves the data, bᵢ = ⟨g, k(xᵢ, ·)⟩. */
   _dragGoal(span, goal, half) {
-    const {space} = this, [x, y] = space.at(goal);
+    const {space} = this,
+      [x, y] = space.at(goal);
     const take = (move, from = goal) => {
       this.state.set({data: [...times(span.factor, plus(from, move))].map((each) => clipped(each, -MOST, MOST))});
     };
-    space.handle("g", {x, y, label: "the tip of g", value: `norm ${number(norm(goal))}`}, {
-      drag: (px, py, first) => {
-        if (first) [this._held, this._from] = [true, {goal, x: px, y: py}];
-        take(space.moveOf(px - this._from.x, py - this._from.y), this._from.goal);
+    space.handle(
+      "g",
+      {x, y, label: "the tip of g", value: `norm ${number(norm(goal))}`},
+      {
+        drag: (px, py, first) => {
+          if (first) [this._held, this._from] = [true, {goal, x: px, y: py}];
+          take(space.moveOf(px - this._from.x, py - this._from.y), this._from.goal);
+        },
+        step: (right, up) => {
+          const pixels = 0.04 * half * space.scale;
+          take(space.moveOf(right * pixels, -up * pixels));
+        },
+        drop: () => this._drop(),
       },
-      step: (right, up) => {
-        const pixels = (0.04 * half) * space.scale;
-        take(space.moveOf(right * pixels, -up * pixels));
-      },
-      drop: () => this._drop(),
-    });
+    );
   }
 
   _drawFunctions({span, trajectory, geometry, j}, values) {
-    const plane = this.functions, {goal, steps, b} = trajectory;
+    const plane = this.functions,
+      {goal, steps, b} = trajectory;
     const grid = Float64Array.from({length: PLACES}, (_, k) => ENDS[0] + ((ENDS[1] - ENDS[0]) * k) / (PLACES - 1));
-    const now = steps[j].weights, earlier = steps[Math.max(j - 1, 0)].weights;
+    const now = steps[j].weights,
+      earlier = steps[Math.max(j - 1, 0)].weights;
     const [was, is] = [above(Math.max(j - 1, 0)), above(j)];
-    const curves = values.picture === "residual"
-      ? [
-        [plus(goal, earlier, -1), `r${was}${j <= 1 ? " = g" : ""}`, INK], [plus(now, earlier, -1), "its projection", PROJECTED],
-        [plus(goal, now, -1), `r${is}, what is left`, LEFT],
-      ]
-      : [[goal, "g", INK], [now, `s${is}`, PROJECTED], [plus(goal, now, -1), `r${is} = g − s${is}`, LEFT]];
+    const curves =
+      values.picture === "residual"
+        ? [
+            [plus(goal, earlier, -1), `r${was}${j <= 1 ? " = g" : ""}`, INK],
+            [plus(now, earlier, -1), "its projection", PROJECTED],
+            [plus(goal, now, -1), `r${is}, what is left`, LEFT],
+          ]
+        : [
+            [goal, "g", INK],
+            [now, `s${is}`, PROJECTED],
+            [plus(goal, now, -1), `r${is} = g − s${is}`, LEFT],
+          ];
     if (!this._held) {
       const every = [...b, 0, ...span.values(goal, grid), ...steps.flatMap(({residual}) => [...residual])];
       this._heights = [Math.floor(2 * Math.min(...every) - 0.3) / 2, Math.ceil(2 * Math.max(...every) + 0.3) / 2];
@@ -152,15 +207,26 @@ export class ProjectionView {
     for (const [weights, name, color] of curves) {
       plane.line(grid, span.values(weights, grid), {color, width: 3});
       times(span.gram, weights).forEach((each, i) => {
-        plane.dot(span.x[i], each, {color, size: 4.5}, `${name} at x${below(i + 1)} = ${number(span.x[i])}: ${number(each)}`);
+        plane.dot(
+          span.x[i],
+          each,
+          {color, size: 4.5},
+          `${name} at x${below(i + 1)} = ${number(span.x[i])}: ${number(each)}`,
+        );
       });
     }
     b.forEach((each, i) => plane.dot(span.x[i], each, {color: INK, size: 2.5}, `b${below(i + 1)} = ${number(each)}`));
-    for (const i of geometry.block) plane.dot(span.x[i], 0, {color: SPAN, size: 8, hollow: true}, "in the block: 0 is left");
+    for (const i of geometry.block)
+      plane.dot(span.x[i], 0, {color: SPAN, size: 8, hollow: true}, "in the block: 0 is left");
     plane.end();
-    plane.caption.textContent = j ? "The same step as functions: drag a point" : "The data as a function, g: drag a point";
-    plane.legend([...curves.map(([, name, color]) => [name, color, "line"]), ["its block: 0 is left", SPAN, "ring"],
-      ["data b: drag", INK, "ring dashed"]]);
+    plane.caption.textContent = j
+      ? "The same step as functions: drag a point"
+      : "The data as a function, g: drag a point";
+    plane.legend([
+      ...curves.map(([, name, color]) => [name, color, "line"]),
+      ["its block: 0 is left", SPAN, "ring"],
+      ["data b: drag", INK, "ring dashed"],
+    ]);
     plane.note("dots: with σ²δ, which is part of k; curves: without");
     for (let i = 0; i < 3; i++) {
       const take = (x, datum) => {
@@ -170,40 +236,59 @@ export class ProjectionView {
           data: change(this.state.values.data, clipped(datum, -MOST, MOST)),
         });
       };
-      plane.handle(`point ${i}`, {
-        x: plane.sx(span.x[i]), y: plane.sy(b[i]), label: `point ${i + 1}`,
-        value: `x${below(i + 1)} = ${number(span.x[i])}, b${below(i + 1)} = ${number(b[i])}`,
-      }, {
-        drag: (px, py, first) => {
-          if (first) [this._held, this._grab] = [true, [px - plane.sx(span.x[i]), py - plane.sy(b[i])]];
-          take(plane.fromX(px - this._grab[0]), plane.fromY(py - this._grab[1]));
+      plane.handle(
+        `point ${i}`,
+        {
+          x: plane.sx(span.x[i]),
+          y: plane.sy(b[i]),
+          label: `point ${i + 1}`,
+          value: `x${below(i + 1)} = ${number(span.x[i])}, b${below(i + 1)} = ${number(b[i])}`,
         },
-        step: (right, up) => take(span.x[i] + right * KEYS[0], b[i] + up * KEYS[1]),
-        drop: () => this._drop(),
-      });
+        {
+          drag: (px, py, first) => {
+            if (first) [this._held, this._grab] = [true, [px - plane.sx(span.x[i]), py - plane.sy(b[i])]];
+            take(plane.fromX(px - this._grab[0]), plane.fromY(py - this._grab[1]));
+          },
+          step: (right, up) => take(span.x[i] + right * KEYS[0], b[i] + up * KEYS[1]),
+          drop: () => this._drop(),
+        },
+      );
     }
   }
 
   _drawNorms({trajectory, j}) {
-    const plane = this.norms, both = [
-      [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot"],
-      [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond"],
-    ].map(([norms, ...look]) => [norms.map((each) => (each > FLOOR * norms[0] ? each / norms[0] : NaN)), ...look]);
-    const seen = both.flatMap(([each]) => each).filter(Number.isFinite).concat(1), count = trajectory.steps.length - 1;
-    const low = Math.floor(Math.log10(Math.min(...seen)) - 0.15), high = Math.log10(Math.max(...seen)) + 0.15;
+    const plane = this.norms,
+      both = [
+        [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot"],
+        [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond"],
+      ].map(([norms, ...look]) => [norms.map((each) => (each > FLOOR * norms[0] ? each / norms[0] : NaN)), ...look]);
+    const seen = both
+        .flatMap(([each]) => each)
+        .filter(Number.isFinite)
+        .concat(1),
+      count = trajectory.steps.length - 1;
+    const low = Math.floor(Math.log10(Math.min(...seen)) - 0.15),
+      high = Math.log10(Math.max(...seen)) + 0.15;
     const steps = trajectory.steps.map((_, k) => k);
     plane.begin({
-      x: [-0.5, Math.max(count, 1) + 0.5], y: [low, high], log: true, whole: true, xLabel: "step j", yLabel: "÷ its value at the start",
+      x: [-0.5, Math.max(count, 1) + 0.5],
+      y: [low, high],
+      log: true,
+      whole: true,
+      xLabel: "step j",
+      yLabel: "÷ its value at the start",
     });
     const rises = [];
     for (const [norms, name, color, shape] of both) {
       plane.line(steps, norms, {color});
       norms.forEach((each, k) => {
-        plane.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5}, `${name.replace(/<[^>]*>/g, "")} after step ${k}: ${number(each)}`);
+        const words = `${name.replace(/<[^>]*>/g, "")} after step ${k}: ${number(each)}`;
+        plane.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5}, words);
       });
       const up = steps.filter((k) => k && norms[k] > norms[k - 1] * (1 + 1e-9));
       rises.push(up.length);
-      if (shape === "diamond") for (const k of up) plane.dot(k, norms[k], {color, size: 9, shape: "triangle", hollow: true}, "a rise");
+      const ring = {color, size: 9, shape: "triangle", hollow: true};
+      if (shape === "diamond") for (const k of up) plane.dot(k, norms[k], ring, "a rise");
     }
     plane.end();
     plane.legend(both.map(([, name, color, shape]) => [name, color, shape]));
@@ -211,10 +296,14 @@ export class ProjectionView {
     plane.note(`in ${count} steps ‖r‖ in H rose ${times(rises[0])}, Euclidean ‖r‖ ${times(rises[1])}`);
     const go = (step) => this.state.set({step: Math.min(count, Math.max(0, Math.round(step)))});
     const at = Number.isFinite(both[0][0][j]) ? plane.sy(both[0][0][j]) : plane.bottom;
-    plane.handle("step", {x: plane.sx(j), y: at, label: "the step", value: `step ${j}`}, {
-      drag: (px) => go(plane.fromX(px)),
-      step: (right, up) => go(j + right + up),
-    });
+    plane.handle(
+      "step",
+      {x: plane.sx(j), y: at, label: "the step", value: `step ${j}`},
+      {
+        drag: (px) => go(plane.fromX(px)),
+        step: (right, up) => go(j + right + up),
+      },
+    );
   }
 
   _drop() {
@@ -226,7 +315,8 @@ export class ProjectionView {
 /** Middle and radius of a ball that holds all places, the same for every step. */
 function boxOf(places) {
   const side = [0, 1, 2].map((i) => places.map((each) => each[i]));
-  const low = side.map((each) => Math.min(...each)), high = side.map((each) => Math.max(...each));
+  const low = side.map((each) => Math.min(...each)),
+    high = side.map((each) => Math.max(...each));
   const centre = Float64Array.from(low, (each, i) => (each + high[i]) / 2);
   return [centre, Math.max(...places.map((each) => norm(plus(each, centre, -1)))) || 1];
 }
@@ -259,6 +349,8 @@ function rightAngle(corner, first, second, most) {
 
 /** Pixels from a tip away from the origin, for its name. */
 function outwards(space, tip, lines, more = 0) {
-  const [x, y] = space.at(tip), [x0, y0] = space.at(new Float64Array(3)), long = Math.hypot(x - x0, y - y0) || 1;
+  const [x, y] = space.at(tip),
+    [x0, y0] = space.at(new Float64Array(3)),
+    long = Math.hypot(x - x0, y - y0) || 1;
   return [(1.6 * lines * space.em * (x - x0)) / long, (lines * space.em * (y - y0)) / long + more * space.em];
 }

@@ -50,8 +50,12 @@ export class Span {
 
   /** Weights of the projection onto span{k(xᵢ, ·): i in block}: K[I, I]⁻¹(Kw)_I there, else zero. */
   project(weights, block) {
-    const found = new Float64Array(this.n), values = times(this.gram, weights);
-    const u = solve(cholesky(part(this.gram, block)), block.map((i) => values[i]));
+    const found = new Float64Array(this.n),
+      values = times(this.gram, weights);
+    const u = solve(
+      cholesky(part(this.gram, block)),
+      block.map((i) => values[i]),
+    );
     block.forEach((i, k) => (found[i] = u[k]));
     return found;
   }

@@ -12,18 +12,27 @@ const ZERO = 1e-9;
  * @param {number} number 0 for the state before the first update
  */
 export function stepGeometry({span, steps, goal, blocks}, number) {
-  const chosen = steps[number].block, block = chosen < 0 ? [] : blocks[chosen].solved;
+  const chosen = steps[number].block,
+    block = chosen < 0 ? [] : blocks[chosen].solved;
   const residuals = steps.map(({weights}) => span.coordinates(plus(goal, weights, -1)));
-  const basis = orthonormalBasis(span, block), smallest = ZERO * norm(residuals[0]);
-  const before = residuals[Math.max(number - 1, 0)], after = residuals[number];
+  const basis = orthonormalBasis(span, block),
+    smallest = ZERO * norm(residuals[0]);
+  const before = residuals[Math.max(number - 1, 0)],
+    after = residuals[number];
   return {
-    block, residuals, basis, before, after,
+    block,
+    residuals,
+    basis,
+    before,
+    after,
     goal: residuals[0],
     kernels: span.factor,
     projection: plus(before, after, -1),
-    kernelAngles: span.gram.map((row, i) => row.map((each, j) => {
-      return i === j ? 0 : Math.acos(clipped(each / Math.sqrt(span.gram[i][i] * span.gram[j][j])));
-    })),
+    kernelAngles: span.gram.map((row, i) =>
+      row.map((each, j) => {
+        return i === j ? 0 : Math.acos(clipped(each / Math.sqrt(span.gram[i][i] * span.gram[j][j])));
+      }),
+    ),
     angleBefore: angleToSpan(before, basis, smallest),
     angleAfter: angleToSpan(after, basis, smallest),
   };

@@ -24,7 +24,8 @@ const SOLVED = 1e-15;
 export function givenBlocks(sets) {
   const taken = new Set();
   return sets.map((set) => {
-    const solved = [...set].sort((i, j) => i - j), owned = solved.filter((i) => !taken.has(i));
+    const solved = [...set].sort((i, j) => i - j),
+      owned = solved.filter((i) => !taken.has(i));
     owned.forEach((i) => taken.add(i));
     return {solved, owned};
   });
@@ -45,12 +46,18 @@ export class Trajectory {
     this.goal = span.interpolant(this.b);
     const factors = blocks.map(({solved}) => cholesky(part(span.gram, solved)));
     const most = Array.isArray(rule) ? Math.min(count, rule.length) : count;
-    let weights = new Float64Array(span.n), residual = this.b, energy = 0;
+    let weights = new Float64Array(span.n),
+      residual = this.b,
+      energy = 0;
     /** @type {Step[]} */
     this.steps = [{block: -1, weights, residual, energyDecrease: 0}];
     while (this.steps.length <= most && norm(residual) > SOLVED * norm(this.b)) {
-      const block = next(rule, this.steps.length - 1, residual, blocks), {solved} = blocks[block];
-      const u = solve(factors[block], solved.map((i) => residual[i]));
+      const block = next(rule, this.steps.length - 1, residual, blocks),
+        {solved} = blocks[block];
+      const u = solve(
+        factors[block],
+        solved.map((i) => residual[i]),
+      );
       weights = Float64Array.from(weights);
       solved.forEach((i, k) => (weights[i] += u[k]));
       residual = plus(this.b, times(span.gram, weights), -1);

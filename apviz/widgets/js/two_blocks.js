@@ -15,7 +15,8 @@ export function twoBlocks(p, distance, shared = 0) {
   const x = Float64Array.from({length: 2 * p}, (_, i) => {
     return i < p ? -(distance / 2 + SPACING * (p - 1 - i)) : distance / 2 + SPACING * (i - p);
   });
-  const byFirst = Math.ceil(shared / 2), bySecond = Math.floor(shared / 2);
+  const byFirst = Math.ceil(shared / 2),
+    bySecond = Math.floor(shared / 2);
   const from = (start, end) => Array.from({length: end - start}, (_, i) => start + i);
   return {x, first: from(0, p + byFirst), second: from(p - bySecond, 2 * p), shared: from(p - bySecond, p + byFirst)};
 }

@@ -5,17 +5,27 @@
     const span = new Span(x, kernelNamed(kernel, lengthscale), noise);
     const found = new Trajectory(span, b, givenBlocks(sets), rule, steps);
     const geometry = stepGeometry(found, number);
-    const spectrum = blockSpectrum(span, found.blocks.map(({solved}) => solved));
+    const spectrum = blockSpectrum(
+      span,
+      found.blocks.map(({solved}) => solved),
+    );
     return {
-      gram: span.gram, factor: span.factor, goal: found.goal,
-      inner: span.inner(found.goal, Float64Array.from(b)), projection: span.project(found.goal, block),
+      gram: span.gram,
+      factor: span.factor,
+      goal: found.goal,
+      inner: span.inner(found.goal, Float64Array.from(b)),
+      projection: span.project(found.goal, block),
       values: span.values(found.goal, Float64Array.from(z)),
-      solved: found.blocks.map(({solved}) => solved), owned: found.blocks.map(({owned}) => owned),
+      solved: found.blocks.map(({solved}) => solved),
+      owned: found.blocks.map(({owned}) => owned),
       taken: found.steps.map(({block}) => block),
-      weights: found.steps.map(({weights}) => weights), residuals: found.steps.map(({residual}) => residual),
+      weights: found.steps.map(({weights}) => weights),
+      residuals: found.steps.map(({residual}) => residual),
       decreases: found.steps.map(({energyDecrease}) => energyDecrease),
-      errors: found.errors(), norms: found.residualNorms(),
-      geometry, spectrum,
+      errors: found.errors(),
+      norms: found.residualNorms(),
+      geometry,
+      spectrum,
     };
   },
   twoBlocks({points, distance, shared, kernel, lengthscale, noise, b, steps}) {
@@ -29,13 +39,25 @@
     };
     const worst = angles.worstCaseRhs();
     return {
-      blocks, cosines: angles.cosines, angles: angles.all, friedrichs: angles.friedrichs,
-      contraction: angles.contraction, pair: angles.pair(), worst, sweeps: solve(b), worstSweeps: solve(worst),
+      blocks,
+      cosines: angles.cosines,
+      angles: angles.all,
+      friedrichs: angles.friedrichs,
+      contraction: angles.contraction,
+      pair: angles.pair(),
+      worst,
+      sweeps: solve(b),
+      worstSweeps: solve(worst),
     };
   },
   space({azimuth, elevation, centre, half, places}) {
     const place = document.body.appendChild(document.createElement("div"));
-    const space = new here.Space(place, "space", () => 300, () => {});
+    const space = new here.Space(
+      place,
+      "space",
+      () => 300,
+      () => {},
+    );
     Object.assign(space, {azimuth, elevation});
     space.begin(Float64Array.from(centre), half);
     const found = {scale: space.scale, eye: space.eye, pixels: places.map((each) => space.at(Float64Array.from(each)))};
@@ -46,4 +68,4 @@
     const {svd, symmetricEigen} = here;
     return {svd: svd(general), eigen: symmetricEigen(symmetric)};
   },
-})
+});

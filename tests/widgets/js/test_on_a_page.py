@@ -270,3 +270,34 @@ def test_steps_are_played_gone_through_one_by_one_and_dragged_along_the_norms(vi
     tab.get_by_role("button", name="play").click()
     tab.wait_for_function(f"document.querySelector('[data-control=step] output').textContent === '{now + 1}'")
     tab.get_by_role("button", name="pause").click()
+
+
+def test_an_address_leads_to_a_moment_and_follows_what_is_moved(visit, tmp_path):
+    tab = visit(Angles())
+    tab.goto((tmp_path / "html/widget.html").as_uri() + "#Angles&preset=the+worst+data&distance=0.4&lecture=true")
+    tab.reload()
+    tab.locator(".apviz-live.lecture svg .curve").first.wait_for(state="attached")
+    assert (reads(tab, "distance"), reads(tab, "data"), reads(tab, "lengthscale")) == ("0.4", "worst", "0.25")
+    tab.locator("[data-number=noise]").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_function("location.hash.includes('noise=0.012')")
+    tab.reload()
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    assert (reads(tab, "noise"), reads(tab, "distance"), reads(tab, "data")) == ("0.012", "0.4", "worst")
+    # what no control can have is as if it were not there
+    for hash in ("#Angles&distance=7&noise=x&points=&data=best&__proto__=1&theme=%22", "#Other&distance=0.4"):
+        tab.goto("about:blank")
+        tab.goto((tmp_path / "html/widget.html").as_uri() + hash)
+        tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+        assert (reads(tab, "distance"), reads(tab, "noise"), reads(tab, "data")) == ("0.1", "0.01", "smooth")
+
+
+def test_points_and_data_are_in_the_address_too(visit, tmp_path):
+    tab = visit(Projection())
+    drag(tab, "point 1", 30, 0)
+    tab.wait_for_function("/points=0\\.\\d+\\+0\\.5\\+0\\.75/.test(location.hash)")
+    value = "document.querySelector('[aria-label=\"point 1\"]').getAttribute('aria-valuetext')"
+    moved = tab.evaluate(value)
+    tab.reload()
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    assert tab.evaluate(value) == moved != "x₁ = 0.2, b₁ = 1"
