@@ -91,6 +91,11 @@ export function backward(l, b) {
 /** A⁻¹b from the factor of A. @returns {Vector} */
 export const solve = (l, b) => backward(l, forward(l, b));
 
+/** Turns two vectors in their plane, in place: x to cx + sy, y to cy − sx. */
+function rotate(x, y, c, s) {
+  for (let k = 0; k < x.length; k++) [x[k], y[k]] = [c * x[k] + s * y[k], c * y[k] - s * x[k]];
+}
+
 /**
  * Singular values, largest first, with A vⱼ = sⱼ uⱼ: rotations make the columns of A orthogonal, two at a time
  * (Hestenes 1958; Golub & Van Loan, section 8.6.3). Only min(rows, columns) of them are returned.
@@ -116,11 +121,8 @@ export function svd(a) {
         const t = Math.sign(zeta || 1) / (Math.abs(zeta) + Math.hypot(1, zeta)),
           c = 1 / Math.hypot(1, t),
           s = c * t;
-        for (const rows of [columns, v]) {
-          const [x, y] = [rows[p], rows[q]];
-          rows[p] = x.map((each, i) => c * each - s * y[i]);
-          rows[q] = x.map((each, i) => s * each + c * y[i]);
-        }
+        rotate(columns[p], columns[q], c, -s);
+        rotate(v[p], v[q], c, -s);
       }
     }
   }
@@ -207,9 +209,7 @@ function rotateToDiagonal(diagonal, beside, basis) {
         shift = s * rest;
         diagonal[i + 1] = before + shift;
         g = c * rest - b;
-        const [x, y] = [basis[i], basis[i + 1]];
-        basis[i + 1] = x.map((each, k) => s * each + c * y[k]);
-        basis[i] = x.map((each, k) => c * each - s * y[k]);
+        rotate(basis[i + 1], basis[i], c, s);
       }
       if (i >= low) continue;
       diagonal[low] -= shift;

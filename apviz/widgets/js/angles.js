@@ -2,7 +2,7 @@
 
 import {moved, placesOf} from "./controls.js";
 import {kernelNamed} from "./kernels.js";
-import {Figure, Plane, number, outline} from "./plane.js";
+import {Figure, Plane, number, outline, placesOfCurve} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
 import {Angles, SPACING, sweepsOf, twoBlocks} from "./two_blocks.js";
@@ -71,7 +71,7 @@ export class AnglesView {
     // the axis stands still under a pointer that drags
     if (!this._held) this._reach = Math.max(SPACING * (span.n / 2 - 1) + 0.4, 1.12 * span.x.at(-1));
     const reach = this._reach;
-    const grid = Float64Array.from({length: PLACES}, (_, k) => reach * ((2 * k) / (PLACES - 1) - 1));
+    const grid = placesOfCurve(-reach, reach, PLACES, span.x);
     const pair = angles.pair(),
       curves = pair.map((weights) => span.values(weights, grid));
     const dots = pair.map((weights) =>

@@ -203,6 +203,12 @@ export function outline(shape, x, y, size) {
   return `M${at(-1, 0)}A${size} ${size} 0 1 0 ${at(1, 0)}A${size} ${size} 0 1 0 ${at(-1, 0)}Z`;
 }
 
+/** Places of a curve from end to end, and those at which it may have a kink. */
+export function placesOfCurve(low, high, count, kinks) {
+  const even = Float64Array.from({length: count}, (_, k) => low + ((high - low) * k) / (count - 1));
+  return Float64Array.of(...even, ...kinks.filter((each) => each > low && each < high)).sort();
+}
+
 /** About so many round numbers of a range. */
 export function ticks([low, high], count) {
   const raw = (high - low) / count,

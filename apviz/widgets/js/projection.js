@@ -2,7 +2,7 @@
 
 import {dot, norm, plus, scaled, times} from "./algebra.js";
 import {kernelNamed} from "./kernels.js";
-import {Plane, number} from "./plane.js";
+import {Plane, number, placesOfCurve} from "./plane.js";
 import {Space, arc, rectangle} from "./space.js";
 import {Span} from "./span.js";
 import {stepGeometry} from "./step_geometry.js";
@@ -181,7 +181,7 @@ export class ProjectionView {
   _drawFunctions({span, trajectory, geometry, j}, values) {
     const plane = this.functions,
       {goal, steps, b} = trajectory;
-    const grid = Float64Array.from({length: PLACES}, (_, k) => ENDS[0] + ((ENDS[1] - ENDS[0]) * k) / (PLACES - 1));
+    const grid = placesOfCurve(...ENDS, PLACES, span.x);
     const now = steps[j].weights,
       earlier = steps[Math.max(j - 1, 0)].weights;
     const [was, is] = [above(Math.max(j - 1, 0)), above(j)];

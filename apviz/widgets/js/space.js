@@ -50,7 +50,8 @@ export class Space extends Figure {
     this.up = Float64Array.of(-Math.sin(e) * Math.cos(a), -Math.sin(e) * Math.sin(a), Math.cos(e));
     this.centre = centre;
     this.half = half;
-    this.scale = Math.min(this.width - 6 * this.em, this.height - 4 * this.em) / (2 * half);
+    const [across, down] = [Math.min(6 * this.em, 0.28 * this.width), Math.min(4 * this.em, 0.2 * this.height)];
+    this.scale = Math.min(this.width - across, this.height - down) / (2 * half);
     this._parts = [];
   }
 

@@ -1,4 +1,14 @@
 // draws each figure once it is near; the figures of a widget step together
+
+// plotly.js is read when the first is, and after what the page shows and answers without it
+const shown = new Promise(done => addEventListener("load", () => requestAnimationFrame(() => setTimeout(done))));
+let reading;
+const plotly = () => reading ??= shown.then(() => new Promise((done, failed) => {
+  const script = document.createElement("script");
+  Object.assign(script, {src: "plotly.min.js", onload: done, onerror: failed});
+  document.head.append(script);
+}));
+
 const narrow = window.matchMedia("(max-width: 600px)").matches;
 const config = {responsive: true, displaylogo: false, showSendToCloud: false, displayModeBar: narrow ? false : "hover"};
 const jump = {mode: "immediate", frame: {duration: 0, redraw: true}, transition: {duration: 0}};
@@ -72,7 +82,7 @@ const near = new IntersectionObserver(entries => {
     for (const place of (target.closest(".widget") ?? target.parentElement).querySelectorAll(".figure")) {
       if (place.dataset.asked) continue;
       place.dataset.asked = "yes";
-      draw(place);
+      plotly().then(() => draw(place));
     }
   }
 }, {rootMargin: "600px"});
