@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import html
 import json
 import re
@@ -13,6 +14,7 @@ pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install
 
 import traitlets
 
+import apviz
 from apviz import widgets
 from apviz.plots._style import COLORS, THEMES
 from apviz.widgets import Angles, bundle
@@ -65,6 +67,12 @@ def test_every_control_is_explained_by_one_sentence_that_holds_a_formula(kind):
         words = html.unescape(re.sub("<[^>]*>", "", control["explanation"]))
         assert re.search("[=≤≥<~∈]", words), f"{name} has no formula: {words}"
         assert words.endswith(".") and not re.search(r"[.?!]\s+[A-Z]", words), f"{name} is not one sentence: {words}"
+
+
+@pytest.mark.parametrize("kind", WIDGETS, ids=lambda kind: kind.__name__)
+def test_its_example_gives_what_it_says(kind):
+    (example,) = doctest.DocTestFinder(recurse=False).find(kind, kind.__name__, globs={"apviz": apviz})
+    assert example.examples and doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_what_a_trait_cannot_be_gets_a_message():
