@@ -162,9 +162,11 @@ class LiveWidget(anywidget.AnyWidget):
 
     def _ipython_display_(self) -> None:
         view, _ = self._repr_mimebundle_() or ({}, {})
-        publish_display_data(view)
-        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
-            return  # they keep a widget's outputs apart, so that it could not hide the other
-        hidden = f"<style>{HIDE_MISSING_WIDGET}{hide_static_figures(0)}</style>"
         output = self.static_output()
+        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
+            # they keep a widget's outputs apart, so that it could not hide the other
+            publish_display_data(output | view)
+            return
+        publish_display_data(view)
+        hidden = f"<style>{HIDE_MISSING_WIDGET}{hide_static_figures(0)}</style>"
         publish_display_data(output | {"text/html": hidden + output["text/html"]}, {STATIC: self.model_id})

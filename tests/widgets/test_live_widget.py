@@ -111,6 +111,12 @@ def test_a_notebook_gets_the_widget_and_after_it_an_output_that_needs_no_python(
     assert still[LIVE]["look"] == {"theme": "auto", "lecture": True}
     assert "apviz-static" in still["text/html"] and "http" not in still["text/html"].replace("http://www.w3.org", "")
     assert len(still["text/html"]) < 150_000
+    # where outputs are kept apart there is one with both
+    shown.clear()
+    monkeypatch.setenv("VSCODE_PID", "1")
+    widget._ipython_display_()
+    ((both, _),) = shown
+    assert {"application/vnd.jupyter.widget-view+json", "text/html"} <= set(both) and "apviz-place" in both["text/html"]
 
 
 def test_colours_are_those_of_the_figures():
