@@ -234,7 +234,7 @@ def test_a_figure_is_a_still_of_the_theme_until_it_is_touched_and_then_answers(v
 
 @pytest.mark.slow
 def test_a_live_figure_changes_its_theme_with_the_page(visit):
-    page = visit("figures/few_points/angle_fan.html", width=390)
+    page = visit("figures/few_points/two_norms.html", width=390)
     page.locator(".plot").hover()
     page.locator(".js-plotly-plot .legend").wait_for(timeout=20_000)
     page.evaluate("document.documentElement.dataset.theme = 'dark'")

@@ -51,8 +51,7 @@ def draw(block: tuple[str, str, int], variables: dict[str, Any], settings: dict[
 #: scripts that a folder of the gallery begins with; the others follow by name
 FIRST = (
     "residuals", "k_norm_error", "test_rmse", "block_timeline", "block_norms", "residual_image",
-    "batch_size_sweep", "noise_sweep", "performance_profiles",
-    "projection_step", "projection_functions", "trajectory_step", "two_norms", "angle_fan", "sweep_errors",
+    "batch_size_sweep", "noise_sweep", "performance_profiles", "trajectory_step", "two_norms",
 )  # fmt: skip
 
 
