@@ -195,12 +195,6 @@ def test_the_table_of_the_benchmarks_is_the_one_the_results_give():
     assert shown.startswith(table()) and shown.endswith(smaller_tolerances())
 
 
-def test_the_table_of_the_field_is_the_one_the_leaderboard_gives():
-    done = run([sys.executable, "-m", "benchmarks.leaderboard", "table"], ROOT)
-    assert done.returncode == 0, done.stderr
-    assert f"<!-- the table of benchmarks.leaderboard -->\n{done.stdout}<!-- the end of the field -->" in BENCHMARKS
-
-
 def test_what_the_readme_says_of_speed_is_in_the_table():
     from benchmarks.table import OTHER_CG, by_auto, gpytorch_ratio, ratio, results
 

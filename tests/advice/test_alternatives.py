@@ -87,7 +87,8 @@ def test_the_first_right_hand_side_alone_takes_what_it_takes_beside_others():
     alone = with_columns(system, system.b[:, :1])
     beside, own = (Twin(each, 300).rehearse(CG(tol=0.01), 1e3) for each in (system, alone))
     assert beside.epochs > own.epochs  # random right-hand sides are rougher
-    assert beside.to(0.01, alone=True).epochs == pytest.approx(own.epochs, rel=0.01)
+    # products of one column and of four are rounded differently, which moves CG by less than an iteration
+    assert beside.to(0.01, alone=True).epochs == pytest.approx(own.epochs, abs=1)
 
 
 def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take():

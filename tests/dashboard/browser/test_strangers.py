@@ -49,5 +49,6 @@ def test_scripts_in_names_labels_and_notes_of_runs_are_texts_on_every_page(stran
         someone.says("The run looked at")
         someone.tab.wait_for_timeout(1500)
         assert not someone.tab.evaluate(HACKED)
+        someone.server_may_go = True
     finally:
         server.kill()
