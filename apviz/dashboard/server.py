@@ -101,8 +101,9 @@ def serve(
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
     if is_local(address):
-        known = "|".join(map(re.escape, _names(address)))
-        server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost)])
+        names = _names(address)
+        known = "|".join(map(re.escape, names))
+        server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost, {"names": names})])
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"tries": Tries()})])
     server.start()
@@ -112,11 +113,14 @@ def serve(
 class _NotForThisHost(RequestHandler):
     """Refuses a page under another name: that of a stranger, which was made to lead to this machine (DNS rebinding)."""
 
+    def initialize(self, names: list[str]) -> None:
+        self._names = names
+
     def prepare(self) -> None:
         self.set_status(403)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(
-            f"This dashboard answers to {' and '.join(_names('127.0.0.1'))} only, not to {self.request.host_name}. A "
+            f"This dashboard answers to {' and '.join(self._names)} only, not to {self.request.host_name}. A "
             "proxy in front of it is to send one of them as Host; to serve others, start it with --address and a "
             "password."
         )

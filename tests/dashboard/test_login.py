@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from apviz.dashboard import login
 from apviz.dashboard.login import Tries
 
@@ -10,8 +12,7 @@ def hours_for(guesses: int) -> float:
     """Of one who sends the next guess when the last was answered."""
     tries, now = Tries(), 0.0
     for _ in range(guesses):
-        now += tries.seconds("1.2.3.4", now)
-        tries.wrong("1.2.3.4", now)
+        now += tries.begin("1.2.3.4", now)
     return now / 3600
 
 
@@ -22,31 +23,38 @@ def test_a_few_mistakes_cost_nothing_and_ten_thousand_guesses_most_of_a_day():
 
 def test_guesses_at_once_wait_for_one_another_and_too_many_are_not_looked_at():
     tries = Tries()
-    for _ in range(20):
-        tries.wrong("1.2.3.4", 0.0)
-    waits = [tries.seconds("1.2.3.4", 0.0) for _ in range(1000)]
-    assert waits[:3] == [8.0, 16.0, 24.0] and all(map(math.isinf, waits[3:]))
+    waits = [tries.begin("1.2.3.4", 0.0) for _ in range(1000)]
+    assert waits[:10] == [0, 0, 0, 0, 0, 0.5, 1.5, 3.5, 7.5, 15.5]
+    assert all(map(math.isinf, waits[12:])) and max(waits[:11]) < 3 * login.MOST_SECONDS
 
 
 def test_others_do_not_wait_for_one_who_guesses():
     tries = Tries()
     for _ in range(100):
-        tries.wrong("1.2.3.4", 0.0)
-    assert tries.seconds("5.6.7.8", 0.0) == 0.0 < tries.seconds("1.2.3.4", 0.0)
+        tries.begin("1.2.3.4", 0.0)
+    assert tries.begin("5.6.7.8", 0.0) == 0.0 < tries.begin("1.2.3.4", 0.0)
 
 
-def test_the_right_password_makes_up_for_wrong_ones_and_so_does_a_quarter_of_an_hour():
+@pytest.mark.parametrize(
+    ("later", "waits"), [(login.FORGOTTEN_SECONDS - 1, True), (login.FORGOTTEN_SECONDS + 1, False)]
+)
+def test_after_a_quarter_of_an_hour_tries_are_forgotten(later, waits):
     tries = Tries()
     for _ in range(100):
-        tries.wrong("1.2.3.4", 0.0)
-    assert tries.seconds("1.2.3.4", login.FORGOTTEN_SECONDS - 1) > 0.0
-    assert tries.seconds("1.2.3.4", login.FORGOTTEN_SECONDS + 1) == 0.0
+        tries.begin("1.2.3.4", 0.0)
+    assert (tries.begin("1.2.3.4", login.FORGOTTEN_SECONDS + seconds) > 0.0) is waits
+
+
+def test_the_right_password_makes_up_for_wrong_ones():
+    tries = Tries()
+    for _ in range(100):
+        tries.begin("1.2.3.4", 0.0)
     tries.right("1.2.3.4")
-    assert tries.seconds("1.2.3.4", 0.0) == 0.0
+    assert tries.begin("1.2.3.4", 0.0) == 0.0
 
 
 def test_guesses_from_many_addresses_take_no_more_than_so_much_memory():
     tries = Tries()
     for number in range(3 * login.ADDRESSES):
-        tries.wrong(str(number), float(number))
+        tries.begin(str(number), float(number))
     assert len(tries._guessers) == login.ADDRESSES
