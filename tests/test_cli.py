@@ -87,6 +87,8 @@ def test_a_comparison_is_forecast_where_that_is_asked_for(apviz_here):
     )
     assert "An estimate, made in" in told and "of the rows." in told
     assert "An estimate" not in untold
+    nothing = apviz_here("compare", "--dataset", "diabetes", "--methods", "sdd", "--max-epochs", "3", "--forecast")
+    assert "not forecast: none of these methods can be" in nothing.output
 
 
 def test_report_and_table_are_rebuilt_from_traces_alone(compared, apviz_here):

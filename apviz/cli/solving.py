@@ -163,18 +163,21 @@ def compare(
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
     hooks: list[Hook] = [ProgressHook(errors)]
     if forecast or (forecast is None and system.n >= FORECAST_ROWS):
-        hooks = _forecasting(system, solvers)
+        hooks = _forecasting(system, solvers, tol, max_epochs)
     outcomes = comparison.compare(
         system, solvers, out, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
     )
     raise typer.Exit(_present(outcomes, out))
 
 
-def _forecasting(system: KernelSystem, solvers: list[Solver]) -> list[Hook]:
+def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
     """Rehearses the solvers, says which is likely to be the quickest; hooks that show the time left of each."""
     able = {each.label: each for each in solvers if can_forecast(each)}
+    if not able:
+        console.print("not forecast: none of these methods can be", highlight=False)
+        return [ProgressHook(errors)]
     try:
-        advice = advise_on(system, able)
+        advice = advise_on(system, able, tol=tol, max_epochs=max_epochs)
     except MemoryError as error:
         console.print(f"not forecast: {error}", highlight=False, markup=False)
         return [ProgressHook(errors)]
@@ -228,7 +231,7 @@ def advise(
         console.print(f"{name} was left out: {why}", highlight=False, markup=False)
     console.print(f"All are estimates, made in {in_words(advice.seconds)} on some of the rows.", highlight=False)
     if solve:
-        course = advice.course()
+        data, course = data.for_comparison(), advice.course()
         progress = ProgressHook(errors, also=lambda: course.words)
         outcomes = comparison.compare(
             system, [advice.best.solver], out, data=data, mean=chosen.mean, hooks=[course, progress]
