@@ -37,7 +37,7 @@ class DenseOperator(Operator):
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         # of entries that are not stored, such as those of test inputs, and there may be many times as many
         if self._is_compiled:
-            native.columns_matmul_(out, self.formula, rows, columns.contiguous(), u)
+            native.columns_matmul_(out, self.formula, rows.contiguous(), columns.contiguous(), u)
             return
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = slice(start, start + ROWS_AT_ONCE)
@@ -56,8 +56,8 @@ class DenseOperator(Operator):
 
     def subtract_part_(self, r: Tensor, rows: Tensor, columns: Rows, u: Tensor) -> None:
         self._check(u, count(columns), "u", r)
-        part = self.matrix[rows]
-        r[rows] -= (part[:, columns] if isinstance(columns, slice) else part.index_select(1, columns)) @ u
+        # K is symmetric: of few rows the others are left out, not of many columns
+        r[rows] -= self.matrix[columns].index_select(1, rows).T @ u
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         # nothing stored helps here
