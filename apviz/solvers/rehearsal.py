@@ -18,7 +18,7 @@ MOST_SIDES = 4
 # iterations, of which so few say little about how fast they grow; how many times fewer than others are few on any rows
 FEW, SURE = 3.0, 3.0
 # in works: what a low-rank preconditioner of rank r costs is SETUP + SETUP_FLOPS·r²/n, and its application 2r/n
-SETUP, SETUP_FLOPS = 0.4, 0.55
+SETUP, SETUP_FLOPS = 0.1, 0.1
 # and the pass that ends a solve
 PASS = 1.0
 
@@ -133,7 +133,7 @@ def cheapest(
             of_half = half.iterations(rank, tol, most)
             needed *= growth(needed, of_half, operator.n / rows)
         if needed is not None and needed <= most:
-            best = Plan(rank, needed, setup + each * needed)
+            best = Plan(rank, needed, work_of(operator, columns, rank, needed))
         elif best is None:
             return None
     return best
@@ -153,6 +153,12 @@ def affordable_iterations(operator: Operator, columns: int, rank: int, work: flo
     """Returns the iterations of CG, preconditioned with a low rank, that cost no more than so much work elsewhere."""
     setup, each = _prices(operator, columns, rank)
     return max(0.0, (work - setup) / each)
+
+
+def work_of(operator: Operator, columns: int, rank: int, iterations: float) -> float:
+    """Returns the work of so many iterations of CG, preconditioned with a low rank, set-up and last pass included."""
+    setup, each = _prices(operator, columns, rank)
+    return setup + each * iterations
 
 
 def _prices(operator: Operator, columns: int, rank: int) -> tuple[float, float]:

@@ -17,11 +17,11 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.solvers.conjugate_gradient import Iteration
 from apviz.solvers.interface import StopReason
 from apviz.solvers.refinement import Limits, Recursion
-from apviz.solvers.rehearsal import Rehearsal, affordable_iterations, growth
+from apviz.solvers.rehearsal import Plan, Rehearsal, affordable_iterations, growth, work_of
 from apviz.solvers.run import Run
 
-# works to go, below which a rehearsal is not worth its time
-LEAST_WORK = 20.0
+# works to go, below which a rehearsal is not worth its time, nor one of the whole rank, which takes four times as long
+LEAST_WORK, MUCH_WORK = 10.0, 20.0
 # the last of what is left takes so many times the work of the first; and CG, where projections are slow, at least so
 # many times the iterations of its rehearsal (`benchmarks/notes.md`)
 SLOWER_LATER, UNDERESTIMATED = 1.5, 1.3
@@ -42,7 +42,7 @@ class Takeover:
 
     Args:
         limits: of the run.
-        rank: of the randomly pivoted Cholesky preconditioner.
+        rank: the most of the randomly pivoted Cholesky preconditioner.
         seed: of its pivots, and of the rows of rehearsals.
     """
 
@@ -63,28 +63,41 @@ class Takeover:
         left = self._work_left()
         if left < LEAST_WORK:
             return False
-        operator, tol = run.operator.uncounted, self._limits.tol / run.residual
-        most = min(affordable_iterations(operator, recursion.r.shape[1], self.rank, left), MOST_ITERATIONS)
-        needed = self._iterations(recursion, tol, most / UNDERESTIMATED)
-        takes_over = needed is not None and needed <= most
-        if takes_over:
-            expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
-            run.choices["takeover"] = (
-                f"CG with rank {self.rank} after epoch {run.epoch_number}: about {needed:.0f} iterations in place of "
-                f"{expected} (estimates)"
-            )
-            log.info("%s", run.choices["takeover"])
-        return takes_over
+        plan = self._cheapest(recursion, left)
+        if plan is None:
+            return False
+        self.rank = plan.rank
+        expected = f"{left:.0f} works" if math.isfinite(left) else "no end"
+        run.choices["takeover"] = (
+            f"CG with rank {plan.rank} after epoch {run.epoch_number}: about {plan.iterations:.0f} iterations in place "
+            f"of {expected} (estimates)"
+        )
+        log.info("%s", run.choices["takeover"])
+        return True
 
-    def _iterations(self, recursion: Recursion, tol: float, most: float) -> float | None:
+    def _cheapest(self, recursion: Recursion, left: float) -> Plan | None:
+        """CG with the whole rank or half of it, whichever costs less; None where neither costs less than `left`."""
+        operator, columns = self._run.operator.uncounted, recursion.r.shape[1]
+        tol, best, least = self._limits.tol / self._run.residual, None, left
+        for rank in (self.rank // 2, self.rank):
+            if rank == self.rank and least < MUCH_WORK:
+                break
+            most = min(affordable_iterations(operator, columns, rank, least), MOST_ITERATIONS)
+            needed = self._iterations(recursion, rank, tol, most / UNDERESTIMATED)
+            if needed is not None and needed <= most:
+                best = Plan(rank, needed, work_of(operator, columns, rank, needed))
+                least = best.work
+        return best
+
+    def _iterations(self, recursion: Recursion, rank: int, tol: float, most: float) -> float | None:
         """About how many iterations CG takes on all rows; None where more than `most` on those of the rehearsal."""
-        operator, rows = self._run.operator.uncounted, ROWS_PER_VECTOR * self.rank
-        rehearsal = Rehearsal(operator, recursion.r, self.rank, rows, self._seed)
-        needed = rehearsal.iterations(self.rank, tol, most)
+        operator, rows = self._run.operator.uncounted, ROWS_PER_VECTOR * rank
+        rehearsal = Rehearsal(operator, recursion.r, rank, rows, self._seed)
+        needed = rehearsal.iterations(rank, tol, most)
         if needed is None or self._limits.tol > SMALL_TOL:
             return None if needed is None else needed * UNDERESTIMATED
-        half = Rehearsal(operator, recursion.r, self.rank, rows // 2, self._seed)
-        grown = growth(needed, half.iterations(self.rank, tol, most), operator.n / rows)
+        half = Rehearsal(operator, recursion.r, rank, rows // 2, self._seed)
+        grown = growth(needed, half.iterations(rank, tol, most), operator.n / rows)
         return needed * max(UNDERESTIMATED, grown)
 
     def iterate(self, recursion: Recursion, norms: Callable[[Tensor], Tensor]) -> StopReason:

@@ -44,7 +44,8 @@ def test_cg_takes_over_from_slow_projections_and_arrives_with_less_work(taken_ov
     blocks = trace["update"]["block"].values
     after = int(np.argmax(blocks < 0))
     assert after > 0 and (blocks[:after] >= 0).all() and (blocks[after:] == -1).all()
-    assert f"CG with rank {RANK} after epoch" in json.loads(trace.attrs["choices"])["takeover"]
+    said = json.loads(trace.attrs["choices"])["takeover"]
+    assert any(f"CG with rank {rank} after epoch" in said for rank in (RANK, RANK // 2))
 
 
 def test_nothing_is_taken_over_where_projections_are_fast():
