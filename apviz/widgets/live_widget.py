@@ -55,9 +55,9 @@ def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str
     return {"kind": "choice", "label": label, "explanation": explanation, "options": pairs}
 
 
-def steps(label: str, explanation: str, last: int) -> dict[str, Any]:
-    """Describes steps from 0 to the last, which can be played."""
-    return slider(label, explanation, 0, last, 1) | {"kind": "steps"}
+def steps(label: str, explanation: str, last: int, interval: int | None = None) -> dict[str, Any]:
+    """Describes steps from 0 to the last, which can be played: one a second, or every so many milliseconds."""
+    return slider(label, explanation, 0, last, 1) | {"kind": "steps"} | ({"interval": interval} if interval else {})
 
 
 def kernel_choice() -> dict[str, Any]:
@@ -88,6 +88,8 @@ class LiveWidget(anywidget.AnyWidget):
         controls: what moves each trait, by its name.
         in_sight: the controls that are not under "more"; with the presets, three at most.
         presets: named values; the first sets every trait, and is what `reset` goes back to.
+        betting: a question and its answers by value, for a widget with a trait `bet`: before the bet, which is an
+            answer or `shown`, presets are called A, B, …, and what would tell is not drawn.
 
     Raises:
         ValueError: an unknown setting, or a value that it cannot have.
@@ -99,6 +101,7 @@ class LiveWidget(anywidget.AnyWidget):
     controls: ClassVar[dict[str, dict[str, Any]]]
     in_sight: ClassVar[tuple[str, ...]]
     presets: ClassVar[dict[str, dict[str, Any]]]
+    betting: ClassVar[tuple[str, dict[str, str]] | None] = None
 
     _esm = notebook_module()
     _css = style()
@@ -123,10 +126,16 @@ class LiveWidget(anywidget.AnyWidget):
 
     @classmethod
     def _face(cls) -> dict[str, Any]:
-        return {
+        face = {
             "name": cls.__name__, "title": cls.title, "text": cls.text, "sentence": cls.sentence,
             "controls": cls.controls, "inSight": list(cls.in_sight), "presets": cls.presets, "given": cls.given(),
         }  # fmt: skip
+        if cls.betting is None:
+            return face
+        question, answers = cls.betting
+        return face | {
+            "betting": {"question": question, "options": [[title, value] for value, title in answers.items()]}
+        }
 
     @property
     def values(self) -> dict[str, Any]:

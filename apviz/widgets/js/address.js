@@ -41,7 +41,8 @@ function typed(like, text) {
   return typeof like === "number" ? Number(text) : text;
 }
 
-function isAllowed({controls, given}, key, value, like) {
+function isAllowed({controls, given, betting}, key, value, like) {
+  if (key === "bet") return ["", "shown", ...betting.options.map(([, each]) => each)].includes(value);
   const control = controls[key];
   if (control?.kind === "choice") return control.options.some(([, each]) => each === value);
   const ends = control ? (control.places ?? [control.min, control.max]) : given.limits[key];

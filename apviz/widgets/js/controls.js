@@ -14,6 +14,7 @@ import {number} from "./plane.js";
  * @property {number} [step]
  * @property {number[]} [places] of a slider over given numbers
  * @property {[string, string][]} [options] titles and values
+ * @property {number} [interval] of steps that play, in milliseconds; 1000 where nothing is said, or less motion asked for
  */
 
 /**
@@ -110,7 +111,11 @@ function steps(name, control, state, limitOf) {
     if (ended()) state.set({[name]: 0});
     play.textContent = "⏸";
     play.setAttribute("aria-label", "pause");
-    playing = setInterval(() => (ended() || !play.isConnected ? stop() : go(1)), 1000);
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    // a step that is still being computed is waited for
+    const tick = () => play.closest("[data-busy]") || go(1);
+    const every = still ? 1000 : (control.interval ?? 1000);
+    playing = setInterval(() => (ended() || !play.isConnected ? stop() : tick()), every);
     return playing;
   });
   const back = button("‹", "a step back", () => go(-1)),

@@ -2,6 +2,7 @@
 
 import {addressOf, momentOf} from "./address.js";
 import {AnglesView} from "./angles.js";
+import {Bet, letters} from "./bets.js";
 import {Sentence, controlRow} from "./controls.js";
 import {element} from "./elements.js";
 import {ProjectionView} from "./projection.js";
@@ -21,6 +22,7 @@ const VIEWS = {Angles: AnglesView, Projection: ProjectionView};
  * @property {string[]} inSight names of the controls that are not under "more"
  * @property {Record<string, Record<string, unknown>>} presets the first sets everything
  * @property {Record<string, unknown>} given numbers that only Python draws
+ * @property {import("./bets.js").Betting} [betting] a bet before the result; `bet` is one of the values
  */
 
 /**
@@ -44,7 +46,8 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   const inSight = rows.filter(([name]) => face.inSight.includes(name)).map(([, {row}]) => row);
   const others = rows.filter(([name]) => !face.inSight.includes(name)).map(([, {row}]) => row);
   const more = element("details", {class: "more"}, element("summary", {}, "more"), ...others);
-  const controls = element("div", {class: "controls"}, presets.row, ...inSight, more);
+  const bet = face.betting && new Bet(face, state);
+  const controls = element("div", {class: "controls"}, presets.row, ...(bet ? [bet.row] : []), ...inSight, more);
   const said = element("p", {class: "sentence", "aria-live": "off"}),
     charts = element("div", {class: "charts"});
   const body = element(
@@ -71,7 +74,9 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
     }
     for (const [, {show}] of rows) show(now);
     presets.show(now);
-    sentence.show(now, view.draw(now));
+    const figures = view.draw(now);
+    sentence.show(now, figures);
+    bet?.show(now, figures);
   };
   state.onChange(draw);
   const watch = new ResizeObserver(() => view.resize() && draw());
@@ -81,22 +86,29 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   return {state, body, end: () => watch.disconnect()};
 }
 
-function presetRow({presets}, state) {
+function presetRow({presets, betting}, state) {
   const [first] = Object.keys(presets);
   const own = element("option", {value: "", hidden: true}, "your own");
-  const options = Object.keys(presets).map((name) => element("option", {}, name));
+  const options = Object.keys(presets).map((name) => element("option", {value: name}, name)),
+    hidden = betting && letters(options);
   const select = element("select", {"aria-label": "preset"}, own, ...options);
   const reset = element("button", {type: "button", class: "reset"}, "reset");
-  const choose = (name) => state.set({...presets[first], ...presets[name]});
+  const choose = (name) => state.set({...presets[first], ...presets[name], ...hidden?.known(name)});
   select.addEventListener("change", () => choose(select.value));
-  reset.addEventListener("click", () => choose(first));
+  reset.addEventListener("click", () => {
+    hidden?.forget();
+    choose(first);
+  });
   const is = (name, values) => {
     return Object.entries({...presets[first], ...presets[name]}).every(([key, each]) => {
-      return JSON.stringify(each) === JSON.stringify(values[key]);
+      return key === "bet" || JSON.stringify(each) === JSON.stringify(values[key]);
     });
   };
   const label = element("label", {}, element("span", {class: "name"}, "preset"), select, reset);
-  const show = (values) => (select.value = Object.keys(presets).find((name) => is(name, values)) ?? "");
+  const show = (values) => {
+    select.value = Object.keys(presets).find((name) => is(name, values)) ?? "";
+    hidden?.show(select.value, values);
+  };
   return {row: element("div", {class: "control", "data-control": "preset"}, label), show};
 }
 

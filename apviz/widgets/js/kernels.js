@@ -22,3 +22,16 @@ export function kernelNamed(name, lengthscale) {
   if (!correlation) throw new RangeError(`kernel must be one of ${Object.keys(KERNELS).join(", ")}, got ${name}`);
   return (x, z) => correlation(Math.abs(x - z) / lengthscale);
 }
+
+/**
+ * k as a function of two points of several coordinates; see `kernelNamed`.
+ * @returns {(x: ArrayLike<number>, z: ArrayLike<number>) => number}
+ */
+export function kernelOfPoints(name, lengthscale) {
+  const ofDistance = kernelNamed(name, lengthscale);
+  return (x, z) => {
+    let sum = 0;
+    for (let k = 0; k < x.length; k++) sum += (x[k] - z[k]) ** 2;
+    return ofDistance(Math.sqrt(sum), 0);
+  };
+}
