@@ -15,7 +15,7 @@ FOLDER: Final = Path(__file__).with_name("js")
 ENTRY: Final = "home.js"
 
 _IMPORT: Final = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";$', re.MULTILINE)
-_EXPORT: Final = re.compile(r"^export (?=(?:const|function|class) (\w+))", re.MULTILINE)
+_EXPORT: Final = re.compile(r"^export (?=(?:const|function\*?|class) (\w+))", re.MULTILINE)
 
 
 @cache

@@ -1,121 +1,185 @@
-"""A photograph, block by block: real pixels, with the margin on and off."""
+"""A photograph, block by block: scattered blocks beside blocks of neighbours, solved in the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Final
 
-import ipywidgets
-import plotly.graph_objects as go
+import numpy as np
+import torch
+import traitlets
 
-from apviz.datasets.bundled import PICTURE_SHAPE
-from apviz.plots.rkhs import margin_curves, photograph_step
+from apviz.datasets.bundled import PICTURE_SHAPE, grid_shape, read_china
+from apviz.kernels import Matern52
 from apviz.rkhs import RULES
 from apviz.rkhs.photograph import STRIDES
-from apviz.rkhs.photograph import Photograph as Solved
-from apviz.rkhs.photograph import photograph as solve_photograph
-from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.rkhs.span import Floats
+from apviz.solvers import AlternatingProjection
+from apviz.system import KernelSystem
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
+from apviz.widgets.packing import packed_bytes
 
-#: pictures that the step control goes through
-PICTURES = 41
+#: updates of a solve at most, 1,000 of the page's; milliseconds between two that play
+UPDATES: Final = 1000
+FRAME: Final = 16
+#: of the Matérn-5/2 kernel, where both sides of a picture have length 2
+LENGTHSCALE: Final = 0.1
+NOISE: Final = 0.05
+#: every fourth row and column, and so many columns from the middle: 13,696 pixels
+_FINE_STRIDE, _FINE_COLUMNS = 4, 128
+PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")
 
-OVERLAPS = (0.0, 0.5, 1.0)
-#: number of settings whose solves are kept
-SOLVES_KEPT = 20
+
+@cache
+def _grey(pixels: int) -> np.ndarray:
+    """(rows, columns) luminance of `china` from 0 to 255, rounded to whole numbers."""
+    stride = STRIDES.get(pixels, _FINE_STRIDE)
+    grey = np.rint(read_china(stride).target).reshape(grid_shape(stride))
+    if pixels not in STRIDES:
+        left = (grey.shape[1] - _FINE_COLUMNS) // 2
+        grey = grey[:, left : left + _FINE_COLUMNS]
+    return grey.astype(np.uint8)
 
 
-class Photograph(TeachingWidget):
-    """Shows the residual of a photograph, block by block, and beside it what the solver has built so far."""
+PIXELS: Final = (*sorted(STRIDES), grid_shape(_FINE_STRIDE)[0] * _FINE_COLUMNS)
+
+
+class Photograph(LiveWidget):
+    """Shows the residual of a photograph over scattered blocks and over blocks of neighbours, update by update.
+
+    Attributes:
+        step: updates done, 0 to 1,000.
+        overlap: pixels of a block's margin, as a part of its own.
+        partition: of the right picture; on the left blocks are `sequential`, which is to say scattered.
+        block_size: pixels a block owns.
+        rule: which block next.
+        tol: the solve ends once ‖r‖/‖b‖ is below.
+        pixels: n, all of a picture, thinned.
+        picture: the residual, or the posterior `mean`.
+        axis: of the curves, `work` or `updates`.
+
+    Examples:
+        >>> widget = apviz.widgets.Photograph(pixels=704, overlap=1.0)
+        >>> solution = apviz.solve(widget.system, widget.solvers["neighbours"])
+        >>> solution.converged, widget.system.n
+        (True, 704)
+    """
 
     title = "A photograph, block by block"
     text = (
-        "Every pixel of the photograph is a row of K: its position is x, its grey value b. The residual starts as the "
-        "photograph itself, and every update wipes out one block of it: r<sub>I</sub> = 0 on the rows it solved for. "
-        "It also pulls at the pixels around, up to a few lengthscales away, so neighbouring blocks undo a part of it, "
-        "and most of that within a margin around the block. A block that solves on the margin too costs more, and is "
-        "undone less. Blocks of the paper are consecutive rows of shuffled data, here pixels from all over the picture."
+        "Every pixel of the photograph is a row of K: its place is x, its grey value b. The residual starts as the "
+        "photograph itself, and every update wipes out one block of it, the marked one: r<sub>I</sub> = 0 on the rows "
+        "it solved for. It also pulls at the pixels around, up to a few lengthscales away. Blocks of the paper are "
+        "consecutive rows of shuffled data, here pixels from all over the picture, on the left. Both pictures are "
+        "solved here, while you look."
     )
-    static_control = "step"
+    sentence = (
+        "After {step} updates, with blocks of {block_size} pixels and a margin of {overlap} of that, scattered blocks "
+        "have left [scattered] of ‖b‖, blocks of neighbours [neighbours]."
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "step": steps(
+            "update",
+            "Updates done on either side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played, one a frame.",
+            UPDATES, FRAME,
+        ),
+        "overlap": slider(
+            "margin",
+            "A block of b pixels solves on its ⌊margin·b⌋ nearest others too: an update's work = (1 + margin)·b/n.",
+            0, 1, 0.5,
+        ),
+        "partition": choice(
+            "neighbours",
+            "Which pixels make a block on the right: halves along the longest side, or across the principal axis, "
+            "until a part holds b; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
+            {"sequential": "sequential", "kd-tree": "kd-tree", "principal-axis-tree": "principal-axis-tree"},
+        ),
+        "block_size": slider(
+            "block b",
+            "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
+            50, 500, 50,
+        ),
+        "rule": choice(
+            "rule", "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            {name: name for name in RULES},
+        ),
+        "tol": log_slider("tolerance", "The solve ends once ‖r‖/‖b‖ &lt; tolerance, or after 1,000 updates.", 1e-4, 0.1),
+        "pixels": {
+            "kind": "places", "label": "pixels n", "places": list(PIXELS),
+            "explanation": f"Of {PICTURE_SHAPE[0]} × {PICTURE_SHAPE[1]} pixels every s-th row and column is kept, s = "
+            f"{', '.join(map(str, sorted(STRIDES.values(), reverse=True)))}, or 4 and of these the "
+            f"{_FINE_COLUMNS} columns in the middle.",
+        },
+        "picture": choice(
+            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey goes with the root of what is "
+            "shown, so that little is seen too.",
+            {"residual": "the residual", "mean": "what is built"},
+        ),
+        "axis": choice(
+            "curves", "Work = entries of K that were evaluated ÷ n², all factors at the start; or updates, of which "
+            "an epoch has m = ⌈n/b⌉.",
+            {"work": "over work", "updates": "over updates"},
+        ),
+    }  # fmt: skip
+    in_sight = ("step", "overlap")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "compact blocks, no margin": {
             "step": 8, "overlap": 0.0, "partition": "kd-tree", "block_size": 100, "rule": "gauss-southwell",
-            "tol": 1e-2, "pixels": 1426,
+            "tol": 1e-2, "pixels": 1426, "picture": "residual", "axis": "updates",
         },
         "compact blocks with a margin": {"overlap": 1.0},
-        "the paper's blocks": {"partition": "sequential"},
         "one block after another": {"rule": "cyclic", "overlap": 0.5},
         "few large blocks": {"block_size": 400, "overlap": 0.5, "step": 3},
+        "13,696 pixels": {"pixels": 13696, "block_size": 200, "step": 40},
     }  # fmt: skip
 
-    def make_controls(self) -> dict[str, Control]:
-        self._solved: dict[tuple[Any, ...], dict[float, Solved]] = {}
-        stepper = Stepper("picture", PICTURES - 1, speed=1.5)
-        self.status = ipywidgets.HTML()
-        slow = {"continuous_update": False}
-        (height, width), steps = PICTURE_SHAPE, ", ".join(map(str, sorted(STRIDES.values())))
-        return {
-            "step": Control(
-                stepper.slider,
-                "Pictures of the solve, the first one update apart, the later ones more, the last where it ended: an "
-                "update is w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>.",
-                ipywidgets.VBox([stepper, self.status]),
-            ),
-            "overlap": Control(
-                ipywidgets.ToggleButtons(
-                    description="margin", options=[("off", 0.0), ("half", 0.5), ("full", 1.0)],
-                    style={"button_width": "60px"},
-                ),
-                "A block of b pixels solves on its overlap·b nearest others too: an update's work = "
-                "(1 + overlap)·b/n.",
-            ),
-            "partition": Control(
-                ipywidgets.Dropdown(description="partition", options=["sequential", "kd-tree", "principal-axis-tree"]),
-                "Which pixels make a block: consecutive rows (the paper's), block j = {jb + 1, …, jb + b}, or halves "
-                "along the longest side, or across the principal axis, until a part holds b.",
-            ),
-            "block_size": Control(
-                ipywidgets.IntSlider(description="block b", min=50, max=500, step=50, **slow),
-                "Pixels a block owns: a picture of n has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
-            ),
-            "rule": Control(
-                ipywidgets.Dropdown(description="rule", options=list(RULES)),
-                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            ),
-            "tol": Control(
-                log_slider("tolerance", 1e-4, 0.1, **slow),
-                "The solve ends once ‖r‖/‖b‖ &lt; tolerance, computed afresh, or after 100 epochs.",
-            ),
-            "pixels": Control(
-                ipywidgets.Dropdown(description="pixels n", options=sorted(STRIDES)),
-                f"Pixels left of {height} × {width} where every s-th row and column is kept, s = {steps}: "
-                f"n = ⌈{height}/s⌉·⌈{width}/s⌉, and K is n × n.",
-            ),
-        }  # fmt: skip
+    step = traitlets.Int(min=0, max=UPDATES).tag(sync=True)
+    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    partition = traitlets.Enum(list(PARTITIONS)).tag(sync=True)
+    block_size = traitlets.Int(min=50, max=500).tag(sync=True)
+    rule = traitlets.Enum(list(RULES)).tag(sync=True)
+    tol = traitlets.Float(min=1e-4, max=0.1).tag(sync=True)
+    pixels = traitlets.Int(PIXELS[0], min=PIXELS[0], max=PIXELS[-1]).tag(sync=True)
+    picture = traitlets.Enum(["residual", "mean"]).tag(sync=True)
+    axis = traitlets.Enum(["work", "updates"]).tag(sync=True)
 
-    def draw(self) -> Sequence[go.Figure]:
-        photos = self.photos
-        shown = self.value("overlap")
-        photo = photos[shown]
-        rows = photo.pictures(PICTURES)
-        update = photo.updates[rows[min(self.value("step"), len(rows) - 1)]]
-        return [
-            photograph_step(photo, update, theme=self.theme),
-            margin_curves(photos, shown, update, theme=self.theme),
-        ]
+    @traitlets.validate("pixels")
+    def _are_a_picture(self, proposal: Any) -> int:
+        if proposal["value"] not in PIXELS:
+            raise traitlets.TraitError(f"pixels must be one of {', '.join(map(str, PIXELS))}, got {proposal['value']}")
+        return int(proposal["value"])
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
+        pictures = {}
+        for n in PIXELS:
+            rows, columns = _grey(n).shape
+            pictures[str(n)] = {"rows": rows, "columns": columns, "grey": packed_bytes(_grey(n))}
+        return {"pictures": pictures, "lengthscale": LENGTHSCALE, "noise": NOISE}
 
     @property
-    def photos(self) -> dict[float, Solved]:
-        """Solves by overlap, for the controls' values."""
-        settings = {name: self.value(name) for name in ("pixels", "block_size", "partition", "rule", "tol")}
-        key = tuple(settings.values())
-        if key not in self._solved:
-            self.status.value = f"<b>solving…</b> n = {settings['pixels']:,}, three times"
-            found = {overlap: solve_photograph(overlap=overlap, **settings) for overlap in OVERLAPS}
-            self._solved[key] = found
-            # the oldest makes room
-            for old in list(self._solved)[:-SOLVES_KEPT]:
-                del self._solved[old]
-            seconds = sum(photo.trace.attrs["seconds"] for photo in found.values())
-            self.status.value = f"three margins solved in {seconds:.2g} s"
-        return self._solved[key]
+    def rows(self) -> tuple[Floats, Floats]:
+        """Places (n, 2) of all pixels, from −1 to 1 along both sides, and their grey values (n,), in random order."""
+        grey = _grey(self.pixels).astype(np.float64)
+        places = np.meshgrid(*(2 * np.arange(size) / (size - 1) - 1 for size in grey.shape), indexing="ij")
+        order = torch.randperm(self.pixels, generator=torch.Generator().manual_seed(0)).numpy()
+        x, b = np.column_stack([each.ravel() for each in places]), grey.ravel()
+        return x[order], ((b - b.mean()) / b.std())[order]
+
+    @property
+    def system(self) -> KernelSystem:
+        """The system that the page solves, in float64."""
+        kernel = Matern52(lengthscale=LENGTHSCALE)
+        return KernelSystem(*self.rows, kernel, noise=NOISE, dtype=torch.float64, device="cpu", dataset="china")
+
+    @property
+    def solvers(self) -> dict[str, AlternatingProjection]:
+        """What solves on the left, `scattered`, and on the right, `neighbours`."""
+        blocks = -(-self.pixels // self.block_size)
+        return {
+            name: AlternatingProjection(
+                block_size=self.block_size, rule=self.rule, partition=partition, overlap=self.overlap, tol=self.tol,
+                max_epochs=-(-UPDATES // blocks), history=0,
+            )
+            for name, partition in (("scattered", "sequential"), ("neighbours", self.partition))
+        }  # fmt: skip

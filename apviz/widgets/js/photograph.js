@@ -1,0 +1,202 @@
+/** A photograph, block by block: scattered blocks beside blocks of neighbours, solved while one looks. */
+
+import {nearestPlace} from "./controls.js";
+import {element} from "./elements.js";
+import {bytesOf} from "./packing.js";
+import {Picture, PictureSolve} from "./photograph_solver.js";
+import {Plane, number} from "./plane.js";
+
+/** updates at most; milliseconds of a frame that solves take; solves that are kept; a norm whose root is white */
+const MOST = 1000,
+  BUDGET = 7,
+  KEPT = 6,
+  BRIGHT = 2;
+const SIDES = [
+  {name: "scattered", title: "Scattered blocks", color: "var(--cyclic)", mark: "dot"},
+  {name: "neighbours", title: "Blocks of neighbours", color: "var(--gauss-southwell)", mark: "square"},
+];
+
+const pictures = new Map(),
+  solves = new Map();
+
+function pictureOf(pixels, {controls, given}) {
+  const n = controls.pixels.places[nearestPlace(controls.pixels, pixels)];
+  if (!pictures.has(n)) {
+    const {rows, columns, grey} = given.pictures[n];
+    pictures.set(n, new Picture(rows, columns, bytesOf(grey)));
+  }
+  return pictures.get(n);
+}
+
+/** Both solves of a state, the same while nothing but the step and the look change. */
+function solvesOf(values, face) {
+  const {pixels, block_size, partition, overlap, rule, tol} = values;
+  const {lengthscale, noise} = face.given;
+  return ["sequential", partition].map((kind) => {
+    const key = JSON.stringify([pixels, block_size, kind, overlap, rule, tol]);
+    const found = solves.get(key);
+    solves.delete(key);
+    const picture = found?.picture ?? pictureOf(pixels, face);
+    const settings = {overlap, rule, tol, lengthscale, noise, most: MOST};
+    const solve = found ?? new PictureSolve(picture, {sets: picture.blocks(kind, block_size), ...settings});
+    solves.set(key, solve);
+    // the oldest makes room
+    if (solves.size > KEPT) solves.delete(solves.keys().next().value);
+    return solve;
+  });
+}
+
+export class PhotographView {
+  constructor(place, state, face) {
+    Object.assign(this, {place, state, face});
+    this.sides = SIDES.map((side) => {
+      const canvas = element("canvas", {role: "img"}),
+        caption = element("figcaption"),
+        note = element("p", {class: "note"});
+      place.append(element("figure", {class: "picture"}, caption, canvas, note));
+      return {...side, canvas, caption, note};
+    });
+    this.curves = new Plane(place, "Residual of both: drag the step", () => 280);
+    this.curves.figure.classList.add("wide");
+    this._probe = element("i", {hidden: true});
+    place.append(this._probe);
+  }
+
+  /** Beyond where both solves ended there is no step. */
+  static limit(name, values, face) {
+    if (name !== "step") return Infinity;
+    const both = solvesOf(values, face);
+    return both.every(({isEnded}) => isEnded) ? Math.max(...both.map(({steps}) => steps.length - 1)) : Infinity;
+  }
+
+  resize() {
+    return this.curves.resize();
+  }
+
+  draw(values) {
+    const both = solvesOf(values, this.face);
+    if (both.some((each, k) => each !== this.sides[k].solve)) this.sides.forEach((side) => (side.shown = null));
+    this.sides.forEach((side, k) => {
+      Object.assign(side, {solve: both[k]});
+      if (!both[k].isThere || both[k].target !== values.step) both[k].target = values.step;
+    });
+    this._compute();
+    return this._show(values);
+  }
+
+  /** Computes for a part of a frame, and goes on in the next one. */
+  _compute() {
+    const until = performance.now() + BUDGET;
+    let open = this.sides;
+    while ((open = open.filter(({solve}) => !solve.isThere)).length && performance.now() < until) {
+      for (const {solve} of open) {
+        solve.running ??= solve.work();
+        if (solve.running.next().done) solve.running = null;
+      }
+    }
+    this.place.parentElement.toggleAttribute("data-busy", open.length > 0);
+    if (open.length) this._asked ||= requestAnimationFrame(() => this._goOn());
+  }
+
+  _goOn() {
+    this._asked = 0;
+    if (!this.place.isConnected) return;
+    // what is said and drawn follows, as with any change
+    this.state.tell();
+  }
+
+  _show(values) {
+    const figures = {};
+    for (const side of this.sides) {
+      const {solve, name} = side;
+      if (!solve.isBetween) this._paint(side, values);
+      const {norm} = solve.steps[solve.at];
+      figures[name] = number(norm, 3);
+      const isDone = solve.isEnded && solve.at === solve.steps.length - 1 && norm < solve.tol;
+      side.caption.textContent = `${side.title}${name === "neighbours" && values.partition === "sequential" ? ", if they were" : ""}`;
+      side.note.textContent =
+        `update ${solve.at}${isDone ? ", done" : ""}: ‖r‖ is ${number(norm, 3)} of ‖b‖, ` +
+        `work ${number(solve.steps[solve.at].work, 3)} · ${solve.sets.length} blocks, one marked`;
+    }
+    this._drawCurves(values);
+    return figures;
+  }
+
+  /** Grey by the root of |r| with its sign, so that little is seen too; the block of the update is tinted. */
+  _paint(side, {picture}) {
+    const {solve, canvas} = side,
+      {rows, columns, n} = solve.picture;
+    const key = `${solve.at} ${picture} ${getComputedStyle(this._probe).color}`;
+    if (side.shown === key) return;
+    side.shown = key;
+    if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, {width: columns, height: rows});
+    const pen = canvas.getContext("2d"),
+      image = pen.createImageData(columns, rows),
+      {data} = image;
+    const values = picture === "residual" ? solve.residual : solve.mean();
+    for (let i = 0; i < n; i++) {
+      const size = Math.min(1, Math.sqrt(Math.abs(values[i]) / BRIGHT));
+      data[4 * i] = data[4 * i + 1] = data[4 * i + 2] = 127.5 * (1 + (values[i] < 0 ? -size : size));
+      data[4 * i + 3] = 255;
+    }
+    const {block} = solve.steps[solve.at];
+    if (block >= 0) {
+      this._probe.style.color = side.color;
+      const tint = getComputedStyle(this._probe).color.match(/[\d.]+/g).map(Number);
+      for (const i of solve.solved(block)) {
+        for (let k = 0; k < 3; k++) data[4 * i + k] = 0.45 * data[4 * i + k] + 0.55 * tint[k];
+      }
+    }
+    pen.putImageData(image, 0, 0);
+    canvas.setAttribute(
+      "aria-label",
+      `${side.title}: ${picture === "residual" ? "the residual" : "what is built"} after update ${solve.at}`,
+    );
+  }
+
+  _drawCurves({axis, tol}) {
+    const plane = this.curves,
+      ofWork = axis === "work";
+    const runs = this.sides.map((side) => ({
+      ...side,
+      x: side.solve.steps.map(({work}, j) => (ofWork ? work : j)),
+      y: side.solve.steps.map(({norm}) => norm),
+    }));
+    const last = Math.max(ofWork ? 1 : 10, ...runs.map(({x}) => x.at(-1)));
+    // in steps, so that the axis stands still for a while
+    const reach = ofWork ? Math.ceil(last * 1.02) : 20 * Math.ceil((last + 1) / 20);
+    const low = Math.min(tol, ...runs.map(({y}) => Math.min(...y)));
+    plane.begin({
+      x: [0, reach],
+      y: [Math.floor(2 * Math.log10(low)) / 2, 0.25],
+      log: true,
+      whole: !ofWork,
+      xLabel: ofWork ? "work: entries of K evaluated ÷ n², set-up included" : "updates",
+      yLabel: "‖r‖ ÷ ‖b‖",
+    });
+    plane.line([0, reach], [tol, tol], {color: "var(--muted)", dash: "6 4", width: 1.5});
+    for (const {x, y, color} of runs) plane.line(x, y, {color});
+    for (const {x, y, color, mark, solve} of runs) {
+      plane.dot(x[solve.at], y[solve.at], {color, shape: mark, size: 6}, `update ${solve.at}: ${number(y[solve.at], 3)}`);
+    }
+    plane.end();
+    plane.legend([
+      ...SIDES.map(({title, color}) => [title.toLowerCase(), color, "line"]),
+      ["tolerance", "var(--muted)", "dots"],
+    ]);
+    const {x, y, solve} = runs.find(({solve}) => solve.at === Math.max(...runs.map((each) => each.solve.at)));
+    plane.handle(
+      "step",
+      {x: plane.sx(x[solve.at]), y: plane.sy(y[solve.at]), label: "the step", value: `update ${solve.at}`},
+      {
+        drag: (px) => {
+          const at = plane.fromX(px);
+          let best = 0;
+          x.forEach((each, j) => (best = Math.abs(each - at) < Math.abs(x[best] - at) ? j : best));
+          this.state.set({step: best});
+        },
+        step: (right, up) => this.state.set({step: Math.max(0, Math.min(MOST, this.state.values.step + right + up))}),
+      },
+    );
+  }
+}
