@@ -15,7 +15,7 @@ from apviz.widgets.bundle import FOLDER, modules
 #: modules with mathematics
 GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
-    "space.js",
+    "space.js", "draws.js", "partitions.js", "photograph_solver.js",
 )  # fmt: skip
 
 #: situation by situation, arrays as lists

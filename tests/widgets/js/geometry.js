@@ -64,6 +64,37 @@
     const [right, down] = found.pixels[0].map((each, i) => each - found.pixels[1][i]);
     return {...found, move: space.moveOf(right, down)};
   },
+  photograph({rows, columns, grey, partition, size, targets, ...settings}) {
+    const {Picture, PictureSolve, finished} = here;
+    const picture = new Picture(rows, columns, grey),
+      sets = picture.blocks(partition, size);
+    const solve = new PictureSolve(picture, {...settings, sets});
+    const states = targets.map((target) => {
+      solve.target = target;
+      finished(solve.work());
+      return {at: solve.at, weights: solve.weights.slice(), residual: solve.residual.slice(), mean: solve.mean()};
+    });
+    return {
+      b: picture.b,
+      points: picture.points,
+      sets,
+      states,
+      solved: sets.map((_, block) => [...(solve.solved(block) ?? [])]),
+      taken: solve.steps.map(({block}) => block),
+      norms: solve.steps.map(({norm}) => norm),
+      work: solve.steps.map(({work}) => work),
+    };
+  },
+  draws({seed, count, blocks}) {
+    const {Draws, drawnBlocks} = here,
+      numbers = new Draws(seed);
+    const below = Array.from({length: count}, () => numbers.below(blocks));
+    const ruled = (rule) => {
+      const next = drawnBlocks(rule, blocks, seed);
+      return Array.from({length: count}, next);
+    };
+    return {below, permutation: new Draws(seed).permutation(count), random: ruled("random"), shuffled: ruled("shuffled")};
+  },
   decompositions({general, symmetric}) {
     const {svd, symmetricEigen} = here;
     return {svd: svd(general), eigen: symmetricEigen(symmetric)};
