@@ -5,12 +5,13 @@ import {AnglesView} from "./angles.js";
 import {Bet, letters} from "./bets.js";
 import {Sentence, controlRow} from "./controls.js";
 import {element} from "./elements.js";
+import {KappasView} from "./kappas.js";
 import {PhotographView} from "./photograph.js";
 import {ProjectionView} from "./projection.js";
 import {State} from "./state.js";
 
 /** A view draws what its values say: `new View(place, state, face)`, `draw(values)`, `resize()`, `limit(name, values)`. */
-const VIEWS = {Angles: AnglesView, Projection: ProjectionView, Photograph: PhotographView};
+const VIEWS = {Angles: AnglesView, Projection: ProjectionView, Photograph: PhotographView, Kappas: KappasView};
 
 /**
  * What Python says of a widget, the same in both homes.

@@ -115,10 +115,11 @@ export class Figure {
 export class Plane extends Figure {
   /**
    * Draws the axes of a frame.
-   * @param {{x: [number, number], y: [number, number], log?: boolean, whole?: boolean, xLabel: string, yLabel: string}}
-   *     axes ranges, of y its logarithm base 10 where `log`; whether x is a whole number
+   * @param {{x: [number, number], y: [number, number], log?: boolean, whole?: boolean, powers?: boolean,
+   *     xLabel: string, yLabel: string}} axes ranges, of y its logarithm base 10 where `log`; whether x is a whole
+   *     number, or a logarithm base 10
    */
-  begin({x, y, log = false, whole = false, xLabel, yLabel}) {
+  begin({x, y, log = false, whole = false, powers = false, xLabel, yLabel}) {
     super.begin();
     const {em, width, height} = this;
     Object.assign(this, {
@@ -133,8 +134,9 @@ export class Plane extends Figure {
     const pen = this.axes,
       small = 0.88 * em;
     const room = Math.max(4, Math.floor((this.right - this.left) / (5 * em)));
-    for (const tick of ticks(x, room).filter((each) => !whole || Number.isInteger(each))) {
-      const at = this.sx(tick);
+    const along = powers ? logTicks(x) : ticks(x, room).filter((each) => !whole || Number.isInteger(each));
+    for (const tick of along) {
+      const at = this.sx(powers ? Math.log10(tick) : tick);
       pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
       pen.draw("text", {x: at.toFixed(1), y: this.bottom + 1.15 * small, "text-anchor": "middle"}, number(tick));
     }

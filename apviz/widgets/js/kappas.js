@@ -1,0 +1,360 @@
+/** κ and κ′: eigenvalues of K and of its blocks, Theorem 1 beside the measured error, and a bet on which is faster. */
+
+import {matrix, part, solve} from "./algebra.js";
+import {moved, nearestPlace, placesOf} from "./controls.js";
+import {kernelOfPoints} from "./kernels.js";
+import {numbersOf} from "./packing.js";
+import {finished, kdTree, sequential} from "./partitions.js";
+import {Plane, number} from "./plane.js";
+import {coupling, eigenvaluesOf, errorsOverBlocks, factorOf, largestOfPart} from "./spectra.js";
+
+/** milliseconds of a frame that are computed; epochs of a solve; share of ‖W−W*‖²_K to count epochs to; systems kept */
+const BUDGET = 7,
+  EPOCHS = 15,
+  SHARE = 0.01,
+  KEPT = 8;
+const SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/** share below which an error is rounding */
+const FLOOR = 1e-12;
+const SIDES = {
+  sequential: {title: "consecutive rows", color: "var(--cyclic)", mark: "dot", blocks: sequential},
+  "kd-tree": {title: "k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree},
+};
+const WHOLE = "var(--muted)";
+
+const kept = new Map();
+
+/** What `make` returned for a key before, the oldest of several forgotten. */
+function remembered(key, make) {
+  const found = kept.get(key) ?? make();
+  kept.delete(key);
+  kept.set(key, found);
+  if (kept.size > 4 * KEPT) kept.delete(kept.keys().next().value);
+  return found;
+}
+
+/** Points of a data set, as float32 have them: (n, d), and b. */
+export function dataOf({points, dimension, inputs, targets}) {
+  const flat = numbersOf(inputs);
+  return {
+    points: Array.from({length: points}, (_, i) => flat.slice(i * dimension, (i + 1) * dimension)),
+    b: numbersOf(targets),
+  };
+}
+
+/** Rows that the blocks of either partition hold. */
+export const setsOf = (points, size) => ({
+  sequential: sequential(points.length, size),
+  "kd-tree": kdTree(points, size),
+});
+
+/**
+ * All that a state shows, part by part: what is not there yet is undefined. Eigenvalues of K and of blocks are without
+ * noise, which adds σ² to each; so they last while only σ² moves.
+ * @param {{points: Float64Array[], b: Float64Array}} data
+ * @param {{name: string, block_size: number, lengthscale: number, noise: number, sizes?: number[], epochs?: number}} of
+ * @param {{isTold: boolean}} wish whether the couplings are wanted too
+ */
+export class Situation {
+  constructor(data, of, wish) {
+    Object.assign(this, {...of, data, wish});
+    this.sets = remembered(`sets ${of.name} ${of.block_size}`, () => setsOf(data.points, of.block_size));
+    this.solves = {};
+    this.couplings = {};
+    const system = `${of.name} ${of.lengthscale}`;
+    const n = data.points.length;
+    this._spectrum = remembered(`spectrum ${system}`, () => ({growth: {sequential: [], "kd-tree": []}}));
+    this._blocks = remembered(`blocks ${system} ${of.block_size}`, () => ({}));
+    this._plain = remembered(`K ${system}`, () => {
+      const k = kernelOfPoints("matern52", of.lengthscale),
+        made = matrix(n, n);
+      for (let i = 0; i < n; i++) {
+        for (let j = 0; j <= i; j++) made[i][j] = made[j][i] = k(data.points[i], data.points[j]);
+      }
+      return made;
+    });
+  }
+
+  /** With noise, largest first. */
+  get eigenvalues() {
+    return this._spectrum.values?.map((each) => each + this.noise);
+  }
+
+  blockValues(side) {
+    return this._blocks[side]?.map((values) => values.map((each) => each + this.noise));
+  }
+
+  /** λ′max by block size, as far as it is known. */
+  growth(side) {
+    return this._spectrum.growth[side].map((each) => each + this.noise);
+  }
+
+  get kappa() {
+    return this.eigenvalues && this.eigenvalues[0] / this.eigenvalues.at(-1);
+  }
+
+  kappaPrime(side) {
+    const blocks = this._blocks[side];
+    if (!blocks || !this._spectrum.values) return undefined;
+    return (Math.max(...blocks.map(([first]) => first)) + this.noise) / this.eigenvalues.at(-1);
+  }
+
+  /** Epochs until ‖W−W*‖²_K is at most a share of its start. */
+  epochsTo(side, share = SHARE) {
+    const solved = this.solves[side];
+    const found = solved ? solved.errors.findIndex((each) => each <= share) : -1;
+    return found < 0 ? Infinity : found / this.sets[side].length;
+  }
+
+  /** Computes what is missing, what is seen first first. */
+  *work() {
+    const {b, points} = this.data,
+      n = points.length;
+    for (const [side, sets] of Object.entries(this.sets)) {
+      if (this._blocks[side]) continue;
+      const values = [];
+      for (const set of sets) values.push(yield* eigenvaluesOf(part(this._plain, set)));
+      this._blocks[side] = values;
+    }
+    this._spectrum.values ??= yield* eigenvaluesOf(this._plain);
+    const gram = this._plain.map((row, i) => {
+      const own = Float64Array.from(row);
+      own[i] += this.noise;
+      return own;
+    });
+    yield;
+    const factor = yield* factorOf(gram),
+      goal = solve(factor, b);
+    for (const [side, sets] of Object.entries(this.sets)) {
+      this.solves[side] = yield* errorsOverBlocks(gram, b, goal, sets, (this.epochs ?? EPOCHS) * sets.length);
+    }
+    const sizes = this.sizes ?? SIZES,
+      {growth} = this._spectrum;
+    for (const side of Object.keys(this.sets)) {
+      for (const size of sizes.slice(growth[side].length)) {
+        let largest = 0;
+        for (const set of setsOf(points, Math.min(size, n))[side]) {
+          largest = Math.max(largest, yield* largestOfPart(this._plain, set));
+        }
+        growth[side].push(largest);
+      }
+    }
+    if (!this.wish.isTold) return;
+    for (const [side, sets] of Object.entries(this.sets)) this.couplings[side] = yield* coupling(gram, factor, sets);
+    this.isTold = true;
+  }
+}
+
+/** All of a situation at once. */
+export function wholeSituation(data, of) {
+  const found = new Situation(data, of, {isTold: true});
+  finished(found.work());
+  return found;
+}
+
+export class KappasView {
+  constructor(place, state, face) {
+    Object.assign(this, {place, state, face, data: {}});
+    const half = (width) => Math.min(330, Math.max(250, 0.72 * width));
+    this.errors = new Plane(place, "", () => 320);
+    this.errors.figure.classList.add("wide");
+    this.growth = new Plane(place, "λ′max grows with the block size: drag it", half);
+    this.spectrum = new Plane(place, "Eigenvalues of K and of its blocks", half);
+  }
+
+  resize() {
+    return [this.errors, this.growth, this.spectrum].map((each) => each.resize()).some(Boolean);
+  }
+
+  draw(values) {
+    const {data: name, block_size, lengthscale, noise, bet} = values;
+    const key = JSON.stringify([name, block_size, lengthscale, noise]),
+      isTold = bet !== "";
+    if (key !== this._key) {
+      this._key = key;
+      this.data[name] ??= dataOf(this.face.given.data[name]);
+      this._now = new Situation(this.data[name], {name, block_size, lengthscale, noise}, {isTold});
+      this._running = this._now.work();
+    } else if (isTold && !this._now.wish.isTold) {
+      this._now.wish.isTold = true;
+      this._running ??= this._now.work();
+    }
+    this._compute();
+    return this._show(values);
+  }
+
+  _compute() {
+    const until = performance.now() + BUDGET;
+    while (this._running && performance.now() < until) if (this._running.next().done) this._running = null;
+    this.place.parentElement.toggleAttribute("data-busy", this._running !== null);
+    if (this._running) {
+      this._asked ||= requestAnimationFrame(() => {
+        this._asked = 0;
+        if (this.place.isConnected) this.state.tell();
+      });
+    }
+  }
+
+  /** Draws what is known, and leaves the rest as it was. */
+  _show(values) {
+    const now = this._now,
+      sides = Object.keys(SIDES),
+      isKnown = now.eigenvalues !== undefined;
+    const figures = (this._figures ??= {kappa: "…", sequential: "…", tree: "…"});
+    if (isKnown) {
+      Object.assign(figures, {kappa: number(now.kappa, 3)});
+      figures.sequential = number(now.kappaPrime("sequential"), 3);
+      figures.tree = number(now.kappaPrime("kd-tree"), 3);
+      this._drawSpectrum(now);
+      this._drawGrowth(now, values);
+      if (sides.every((side) => now.solves[side])) this._drawErrors(now, values);
+    }
+    if (!sides.every((side) => now.solves[side])) return {...figures, answer: null, result: ""};
+    const epochs = Object.fromEntries(sides.map((side) => [side, now.epochsTo(side)]));
+    const ends = sides.map((side) => now.solves[side].errors.at(-1));
+    const isFirst = epochs.sequential === epochs["kd-tree"] ? ends[0] <= ends[1] : epochs.sequential < epochs["kd-tree"];
+    return {...figures, answer: isFirst ? "sequential" : "kd-tree", result: this._result(now, epochs)};
+  }
+
+  _result(now, epochs) {
+    const words = ([side, count]) =>
+      Number.isFinite(count) ? `${number(count, 3)} over ${SIDES[side].title}` : `over ${EPOCHS} over ${SIDES[side].title}`;
+    const [one, other] = Object.entries(epochs).sort((a, b) => a[1] - b[1]);
+    const promised = Object.keys(SIDES).map((side) => `${number(now.kappaPrime(side) * Math.log(1 / SHARE), 3)}`);
+    const sees = Object.keys(SIDES).map((side) => (now.couplings[side] ? number(1 / now.couplings[side], 3) : "…"));
+    return (
+      `to 1% it takes ${words(one)} epochs, ${words(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
+      `${promised[1]}, for it takes the worst residual at every update anew. 1/λmin(D⁻¹K), where D holds the blocks ` +
+      `alone, sees what is left between blocks, where an update spoils what others did: ${sees[0]} over consecutive ` +
+      `rows, ${sees[1]} over the k-d tree.`
+    );
+  }
+
+  _drawErrors(now, {bet}) {
+    const plane = this.errors,
+      isOpen = bet === "";
+    plane.caption.textContent = isOpen
+      ? "What Theorem 1 promises; what happens shows after your bet"
+      : "What Theorem 1 promises, and what happens";
+    const runs = Object.entries(SIDES).map(([side, look]) => {
+      const {errors} = now.solves[side],
+        m = now.sets[side].length,
+        rate = now.kappaPrime(side);
+      const x = errors.map((_, j) => j / m);
+      return {...look, side, x, y: errors, bound: x.map((t) => Math.exp(-t / rate))};
+    });
+    const seen = runs.flatMap(({y}) => y.filter((each) => each > FLOOR));
+    const low = isOpen ? -3 : Math.floor(2 * Math.log10(Math.min(SHARE / 2, ...seen))) / 2;
+    plane.begin({
+      x: [0, EPOCHS],
+      y: [low, 0.2],
+      log: true,
+      xLabel: "epochs t, as many updates as there are blocks",
+      yLabel: "‖W−W*‖²_K, share of its start",
+    });
+    plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
+    for (const {x, bound, color} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2});
+    if (!isOpen) {
+      for (const {x, y, color, mark, side} of runs) {
+        plane.line(
+          x,
+          y.map((each) => (each > FLOOR ? each : NaN)),
+          {color},
+        );
+        const t = now.epochsTo(side);
+        if (Number.isFinite(t)) plane.dot(t, SHARE, {color, shape: mark, size: 6}, `1% after ${number(t, 3)} epochs`);
+      }
+    }
+    plane.end();
+    plane.legend([
+      ...runs.map(({title, color}) => [title, color, "line"]),
+      ["exp(−t/κ′) of each", WHOLE, "dots"],
+    ]);
+    plane.note("gauss-southwell; from W*, exact to rounding; dashed: 1% of the start");
+  }
+
+  _drawGrowth(now, {block_size}) {
+    const plane = this.growth,
+      lines = Object.entries(SIDES).map(([side, look]) => ({...look, side, y: now.growth(side)}));
+    const [largest] = now.eigenvalues;
+    const known = lines.flatMap(({y}) => y);
+    if (!this._held || !this._low) this._low = Math.floor(4 * Math.log10(Math.min(largest / 3, ...known))) / 4;
+    plane.begin({
+      x: [0, 105],
+      y: [this._low, Math.log10(largest) + 0.1],
+      log: true,
+      xLabel: "block size b",
+      yLabel: "λ′max = max λmax(K[I, I])",
+    });
+    plane.line([0, 105], [largest, largest], {color: WHOLE, width: 1.5, dash: "6 4"});
+    for (const {side, y, color, mark} of lines) {
+      plane.line(SIZES.slice(0, y.length), y, {color});
+      const blocks = now.blockValues(side);
+      const at = Math.max(...blocks.map(([first]) => first));
+      plane.dot(block_size, at, {color, shape: mark, size: 6}, `b = ${block_size}: λ′max = ${number(at)}`);
+    }
+    plane.end();
+    plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dots"]]);
+    plane.note(`κ′ = λ′max/λmin(K), λmin(K) = ${number(now.eigenvalues.at(-1), 3)}`);
+    const {block_size: control} = this.face.controls;
+    const at = Math.max(...now.blockValues("kd-tree").map(([first]) => first));
+    plane.handle(
+      "size",
+      {x: plane.sx(block_size), y: plane.sy(at), label: "the block size", value: `b = ${block_size}`},
+      {
+        drag: (x, y, first) => {
+          this._held = true;
+          const place = nearestPlace(control, Math.min(control.max, Math.max(control.min, plane.fromX(x))));
+          if (!first) this.state.set({block_size: placesOf(control)[place]});
+        },
+        drop: () => (this._held = false),
+        step: (right, up) => this.state.set({block_size: moved(control, this.state.values.block_size, right + up)}),
+      },
+    );
+  }
+
+  _drawSpectrum(now) {
+    const plane = this.spectrum,
+      whole = now.eigenvalues,
+      n = whole.length;
+    const place = (i) => Math.log10(i + 1);
+    plane.begin({
+      x: [0, Math.log10(n) + 0.05],
+      y: [Math.floor(4 * Math.log10(whole.at(-1))) / 4 - 0.1, Math.log10(whole[0]) + 0.1],
+      log: true,
+      powers: true,
+      xLabel: "number of the eigenvalue, largest first",
+      yLabel: "λ",
+    });
+    for (const [side, {color, title}] of Object.entries(SIDES)) {
+      const blocks = now.blockValues(side);
+      // of every number the smallest and the largest of all blocks
+      const longest = Math.max(...blocks.map((each) => each.length)),
+        ends = [];
+      for (let i = 0; i < longest; i++) {
+        const each = blocks.filter((values) => i < values.length).map((values) => values[i]);
+        ends.push([Math.min(...each), Math.max(...each)]);
+      }
+      const at = ends.map((_, i) => place(i));
+      for (const k of [0, 1]) {
+        plane.line(
+          at,
+          ends.map((each) => each[k]),
+          {color, width: k ? 2.5 : 1.2},
+        );
+      }
+      plane.dot(place(0), ends[0][1], {color, size: 5, shape: SIDES[side].mark}, `${title}: λ′max = ${number(ends[0][1])}`);
+    }
+    plane.line(
+      Array.from(whole, (_, i) => place(i)),
+      whole,
+      {color: WHOLE, width: 2.5},
+    );
+    plane.end();
+    plane.legend([
+      ["of K", WHOLE, "line"],
+      ...Object.values(SIDES).map(({title, color}) => [`of blocks, ${title}`, color, "line"]),
+    ]);
+    plane.note("of blocks the largest and the smallest of each number · all exact, from dense matrices");
+  }
+}
