@@ -1,46 +1,112 @@
-"""CG against alternating projection: two paths to one goal, the error by eigenvector, and both over work."""
+"""CG against alternating projection: two paths to one goal, the error by eigenvector, both over work, and a bet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Final, get_args
 
-import ipywidgets
 import numpy as np
-import plotly.graph_objects as go
+import traitlets
 
 from apviz.kernels import Matern52
-from apviz.plots.rkhs import eigen_paths, eigen_shares, error_by_work
-from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, eigenvector_pair, toy_problem, trajectory
-from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, trajectory
+from apviz.rkhs.span import Floats
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
-#: iterations of CG, and the work of alternating projection
-WORK = 24
+#: iterations of CG, and the work of alternating projection; points at most
+WORK: Final = 24
+MAX_POINTS: Final = 80
+#: words of the generator that a normal number takes at most
+_WORDS: Final = 12
 
 _CURVE, _PROBE = "a curve with noise", "a random probe"
 
 
-class CGAgainstProjection(TeachingWidget):
-    """Compares CG and alternating projection on one system: as paths, by eigenvector, and over work."""
+class CGAgainstProjection(LiveWidget):
+    """Compares CG and alternating projection on one system: as paths, by eigenvector, and over work; after a bet.
+
+    Attributes:
+        work: to which both have gone, 0 to 24.
+        plane: the two eigenvectors that the paths are drawn along.
+        data: the right-hand side, `a curve with noise` or `a random probe`.
+        points: n, 8 to 80.
+        block_size, rule, overlap: of alternating projection.
+        lengthscale, noise: of the Matérn-5/2 kernel, of outputscale 1.
+        bet: who is said to be ahead, `cg` or `ap`, `shown` for no bet, or empty before it.
+
+    Examples:
+        >>> widget = apviz.widgets.CGAgainstProjection(noise=0.001)
+        >>> for path in widget.paths:
+        ...     print(f"{path.error[path.at(12)].sum() / path.error[0].sum():.1e}")
+        1.9e-01
+        1.2e-01
+    """
 
     title = "CG against alternating projection"
     text = (
         "Both make the error ‖W−W*‖<sub>K</sub> smaller in every step: CG as far as any polynomial in K times b can, "
         "alternating projection by what one block takes away. The residual r = −K(w−w*) weighs the same error "
-        "differently. With c<sub>i</sub> = √λ<sub>i</sub> v<sub>i</sub>ᵀ(w−w*) along the eigenvectors of K, "
-        "‖W−W*‖²<sub>K</sub> = Σ c<sub>i</sub>², but ‖r‖² = Σ λ<sub>i</sub> c<sub>i</sub>² = "
-        "Σ λ<sub>i</sub>² (v<sub>i</sub>ᵀ(w−w*))². CG's first step, of length 1/⟨λ⟩, turns c<sub>i</sub> into "
-        "(1 − λ<sub>i</sub>/⟨λ⟩) c<sub>i</sub>: where λ<sub>i</sub> &gt; 2⟨λ⟩ it ends up farther beyond the goal than "
-        "it was before it, and there the residual counts most. ‖r‖² is multiplied by ⟨λ²⟩/⟨λ⟩² − 1, with means of λ "
-        "weighted by (v<sub>i</sub>ᵀb)². Above 1, when the λ in b are spread widely, the residual rises first, while "
-        "the error falls."
+        "differently: with c<sub>i</sub> = √λ<sub>i</sub> v<sub>i</sub>ᵀ(w−w*) along the eigenvectors of K, "
+        "‖W−W*‖²<sub>K</sub> = Σ c<sub>i</sub>², but ‖r‖² = Σ λ<sub>i</sub> c<sub>i</sub>². CG's first step, of length "
+        "1/⟨λ⟩, turns c<sub>i</sub> into (1 − λ<sub>i</sub>/⟨λ⟩) c<sub>i</sub>, and multiplies ‖r‖² by ⟨λ²⟩/⟨λ⟩² − 1, "
+        "with means of λ weighted by (v<sub>i</sub>ᵀb)²."
     )
-    static_control = "work"
+    sentence = (
+        "After work {work}, on {points} points with lengthscale {lengthscale} and noise σ² = {noise}, where κ is "
+        "[kappa], CG has left [cg] of ‖W−W*‖²<sub>K</sub>, alternating projection [ap]."
+    )
+    betting = (
+        "<b>Your bet:</b> after work 12, twelve iterations of CG, whose error ‖W−W*‖<sub>K</sub> is smaller?",
+        {"cg": "CG", "ap": "alternating projection"},
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "work": steps(
+            "work",
+            "Work = kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks "
+            "b/n once; the first residual is b itself and costs nothing.",
+            WORK, 600,
+        ),
+        "block_size": slider(
+            "block b", "Points a block owns: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
+            2, MAX_POINTS, 1,
+        ),
+        "noise": log_slider("noise σ²", "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².", 1e-4, 1),
+        "lengthscale": log_slider(
+            "lengthscale",
+            "ℓ of the Matérn-5/2 kernel: the longer, the faster λ<sub>i</sub> falls, and the larger κ = λmax/λmin.",
+            0.03, 1,
+        ),
+        "data": choice(
+            "b",
+            "The right-hand side: targets, yᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), or a probe "
+            "z ~ N(0, I) as the gradient of the likelihood needs it (K W = [y, z₁, …]).",
+            {_CURVE: _CURVE, _PROBE: _PROBE},
+        ),
+        "points": slider(
+            "points n", "How many data: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after n iterations at the latest.",
+            8, MAX_POINTS, 1,
+        ),
+        "rule": choice(
+            "rule",
+            "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
+            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            {name: name for name in RULES},
+        ),
+        "overlap": slider(
+            "overlap", "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            0, 1, 0.25,
+        ),
+        "plane": choice(
+            "plane",
+            "Which two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, the paths are drawn along, by "
+            "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
+            {name: name for name in get_args(Plane)},
+        ),
+    }  # fmt: skip
+    in_sight = ("work", "noise")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "CG's residual rises first": {
             "work": 1, "plane": "largest λ and most error", "data": _PROBE, "points": 40, "block_size": 8,
-            "rule": "gauss-southwell", "overlap": 0.0, "lengthscale": 0.15, "noise": 0.05,
+            "rule": "gauss-southwell", "overlap": 0.0, "lengthscale": 0.15, "noise": 0.05, "bet": "",
         },
         "a smooth curve": {"data": _CURVE, "work": 3},
         "hardly any noise": {"data": _CURVE, "noise": 1e-3, "work": 12},
@@ -49,85 +115,52 @@ class CGAgainstProjection(TeachingWidget):
         "one block: a Cholesky solve": {"block_size": 40, "work": 2},
     }  # fmt: skip
 
-    def make_controls(self) -> dict[str, Control]:
-        slow = {"continuous_update": False}
-        stepper = Stepper("work", WORK, speed=1.5)
+    work = traitlets.Int(min=0, max=WORK).tag(sync=True)
+    block_size = traitlets.Int(min=2, max=MAX_POINTS).tag(sync=True)
+    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
+    lengthscale = traitlets.Float(min=0.03, max=1.0).tag(sync=True)
+    data = traitlets.Enum([_CURVE, _PROBE]).tag(sync=True)
+    points = traitlets.Int(min=8, max=MAX_POINTS).tag(sync=True)
+    rule = traitlets.Enum(list(RULES)).tag(sync=True)
+    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    plane = traitlets.Enum(list(get_args(Plane))).tag(sync=True)
+    bet = traitlets.Enum(["", "shown", "cg", "ap"]).tag(sync=True)
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
         return {
-            "work": Control(
-                stepper.slider,
-                "Work = kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks "
-                "b/n once; the first residual is b itself and costs nothing.",
-                stepper,
-            ),
-            "plane": Control(
-                ipywidgets.Dropdown(description="plane", options=get_args(Plane)),
-                "Which two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, the paths are drawn along, by "
-                "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
-            ),
-            "data": Control(
-                ipywidgets.Dropdown(description="b", options=[_CURVE, _PROBE]),
-                "The right-hand side: targets, yᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), or a probe "
-                "z ~ N(0, I) as the gradient of the likelihood needs it (K W = [y, z₁, …]).",
-            ),
-            "rule": Control(
-                ipywidgets.Dropdown(
-                    description="rule", options=list(RULES)
-                ),
-                "Which block next: gauss-southwell, which Theorem 1 is about, takes the one with "
-                "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            ),
-            "block_size": Control(
-                ipywidgets.IntSlider(description="block b", min=2, max=80, **slow),
-                "Points a block owns: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
-            ),
-            "overlap": Control(
-                ipywidgets.FloatSlider(description="overlap", min=0, max=1, step=0.25, **slow),
-                "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
-            ),
-            "lengthscale": Control(
-                log_slider("lengthscale", 0.03, 1, **slow),
-                "ℓ of the Matérn-5/2 kernel: the longer, the faster λ<sub>i</sub> falls, and the larger κ = λmax/λmin.",
-            ),
-            "noise": Control(
-                log_slider("noise σ²", 1e-4, 1, **slow),
-                "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².",
-            ),
-            "points": Control(
-                ipywidgets.IntSlider(description="points n", min=8, max=80, **slow),
-                "How many data: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after n iterations at the latest.",
-            ),
-        }  # fmt: skip
+            "uniforms": np.random.default_rng(0).uniform(size=MAX_POINTS).tolist(),
+            "normals": [_normal_after(words) for words in range(2 * MAX_POINTS + _WORDS)],
+            "probe": np.random.default_rng(0).standard_normal(MAX_POINTS).tolist(),
+        }
+
+    def _right_hand_side(self) -> tuple[Floats, Floats]:
+        x, b = toy_problem("even", self.points)
+        return x, b if self.data == _CURVE else np.random.default_rng(0).standard_normal(self.points)
 
     @property
     def paths(self) -> tuple[EigenPath, EigenPath]:
-        """Paths of CG and of alternating projection, for the controls' values."""
-        n = self.value("points")
-        size = min(n, self.value("block_size"))
-        system = (n, *(self.value(name) for name in ("data", "lengthscale", "noise")))
-        blocks = (size, self.value("rule"), self.value("overlap"))
-        if self._cg is None or self._cg[0] != system:
-            x, b = toy_problem("even", n)
-            if self.value("data") == _PROBE:
-                b = np.random.default_rng(0).standard_normal(n)
-            span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-            self._cg = (system, eigen_path(trajectory(span, b, method="cg", steps=min(WORK, n))))
-        cg = self._cg[1]
-        if self._ap is None or self._ap[0] != (system, blocks):
-            _, rule, overlap = blocks
-            found = trajectory(
-                cg.trajectory.span, cg.trajectory.b, block_size=size, overlap=overlap, rule=rule, steps=WORK * n // size
-            )
-            self._ap = ((system, blocks), eigen_path(found))
-        return cg, self._ap[1]
+        """Paths of CG and of alternating projection, by the reference."""
+        x, b = self._right_hand_side()
+        span, size = Span(x, Matern52(lengthscale=self.lengthscale), self.noise), min(self.points, self.block_size)
+        cg = trajectory(span, b, method="cg", steps=min(WORK, self.points))
+        ap = trajectory(
+            span, b, block_size=size, overlap=self.overlap, rule=self.rule, steps=WORK * self.points // size
+        )
+        return eigen_path(cg), eigen_path(ap)
 
-    _cg: tuple[Any, EigenPath] | None = None
-    _ap: tuple[Any, EigenPath] | None = None
 
-    def draw(self) -> Sequence[go.Figure]:
-        cg, ap = self.paths
-        pair, work = eigenvector_pair(cg, self.value("plane")), self.value("work")
-        return [
-            eigen_paths(cg, ap, pair, work, theme=self.theme),
-            eigen_shares(cg, ap, work, pair=pair, theme=self.theme),
-            error_by_work(cg, ap, work, most=WORK, theme=self.theme),
-        ]
+def _normal_after(words: int) -> tuple[float, int]:
+    """The normal number that the generator of seed 0 draws after so many words, and how many it takes for it.
+
+    `toy_problem` draws n normal numbers after n uniform ones, which take a word each: the page so has those of every n.
+    """
+    draws = np.random.default_rng(0)
+    draws.bit_generator.advance(words)
+    value = float(draws.standard_normal())
+    for taken in range(1, _WORDS):
+        other = np.random.default_rng(0)
+        other.bit_generator.advance(words + taken)
+        if other.bit_generator.state == draws.bit_generator.state:
+            return value, taken
+    raise RuntimeError(f"a normal number took more than {_WORDS} words")

@@ -3,6 +3,7 @@
 import {addressOf, momentOf} from "./address.js";
 import {AnglesView} from "./angles.js";
 import {Bet, letters} from "./bets.js";
+import {CGAgainstProjectionView} from "./cg_against_projection.js";
 import {Sentence, controlRow} from "./controls.js";
 import {element} from "./elements.js";
 import {KappasView} from "./kappas.js";
@@ -11,7 +12,13 @@ import {ProjectionView} from "./projection.js";
 import {State} from "./state.js";
 
 /** A view draws what its values say: `new View(place, state, face)`, `draw(values)`, `resize()`, `limit(name, values)`. */
-const VIEWS = {Angles: AnglesView, Projection: ProjectionView, Photograph: PhotographView, Kappas: KappasView};
+const VIEWS = {
+  Angles: AnglesView,
+  CGAgainstProjection: CGAgainstProjectionView,
+  Kappas: KappasView,
+  Photograph: PhotographView,
+  Projection: ProjectionView,
+};
 
 /**
  * What Python says of a widget, the same in both homes.

@@ -18,7 +18,7 @@ const SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 const FLOOR = 1e-12;
 const SIDES = {
   sequential: {title: "consecutive rows", color: "var(--cyclic)", mark: "dot", blocks: sequential},
-  "kd-tree": {title: "k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree},
+  "kd-tree": {title: "the k-d tree", color: "var(--gauss-southwell)", mark: "square", blocks: kdTree},
 };
 const WHOLE = "var(--muted)";
 
@@ -217,13 +217,16 @@ export class KappasView {
   }
 
   _result(now, epochs) {
-    const words = ([side, count]) =>
-      Number.isFinite(count) ? `${number(count, 3)} over ${SIDES[side].title}` : `over ${EPOCHS} over ${SIDES[side].title}`;
+    const ends = ([side, count]) => {
+      if (Number.isFinite(count)) return `${number(count, 3)} epochs over ${SIDES[side].title}`;
+      const left = number(100 * now.solves[side].errors.at(-1), 2);
+      return `more than ${EPOCHS} over ${SIDES[side].title}, which leave ${left}%`;
+    };
     const [one, other] = Object.entries(epochs).sort((a, b) => a[1] - b[1]);
     const promised = Object.keys(SIDES).map((side) => `${number(now.kappaPrime(side) * Math.log(1 / SHARE), 3)}`);
     const sees = Object.keys(SIDES).map((side) => (now.couplings[side] ? number(1 / now.couplings[side], 3) : "…"));
     return (
-      `to 1% it takes ${words(one)} epochs, ${words(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
+      `to 1% it takes ${ends(one)}, and ${ends(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
       `${promised[1]}, for it takes the worst residual at every update anew. 1/λmin(D⁻¹K), where D holds the blocks ` +
       `alone, sees what is left between blocks, where an update spoils what others did: ${sees[0]} over consecutive ` +
       `rows, ${sees[1]} over the k-d tree.`
@@ -250,7 +253,7 @@ export class KappasView {
       y: [low, 0.2],
       log: true,
       xLabel: "epochs t, as many updates as there are blocks",
-      yLabel: "‖W−W*‖²_K, share of its start",
+      yLabel: "squared K-norm of W − W*, ÷ start",
     });
     plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
     for (const {x, bound, color} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2});
