@@ -126,7 +126,8 @@ export class CGAgainstProjectionView {
       return [Math.min(-0.55 * radius, ...every) - least, Math.max(radius, ...every) + least];
     };
     const [x, y] = this._alike(plane, ends("x", 0.06 * radius), ends("y", 0.06 * radius));
-    plane.begin({x, y, xLabel: `c${below(i + 1)}, λ = ${number(values[i], 3)}`, yLabel: `c${below(j + 1)}, λ = ${number(values[j], 3)}`});
+    const label = (k) => `c${below(k + 1)}, λ = ${number(values[k], 3)}`;
+    plane.begin({x, y, xLabel: label(i), yLabel: label(j)});
     const inside = (points, [low, high]) => points.map((each) => (each >= low && each <= high ? each : NaN));
     const ring = (across, up, width) => {
       const xs = TURN.map((turn) => across * Math.cos(turn));
@@ -142,7 +143,7 @@ export class CGAgainstProjectionView {
     };
     ring(radius, radius, 1.2);
     ring(share / Math.sqrt(values[i]), share / Math.sqrt(values[j]), 2.6);
-    for (const {x: xs, y: ys, color, mark, at} of runs) {
+    for (const {x: xs, y: ys, color, at} of runs) {
       if (isOpen) continue;
       plane.line(xs.slice(at), ys.slice(at), {color, width: 1.2, opacity: 0.35});
       plane.line(xs.slice(0, at + 1), ys.slice(0, at + 1), {color});
@@ -199,7 +200,8 @@ export class CGAgainstProjectionView {
     for (const {y, color, mark, title} of runs) {
       plane.line(numbers, above(y), {color, width: 1.5});
       above(y).forEach((each, i) => {
-        plane.dot(i + 1, each, {color, shape: mark, size: 2.6}, `${title}, λ = ${number(cg.eigen.values[i], 3)}: ${number(each, 3)}`);
+        const words = `${title}, λ = ${number(cg.eigen.values[i], 3)}: ${number(each, 3)}`;
+        plane.dot(i + 1, each, {color, shape: mark, size: 2.6}, words);
       });
     }
     plane.end();
@@ -236,14 +238,17 @@ export class CGAgainstProjectionView {
       });
       const floor = 10 ** plane.y[0],
         top = 10 ** plane.y[1],
-        seen = (values) => values.map((each) => (each >= floor && each <= top ? each : NaN));
+        seen = (path, values) => values.map((each, j) => {
+          return each >= floor && each <= top && path.work[j] <= WORK ? each : NaN;
+        });
       plane.line([work, work], [floor, top], {color: MUTED, width: 1});
       for (const {path, bound, color} of runs) {
-        if (what === "errors") plane.line(path.work, seen(bound), {color, width: 2, dash: "2 5"});
+        if (what === "errors") plane.line(path.work, seen(path, bound), {color, width: 2, dash: "2 5"});
       }
       for (const {path, color, mark, at, title, ...each} of runs) {
-        if (!isOpen) plane.line(path.work, seen(each[what]), {color});
-        plane.dot(path.work[at], seen(each[what])[at], {color, shape: mark, size: 6}, `${title}: ${number(each[what][at], 3)}`);
+        const curve = seen(path, each[what]);
+        if (!isOpen) plane.line(path.work, curve, {color});
+        plane.dot(path.work[at], curve[at], {color, shape: mark, size: 6}, `${title}: ${number(each[what][at], 3)}`);
       }
       plane.end();
       plane.legend([

@@ -73,7 +73,7 @@ function slider(name, control, state, limitOf) {
       allowed = places.filter((each) => each <= limit).length;
     input.max = String(Math.max(allowed - 1, 0));
     input.value = String(nearestPlace(control, values[name]));
-    readout.textContent = number(values[name]);
+    readout.textContent = Number.isInteger(values[name]) ? String(values[name]) : number(values[name]);
     input.setAttribute("aria-valuetext", readout.textContent);
   };
   return {input: element("span", {class: "slider"}, input, readout), show};

@@ -15,7 +15,8 @@ from apviz.widgets.bundle import FOLDER, modules
 #: modules with mathematics
 GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
-    "space.js", "draws.js", "partitions.js", "photograph_solver.js",
+    "space.js", "draws.js", "partitions.js", "photograph_solver.js", "packing.js",
+    "spectra.js", "kappas.js", "eigen_path.js", "cg_against_projection.js",
 )  # fmt: skip
 
 #: situation by situation, arrays as lists

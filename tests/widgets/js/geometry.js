@@ -85,6 +85,45 @@
       work: solve.steps.map(({work}) => work),
     };
   },
+  kappas({data, of}) {
+    const points = data.inputs ? null : data.points.map((each) => Float64Array.from(each));
+    const system = points ? {points, b: Float64Array.from(data.b)} : here.dataOf(data);
+    const found = here.wholeSituation(system, of),
+      of_sides = (make) => ["sequential", "kd-tree"].map(make);
+    return {
+      sets: of_sides((side) => found.sets[side]),
+      eigenvalues: found.eigenvalues,
+      blocks: of_sides((side) => found.blockValues(side)),
+      kappa: found.kappa,
+      kappaPrime: of_sides((side) => found.kappaPrime(side)),
+      growth: of_sides((side) => found.growth(side)),
+      couplings: of_sides((side) => found.couplings[side]),
+      errors: of_sides((side) => found.solves[side].errors),
+      taken: of_sides((side) => found.solves[side].taken),
+    };
+  },
+  paths({values, given}) {
+    const {x, b} = here.system(values, given),
+      {cg, ap, bounds} = here.paths(values, given);
+    return {
+      x,
+      b,
+      eigenvalues: cg.eigen.values,
+      kappa: cg.kappa,
+      step: cg.firstCgStep(),
+      pair: here.eigenvectorPair(cg, values.plane),
+      solved: ap.solved,
+      taken: ap.states.map(({block}) => block),
+      both: [cg, ap].map((path, k) => ({
+        work: path.work,
+        errors: path.errors,
+        residuals: path.residuals,
+        bound: bounds[k],
+        coordinates: path.states.map((_, j) => path.coordinates(j)),
+        at: Array.from({length: 25}, (_, work) => path.at(work)),
+      })),
+    };
+  },
   draws({seed, count, blocks}) {
     const {Draws, drawnBlocks} = here,
       numbers = new Draws(seed);

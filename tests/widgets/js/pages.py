@@ -43,7 +43,7 @@ def open_page(context: Any, path: Path, problems: list[str]) -> Any:
 #: everything that the pictures of a widget show
 SHOWN = """() => JSON.stringify([...document.querySelectorAll(".apviz-live svg *")].map((each) => [
     each.tagName, [...each.attributes].map(({name, value}) => `${name}=${value}`).sort(), each.textContent
-]))"""
+]).concat([...document.querySelectorAll(".apviz-live canvas")].map((each) => each.toDataURL())))"""
 
 
 def control(tab: Any, name: str) -> Any:
@@ -61,7 +61,9 @@ def reads(tab: Any, name: str) -> str:
 
 
 def frame(tab: Any) -> None:
-    """Waits until what was asked for is drawn."""
+    """Waits until what was asked for is computed and drawn."""
+    tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    tab.wait_for_function("() => !document.querySelector('[data-busy]')")
     tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
+import apviz
 from apviz import rkhs
 from apviz.plots._style import THEMES
-from apviz.widgets import Angles, Projection
+from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection
 from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, open_page, page_of, reads
 
-KINDS = [Angles, Projection]
+KINDS = [Angles, CGAgainstProjection, Kappas, Photograph, Projection]
 #: another value than the first preset has, for every control
 OTHER = {
     Angles: {
@@ -24,6 +26,15 @@ OTHER = {
     Projection: {
         "step": 3, "lengthscale": 1.0, "noise": 0.1, "picture": "solution", "blocks": "{1} {2} {3}", "rule": "cyclic",
         "kernel": "rbf",
+    },
+    CGAgainstProjection: {
+        "work": 7, "plane": "the two with most residual", "data": "a curve with noise", "points": 30, "block_size": 5,
+        "rule": "cyclic", "overlap": 0.5, "lengthscale": 0.3, "noise": 0.2,
+    },
+    Kappas: {"data": "diabetes", "block_size": 60, "lengthscale": 0.5, "noise": 1.0},
+    Photograph: {
+        "step": 3, "overlap": 1.0, "partition": "principal-axis-tree", "block_size": 150, "rule": "cyclic", "tol": 1e-1,
+        "pixels": 1944, "picture": "mean", "axis": "work",
     },
 }  # fmt: skip
 #: what is set before a control is moved, without which it would move nothing
@@ -52,6 +63,14 @@ def angle_of(**values):
     return np.degrees(rkhs.friedrichs_angle(span, widget.blocks.first, widget.blocks.second))
 
 
+def bet(tab, answer) -> None:
+    """Says what one thinks, where one is asked."""
+    button = tab.locator(".bet button", has_text=answer)
+    if button.count():
+        button.click()
+        frame(tab)
+
+
 def said(tab) -> str:
     return tab.locator(".sentence").inner_text()
 
@@ -59,12 +78,17 @@ def said(tab) -> str:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visit, kind):
     tab = visit(kind())
+    frame(tab)
     assert set(OTHER[kind]) == set(kind.controls)
-    start = tab.evaluate(SHOWN)
+    # the photograph's curves keep what has been solved further
+    pictures = "() => JSON.stringify([...document.querySelectorAll('canvas')].map((each) => each.toDataURL()))"
+    shown = partial(tab.evaluate, pictures if kind is Photograph else SHOWN)
+    start = shown()
     for name, value in OTHER[kind].items():
-        if name in FIRST:
+        if kind is Projection and name in FIRST:
             control(tab, FIRST[name][0]).locator("select").select_option(FIRST[name][1])
             frame(tab)
+        bet(tab, "just show it")
         before = tab.evaluate(SHOWN)
         row = control(tab, name)
         if row.locator("select").count():
@@ -81,7 +105,7 @@ def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visi
         assert tab.locator("select[aria-label=preset]").input_value() == ""
         tab.get_by_role("button", name="reset").click()
         frame(tab)
-        assert tab.evaluate(SHOWN) == start, name
+        assert shown() == start, name
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -301,3 +325,109 @@ def test_points_and_data_are_in_the_address_too(visit, tmp_path):
     tab.reload()
     tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
     assert tab.evaluate(value) == moved != "x₁ = 0.2, b₁ = 1"
+
+
+@pytest.mark.parametrize("kind", [CGAgainstProjection, Kappas], ids=lambda kind: kind.__name__)
+def test_presets_are_letters_and_results_hidden_until_one_has_bet_and_the_verdict_is_right(visit, kind):
+    tab = visit(kind())
+    options = "[...document.querySelectorAll('select[aria-label=preset] option:not([hidden])')].map(e => e.textContent)"
+    letters = [*"ABCDEF"][: len(kind.presets)]
+    assert tab.evaluate(options) == letters
+    widget = kind()
+    for number, preset in enumerate(kind.presets):
+        tab.locator("select[aria-label=preset]").select_option(preset)
+        frame(tab)
+        hidden = tab.evaluate(SHOWN)
+        assert tab.locator(".bet .result").inner_text() == "" and tab.evaluate(options)[number] == letters[number]
+        widget.choose(preset)
+        right = winner(widget)
+        answers = dict(kind.betting[1])
+        chosen = right if number % 2 else next(each for each in answers if each != right)
+        bet(tab, answers[chosen])
+        words = tab.locator(".bet .result").inner_text()
+        assert words.startswith("You were right:" if number % 2 else "You were wrong:"), preset
+        assert tab.evaluate(options)[number] == preset and tab.evaluate(SHOWN) != hidden
+    # what one has seen is not asked again, but after a reset
+    tab.locator("select[aria-label=preset]").select_option(next(iter(kind.presets)))
+    frame(tab)
+    assert tab.locator(".bet .result").inner_text() != ""
+    tab.get_by_role("button", name="reset").click()
+    frame(tab)
+    assert tab.locator(".bet .result").inner_text() == "" and tab.evaluate(options) == letters
+
+
+def winner(widget) -> str:
+    """Who is ahead, by the reference."""
+    if isinstance(widget, CGAgainstProjection):
+        cg, ap = (path.error[max(path.at(12), 0)].sum() for path in widget.paths)
+        return "cg" if cg < ap else "ap"
+    found = {name: (solve.epochs_to(0.01), solve.errors[-1]) for name, solve in widget.solves.items()}
+    return min(found, key=found.get)
+
+
+def test_kappa_and_what_is_left_are_those_of_python_after_a_drag(visit):
+    tab = visit(Kappas(bet="shown"))
+    frame(tab)
+    drag(tab, "the block size", 60, 0)
+    frame(tab)
+    size = int(reads(tab, "block_size"))
+    assert size > 30
+    widget = Kappas(block_size=size)
+    for name, words in (("sequential", "over consecutive rows"), ("kd-tree", "over a k-d tree")):
+        assert f"{widget.solves[name].spectrum.kappa_prime:.3g} {words}" in said(tab)
+    epochs = widget.solves["kd-tree"].epochs_to(0.01)
+    assert f"{epochs:.3g} epochs over the k-d tree" in tab.locator(".bet .result").inner_text()
+    tab = visit(CGAgainstProjection(bet="cg", work=5))
+    drag(tab, "the work", 40, 0)
+    work = int(reads(tab, "work"))
+    assert work > 5
+    cg, ap = (path.error[path.at(work)].sum() / path.error[0].sum() for path in CGAgainstProjection().paths)
+    assert said(tab).endswith(f"CG has left {cg:.3g} of ‖W−W*‖²K, alternating projection {ap:.3g}.")
+
+
+def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
+    tab = visit(Kappas())
+    frame(tab)
+    bet(tab, "a k-d tree")
+    tab.wait_for_function("location.hash.includes('bet=kd-tree')")
+    tab.reload()
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    frame(tab)
+    assert tab.locator(".bet button[aria-pressed=true]").inner_text() == "a k-d tree"
+    tab.goto("about:blank")
+    tab.goto((tmp_path / "html/widget.html").as_uri() + "#Kappas&bet=nobody&noise=0.1")
+    tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
+    assert tab.locator(".bet button[aria-pressed=true]").count() == 0 and reads(tab, "noise") == "0.1"
+
+
+def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update(visit):
+    tab = visit(Photograph(pixels=704))
+    frame(tab)
+    left = {}
+    for name, solver in Photograph(pixels=704).solvers.items():
+        recorder = apviz.Recorder()
+        apviz.solve(Photograph(pixels=704).system, solver, hooks=[recorder])
+        left[name] = recorder.trace["update"]["residual"].values[:, 0]
+    shares = re.search(r"have left ([\d.]+) of ‖b‖, blocks of neighbours ([\d.]+)\.", said(tab)).groups()
+    assert [float(each) for each in shares] == pytest.approx([left[name][7] for name in left], rel=5e-3)
+    control(tab, "overlap").locator("select, input").press("ArrowRight")
+    frame(tab)
+    tab.get_by_role("button", name="play").click()
+    tab.wait_for_function("Number(document.querySelector('[data-control=step] output').textContent) > 20")
+    tab.wait_for_function("!document.querySelector('[aria-label=pause]')")
+    frame(tab)
+    notes = tab.locator("figure.picture .note").all_inner_texts()
+    assert all("done" in each for each in notes)
+    # and back to where it began: the photograph itself
+    control(tab, "step").locator("input").focus()
+    tab.keyboard.press("Home")
+    frame(tab)
+    assert reads(tab, "step") == "0" and "left 1 of ‖b‖, blocks of neighbours 1." in said(tab)
+
+
+def test_who_asked_for_less_motion_gets_an_update_a_second(visit):
+    tab = visit(Photograph(pixels=704), reduced_motion="reduce")
+    frame(tab)
+    tab.get_by_role("button", name="play").click()
+    tab.wait_for_timeout(1500)
+    assert 8 <= int(reads(tab, "step")) <= 10
