@@ -6,17 +6,20 @@
 - *CPU*: seconds that the page's thread computed, ÷ frames: what a frame takes where nothing else runs on the machine,
   whose other work lengthens the two above and hardly this;
 - *first interaction*: from opening the page until a moved slider is shown, median of fresh browsers' contexts;
+- *settled*: from a key pressed until nothing is left to compute, where an answer may be computed over several frames;
+- *play*: of a photograph, milliseconds between frames and updates a second, on both sides, from update 0;
 - *bytes*: of the page and its scripts and styles, without plotly.js, which such a page does not ask for.
 
 Each widget is dragged by its handles and its first slider is moved by keys, at its default size and at its largest.
 Needs Chromium and Playwright.
 
-    python -m benchmarks.widgets [--moves 150] [--loads 5] [--pages notebooks/html]
+    python -m benchmarks.widgets [--moves 150] [--loads 5] [--only Kappas Photograph] [--pages notebooks/html]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -26,11 +29,11 @@ import nbformat
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from apviz.widgets import Angles, Projection
+from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection
 from apviz.widgets.live_widget import LiveWidget
 from apviz.widgets.static_export import STATIC
 from benchmarks.dashboard.serving import CHROMIUM, FLAGS
-from benchmarks.machine import keep
+from benchmarks.machine import RESULTS, keep
 from notebooks.build.pages import write_pages
 
 SIZE = {"width": 1280, "height": 1400}
@@ -40,7 +43,24 @@ REPEAT = 33
 CASES: list[tuple[type[LiveWidget], list[str], dict[str, Any]]] = [
     (Angles, ["the second block", "the Friedrichs angle"], {"points": 12, "shared": 4}),
     (Projection, ["point 3", "the tip of g", "the step"], {"blocks": "{1} {2} {3}", "step": 20}),
+    (Kappas, ["the block size"], {"block_size": 100, "bet": "shown"}),
+    (CGAgainstProjection, ["the work"], {"points": 80, "block_size": 20, "bet": "shown"}),
+    (Photograph, ["the step"], {"pixels": 13696, "block_size": 200, "overlap": 0.5}),
 ]
+#: what a widget is measured with at its default size, beyond its defaults: results are computed after a bet
+DEFAULTS: dict[type[LiveWidget], dict[str, Any]] = {Kappas: {"bet": "shown"}, CGAgainstProjection: {"bet": "shown"}}
+#: seconds that a photograph plays
+PLAYED = 6
+#: keeps when frames came while a photograph plays, and which update stood there
+PLAY = """() => {
+    window.played_ = [];
+    const step = document.querySelector("[data-control=step] output");
+    const keep = (now) => {
+        window.played_.push([now, Number(step.textContent)]);
+        requestAnimationFrame(keep);
+    };
+    requestAnimationFrame(keep);
+}"""
 #: keeps, for every event, how long the page's thread and the browser had it, in milliseconds
 RECORD = """() => {
     window.frames_ = {frame: [], answer: []};
@@ -85,17 +105,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--moves", type=int, default=150, help="of a pointer, and presses of a key (default: 150)")
     parser.add_argument("--loads", type=int, default=5, help="of each page (default: 5)")
+    parser.add_argument("--only", nargs="+", default=[], help="names of widgets; the others keep what was measured")
     parser.add_argument("--pages", type=Path, help="of `make notebooks`: those with live widgets are opened too")
     asked = parser.parse_args()
     results: dict[str, Any] = {"widgets": {}, "pages": {}}
+    if asked.only:
+        results = json.loads((RESULTS / "widgets.json").read_text())["results"]
     with sync_playwright() as session, tempfile.TemporaryDirectory() as place:
         browser = session.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for kind, handles, largest in CASES:
+            if asked.only and kind.__name__ not in asked.only:
+                continue
             found: dict[str, Any] = {}
-            for size, values in (("default", {}), ("largest", largest)):
+            for size, values in (("default", DEFAULTS.get(kind, {})), ("largest", largest)):
                 path = page_of(kind(**values), Path(place) / kind.__name__ / size)
                 found[size] = {handle: dragged(browser, path, handle, asked.moves) for handle in handles}
                 found[size]["a slider by keys"] = pressed(browser, path, asked.moves)
+                if kind in (Kappas, Photograph):
+                    found[size]["settled, median (ms)"] = settled(browser, path)
+                if kind is Photograph:
+                    found[size]["play"] = played(browser, page_of(kind(**values | {"step": 0}), path.parent))
             path = page_of(kind(), Path(place) / kind.__name__ / "page")
             found["first interaction (s)"] = first_interaction(browser, path, asked.loads)
             found["bytes"] = sum(
@@ -122,6 +151,7 @@ def opened(browser: Browser, path: Path) -> tuple[Page, Thread]:
     tab.goto(path.as_uri())
     tab.locator(".apviz-live svg .curve").first.wait_for(state="attached")
     tab.wait_for_timeout(500)
+    tab.wait_for_function("!document.querySelector('[data-busy]')", timeout=120_000)
     tab.evaluate(RECORD)
     return tab, Thread(tab)
 
@@ -177,6 +207,44 @@ def pressed(browser: Browser, path: Path, moves: int) -> dict[str, float]:
         tab.keyboard.press("ArrowRight" if k // 10 % 2 == 0 else "ArrowLeft")
         tab.wait_for_timeout(REPEAT)
     return thread.figures()
+
+
+def settled(browser: Browser, path: Path, moves: int = 12) -> float:
+    """Milliseconds from a key, which moves the second slider, until all is computed and drawn; the median."""
+    tab, _ = opened(browser, path)
+    tab.wait_for_function("!document.querySelector('[data-busy]')", timeout=120_000)
+    tab.locator(".apviz-live input[type=range]").nth(1).focus()
+    taken = []
+    for k in range(moves):
+        tab.evaluate("() => addEventListener('keydown', () => (window.from_ = performance.now()), {once: true})")
+        tab.keyboard.press("ArrowRight" if k % 4 < 2 else "ArrowLeft")
+        taken.append(
+            tab.evaluate("""() => new Promise((done) => {
+                const look = () => document.querySelector("[data-busy]")
+                    ? requestAnimationFrame(look) : done(performance.now() - window.from_);
+                requestAnimationFrame(() => requestAnimationFrame(look));
+            })""")
+        )
+    tab.context.close()
+    return round(statistics.median(taken), 1)
+
+
+def played(browser: Browser, path: Path) -> dict[str, float]:
+    """Frames and updates while a photograph plays from its first update."""
+    tab, _ = opened(browser, path)
+    tab.get_by_role("button", name="play").click()
+    tab.evaluate(PLAY)
+    tab.wait_for_timeout(1000 * PLAYED)
+    times, updates = np.array(tab.evaluate("window.played_")).T
+    tab.context.close()
+    last = int(np.argmax(updates == updates[-1])) + 1  # where it ended, or the time did
+    gaps, seconds = np.diff(times[:last]), (times[last - 1] - times[0]) / 1000
+    return {
+        "between frames, median (ms)": round(float(np.median(gaps)), 1),
+        "between frames, 95% (ms)": round(float(np.percentile(gaps, 95)), 1),
+        "updates a second": round(float((updates[last - 1] - updates[0]) / seconds), 1),
+        "frames": last,
+    }
 
 
 def first_interaction(browser: Browser, path: Path, loads: int) -> float:

@@ -92,7 +92,8 @@ class CGAgainstProjection(LiveWidget):
             {name: name for name in RULES},
         ),
         "overlap": slider(
-            "overlap", "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            "overlap",
+            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
             0, 1, 0.25,
         ),
         "plane": choice(

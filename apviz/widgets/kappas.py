@@ -42,7 +42,7 @@ class Kappas(LiveWidget):
         >>> widget = apviz.widgets.Kappas(block_size=60)
         >>> found = widget.solves["kd-tree"]
         >>> round(found.spectrum.kappa), round(found.spectrum.kappa_prime)
-        (245, 151)
+        (127, 113)
     """
 
     title = "κ and κ′: what the theorem promises, and what happens"

@@ -19,7 +19,7 @@ from apviz.system import KernelSystem
 from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 from apviz.widgets.packing import packed_bytes
 
-#: updates of a solve at most, 1,000 of the page's; milliseconds between two that play
+#: updates of a solve at most; milliseconds between two that play
 UPDATES: Final = 1000
 FRAME: Final = 16
 #: of the Matérn-5/2 kernel, where both sides of a picture have length 2
@@ -100,10 +100,13 @@ class Photograph(LiveWidget):
             50, 500, 50,
         ),
         "rule": choice(
-            "rule", "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "rule",
+            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
             {name: name for name in RULES},
         ),
-        "tol": log_slider("tolerance", "The solve ends once ‖r‖/‖b‖ &lt; tolerance, or after 1,000 updates.", 1e-4, 0.1),
+        "tol": log_slider(
+            "tolerance", "The solve ends once ‖r‖/‖b‖ &lt; tolerance, or after 1,000 updates.", 1e-4, 0.1
+        ),
         "pixels": {
             "kind": "places", "label": "pixels n", "places": list(PIXELS),
             "explanation": f"Of {PICTURE_SHAPE[0]} × {PICTURE_SHAPE[1]} pixels every s-th row and column is kept, s = "

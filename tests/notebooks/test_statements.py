@@ -221,7 +221,7 @@ def shares(preset: str) -> np.ndarray:
     widget = widgets.CGAgainstProjection()
     widget.choose(preset)
     trajectory = widget.paths[0].trajectory
-    K = matern52(trajectory.span.x, widget.value("lengthscale")) + widget.value("noise") * np.eye(trajectory.span.n)
+    K = matern52(trajectory.span.x, widget.lengthscale) + widget.noise * np.eye(trajectory.span.n)
     values, vectors = np.linalg.eigh(K)
     errors = [w - np.linalg.solve(K, trajectory.b) for w in cg(K, trajectory.b, 10)]
     return np.array([values * (vectors.T @ error) ** 2 for error in errors])[:, ::-1]

@@ -94,7 +94,8 @@ def values(seed: int) -> dict[str, Any]:
     points = int(draw.integers(8, 81))
     return {
         "points": points, "data": traits["data"].values[seed % 2], "block_size": int(draw.integers(2, points + 1)),
-        "rule": ["gauss-southwell", "cyclic", "random", "shuffled"][seed // 2 % 4], "overlap": draw.choice([0.0, 0.25, 1.0]),
+        "rule": ["gauss-southwell", "cyclic", "random", "shuffled"][seed // 2 % 4],
+        "overlap": draw.choice([0.0, 0.25, 1.0]),
         "lengthscale": float(10 ** draw.uniform(-1.4, 0)), "noise": float(10 ** draw.uniform(-3, 0)),
         "plane": get_args(rkhs.Plane)[seed // 8 % 4],
     }  # fmt: skip

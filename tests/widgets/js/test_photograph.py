@@ -1,4 +1,4 @@
-"""The photograph's solver in a browser against `apviz.solve` and dense matrices, on small crops; its draws and blocks."""
+"""The photograph's solver in a browser against `apviz.solve` and dense matrices, on small crops; draws, blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def crop(seed: int) -> dict[str, Any]:
     rule = ["gauss-southwell", "cyclic", "random", "shuffled"][seed % 4]
     return {
         "rows": int(rows), "columns": int(columns), "grey": draw.integers(0, 256, rows * columns),
-        "partition": ["sequential", "kd-tree"][seed // 4 % 2], "size": int(draw.integers(2, max(3, rows * columns // 3))),
+        "partition": ["sequential", "kd-tree"][seed // 4 % 2],
+        "size": int(draw.integers(2, max(3, rows * columns // 3))),
         "overlap": [0.0, 0.5, 1.0][seed % 3], "rule": rule, "tol": 1e-12, "most": STEPS,
         "kernel": list(KERNELS)[seed % len(KERNELS)], "lengthscale": float(10 ** draw.uniform(-1, 0)),
         "noise": float(10 ** draw.uniform(-2, 0)), "targets": [3, STEPS, 1, 17, 2, STEPS],

@@ -1,0 +1,44 @@
+"""The photograph as Python has it: the pixels of the picture, and what the page solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install 'apviz[notebook]'")
+
+import apviz
+from apviz.datasets.bundled import PICTURE_SHAPE
+from apviz.widgets import Photograph
+from apviz.widgets.photograph import PIXELS
+
+
+@pytest.mark.parametrize("pixels", PIXELS)
+def test_rows_are_all_pixels_of_a_picture_and_its_greys_standardised(pixels):
+    datasets = pytest.importorskip("sklearn.datasets")
+    x, b = Photograph(pixels=pixels).rows
+    assert x.shape == (pixels, 2) and len(np.unique(x, axis=0)) == pixels and np.abs(x).max() == 1
+    assert abs(b.mean()) < 1e-12 and b.std() == pytest.approx(1)
+    # in the order of the picture they are the picture, but for its rounding to whole greys
+    picture = datasets.load_sample_image("china.jpg") @ np.array([0.299, 0.587, 0.114])
+    rows, columns = (len(np.unique(x[:, k])) for k in (0, 1))
+    stride = -(-PICTURE_SHAPE[0] // rows)
+    every = picture[::stride, ::stride]
+    left = (every.shape[1] - columns) // 2
+    seen = every[:, left : left + columns].ravel()
+    order = np.lexsort((x[:, 1], x[:, 0]))
+    assert len(seen) == pixels and np.corrcoef(b[order], seen)[0, 1] > 0.9999
+
+
+def test_a_number_of_pixels_that_is_no_picture_is_refused():
+    with pytest.raises(ValueError, match=r"pixels must be one of 704, .*, 13696, got 1000"):
+        Photograph(pixels=1000)
+
+
+@pytest.mark.parametrize("preset", [each for each in Photograph.presets if "13,696" not in each])
+def test_blocks_of_neighbours_need_less_than_scattered_ones_in_every_preset(preset):
+    widget = Photograph()
+    widget.choose(preset)
+    done = {name: apviz.solve(widget.system, solver) for name, solver in widget.solvers.items()}
+    assert done["neighbours"].converged
+    assert done["neighbours"].work < done["scattered"].work
