@@ -24,6 +24,10 @@ BOTH_WAYS = """widget = widgets.Angles()
 widget.observe(lambda change: setattr(widget, "noise", 0.5 if change["new"] > 0.3 else 0.01), "distance")
 widget"""
 
+STEPPED = """widget = widgets.Photograph()
+widget.observe(lambda change: setattr(widget, "picture", "mean" if change["new"] == 9 else "residual"), "step")
+widget"""
+
 DRAGGED = """widget = widgets.Projection()
 widget.observe(lambda change: setattr(widget, "noise", 0.1 if change["new"][2] > 0.8 else 0.01), "points")
 widget"""
@@ -37,8 +41,8 @@ def lab(tmp_path_factory):
     folder.mkdir()
     for path in NOTEBOOKS:
         shutil.copy(path, folder)
-    for name in ("ProjectionPlayer", "Photograph"):
-        written(folder / f"{name}.ipynb", "from apviz import widgets", f"widgets.{name}()")
+    written(folder / "ProjectionPlayer.ipynb", "from apviz import widgets", "widgets.ProjectionPlayer()")
+    written(folder / "Photograph.ipynb", "from apviz import widgets", STEPPED)
     written(folder / "both-ways.ipynb", "from apviz import widgets", BOTH_WAYS)
     written(folder / "Projection.ipynb", "from apviz import widgets", DRAGGED)
     server = Lab(place, folder)
@@ -159,16 +163,21 @@ def test_a_point_dragged_with_the_mouse_is_where_python_finds_it(sit_down):
 
 
 @pytest.mark.slow
-def test_on_a_phone_no_room_is_left_below_a_picture(sit_down):
+def test_a_photograph_is_solved_in_the_notebook_and_fits_a_phone(sit_down):
     desk = sit_down("Photograph.ipynb")
     desk.run_all()
     (widget,) = desk.widgets()
-    chart = widget.locator(".js-plotly-plot").first
-    below = "gd => gd._fullLayout.height - gd._fullLayout.yaxis._offset - gd._fullLayout.yaxis._length"
-    for width in (390, 345, 1500):
+    widget.get_by_role("button", name="a step on").click()
+    # Python answers with what it was told
+    shown = "widget => widget.querySelector('[data-control=picture] select').value"
+    desk.tab.wait_for_function(f"widget => ({shown})(widget) === 'mean'", arg=widget.element_handle())
+    for width in (390, 345):
         desk.tab.set_viewport_size({"width": width, "height": 1000})
-        desk.tab.wait_for_function(f"gd => ({below})(gd) < 22", arg=chart.element_handle())
-        assert chart.evaluate("gd => gd.getBoundingClientRect().height - gd._fullLayout.height") < 6
+        desk.tab.wait_for_timeout(500)
+        assert widget.evaluate("each => each.querySelector('.charts').scrollWidth <= each.clientWidth")
+        box = widget.locator("canvas").first.bounding_box()
+        assert box["width"] / box["height"] == pytest.approx(46 / 31, rel=0.02)
+    assert desk.errors() == []
 
 
 @pytest.mark.slow
