@@ -1,8 +1,10 @@
 """Widgets that live in the browser, on a page from a disk: how soon one answers, how long a frame takes, its weight.
 
 - *frame*: from when the page hears of a moved pointer or a pressed key until the frame that shows it is painted by the
-  page's thread: script, styles, layout, paint;
-- *answer*: the same from when the browser made the event, the wait for the next frame included;
+  page's thread: script, styles, layout, paint. Moves are handed out when a frame begins; a key comes at any time, and
+  with it this holds what is left till the next frame, 8 ms of 16.7 in the mean, which a page can only fill;
+- *waited*: so much of *frame* was left till the next frame when all listeners had been told: nothing was computed;
+- *answer*: the same as *frame* from when the browser made the event;
 - *CPU*: seconds that the page's thread computed, ÷ frames: what a frame takes where nothing else runs on the machine,
   whose other work lengthens the two above and hardly this;
 - *first interaction*: from opening the page until a moved slider is shown, median of fresh browsers' contexts;
@@ -29,7 +31,7 @@ import nbformat
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection
+from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock
 from apviz.widgets.live_widget import LiveWidget
 from apviz.widgets.static_export import STATIC
 from benchmarks.dashboard.serving import CHROMIUM, FLAGS
@@ -43,6 +45,12 @@ REPEAT = 33
 CASES: list[tuple[type[LiveWidget], list[str], dict[str, Any]]] = [
     (Angles, ["the second block", "the Friedrichs angle"], {"points": 12, "shared": 4}),
     (Projection, ["point 3", "the tip of g", "the step"], {"blocks": "{1} {2} {3}", "step": 20}),
+    (
+        ProjectionPlayer,
+        ["point 6", "the step", "the corner of the first block"],
+        {"points": 40, "block_size": 10, "overlap": 0.5, "step": 20},
+    ),
+    (WhichBlock, ["the step", "the edge of the first block", "your bet"], {"reveal": True, "block_size": 1}),
     (Kappas, ["the block size"], {"block_size": 100, "bet": "shown"}),
     (CGAgainstProjection, ["the work"], {"points": 80, "block_size": 20, "bet": "shown"}),
     (Photograph, ["the step"], {"pixels": 13696, "block_size": 200, "overlap": 0.5}),
@@ -63,21 +71,26 @@ PLAY = """() => {
 }"""
 #: keeps, for every event, how long the page's thread and the browser had it, in milliseconds
 RECORD = """() => {
-    window.frames_ = {frame: [], answer: []};
+    window.frames_ = {frame: [], answer: [], waited: []};
     let heard = null;
-    const painted = new MessageChannel();
-    painted.port1.onmessage = ({data: [from, made]}) => {
+    const painted = new MessageChannel(), told = new MessageChannel();
+    painted.port1.onmessage = ({data: [from, made, waited]}) => {
         const now = performance.now();
         window.frames_.frame.push(now - from);
         window.frames_.answer.push(now - made);
+        window.frames_.waited.push(waited);
     };
+    // a task of its own, after the event and what its listeners do at once; a frame may begin before
+    told.port1.onmessage = () => heard && (heard.idle = performance.now());
     const hear = (event) => {
         if (heard) return;
-        heard = [performance.now(), event.timeStamp];
+        heard = {from: performance.now(), made: event.timeStamp, idle: 0};
+        told.port2.postMessage(null);
         requestAnimationFrame(() => {
-            // after this frame's callbacks, styles, layout and paint
-            painted.port2.postMessage(heard);
+            const {from, made, idle} = heard, waited = idle ? performance.now() - idle : 0;
             heard = null;
+            // after this frame's callbacks, styles, layout and paint
+            painted.port2.postMessage([from, made, waited]);
         });
     };
     for (const name of ["pointermove", "keydown"]) window.addEventListener(name, hear, {capture: true});
@@ -135,7 +148,10 @@ def main() -> None:
             if "apviz-place" in path.read_text("utf-8"):
                 results["pages"][path.stem] = {"first interaction (s)": first_interaction(browser, path, asked.loads)}
         browser.close()
-    keep("widgets", results)
+    if asked.only:
+        print(json.dumps(results, indent=1))
+    else:
+        keep("widgets", results)
 
 
 def page_of(widget: LiveWidget, folder: Path) -> Path:
@@ -173,7 +189,7 @@ class Thread:
         count = len(taken["frame"])
         return {
             f"{name}, {what} (ms)": round(float(np.percentile(taken[name], share)), 1)
-            for name in ("frame", "answer")
+            for name in ("frame", "answer", "waited")
             for what, share in (("median", 50), ("95%", 95))
         } | {"CPU, mean (ms)": round(1000 * computed / count, 1), "frames": count}
 

@@ -16,6 +16,8 @@ ENTRY: Final = "home.js"
 
 _IMPORT: Final = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";$', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:const|function\*?|class) (\w+))", re.MULTILINE)
+#: what a page need not have, a third of the bytes: comments that fill lines, and indentation
+_COMMENTS: Final = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|^ +", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -52,7 +54,7 @@ def _add(name: str, written: dict[str, str], above: tuple[str, ...]) -> None:
         _add(match[2], written, (*above, name))
     names = _EXPORT.findall(source)
     body = _IMPORT.sub(lambda match: f'const {{{match[1].replace(" as ", ": ")}}} = modules["{match[2]}"];', source)
-    body = _EXPORT.sub("", body)
+    body = _COMMENTS.sub("", _EXPORT.sub("", body))
     if unknown := re.search(r"^(import|export)\b.*$", body, re.MULTILINE):
         raise ValueError(f"{name}: a form of import or export that is not known here: {unknown[0]}")
     written[name] = f"{body}return {{{', '.join(names)}}};\n"

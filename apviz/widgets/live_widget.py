@@ -39,9 +39,16 @@ def style() -> str:
     )
 
 
-def slider(label: str, explanation: str, low: float, high: float, step: float) -> dict[str, Any]:
-    """Describes a slider over evenly spaced numbers; the explanation is one sentence of HTML."""
-    return {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
+def slider(
+    label: str, explanation: str, low: float, high: float, step: float, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Describes a slider over evenly spaced numbers; the explanation is one sentence of HTML.
+
+    Args:
+        names: of numbers that are read as words.
+    """
+    described = {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
+    return described | ({"names": dict(names)} if names else {})
 
 
 def log_slider(label: str, explanation: str, low: float, high: float) -> dict[str, Any]:
@@ -58,6 +65,11 @@ def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str
 def steps(label: str, explanation: str, last: int, interval: int | None = None) -> dict[str, Any]:
     """Describes steps from 0 to the last, which can be played: one a second, or every so many milliseconds."""
     return slider(label, explanation, 0, last, 1) | {"kind": "steps"} | ({"interval": interval} if interval else {})
+
+
+def switch(label: str, explanation: str) -> dict[str, Any]:
+    """Describes a button that is pressed or not."""
+    return {"kind": "switch", "label": label, "explanation": explanation}
 
 
 def kernel_choice() -> dict[str, Any]:
@@ -90,6 +102,7 @@ class LiveWidget(anywidget.AnyWidget):
         presets: named values; the first sets every trait, and is what `reset` goes back to.
         betting: a question and its answers by value, for a widget with a trait `bet`: before the bet, which is an
             answer or `shown`, presets are called A, B, …, and what would tell is not drawn.
+        hidden_until: the trait that reveals what was bet on, in place of `betting` where a bet is placed otherwise.
 
     Raises:
         ValueError: an unknown setting, or a value that it cannot have.
@@ -102,6 +115,7 @@ class LiveWidget(anywidget.AnyWidget):
     in_sight: ClassVar[tuple[str, ...]]
     presets: ClassVar[dict[str, dict[str, Any]]]
     betting: ClassVar[tuple[str, dict[str, str]] | None] = None
+    hidden_until: ClassVar[str] = ""
 
     _esm = notebook_module()
     _css = style()
@@ -128,7 +142,8 @@ class LiveWidget(anywidget.AnyWidget):
     def _face(cls) -> dict[str, Any]:
         face = {
             "name": cls.__name__, "title": cls.title, "text": cls.text, "sentence": cls.sentence,
-            "controls": cls.controls, "inSight": list(cls.in_sight), "presets": cls.presets, "given": cls.given(),
+            "controls": cls.controls, "inSight": list(cls.in_sight), "presets": cls.presets,
+            "hiddenUntil": cls.hidden_until, "given": cls.given(),
         }  # fmt: skip
         if cls.betting is None:
             return face

@@ -2,91 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-import ipywidgets
 import numpy as np
-import plotly.graph_objects as go
+import traitlets
 
 from apviz.kernels import Matern52
-from apviz.plots.rkhs import trajectory_step
 from apviz.rkhs import RULES, Span, Trajectory, trajectory
-from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
-#: updates of a trajectory
-STEPS = 30
+#: updates of a trajectory; points at most; how far data go
+STEPS: Final = 30
+MAX_POINTS: Final = 40
+MOST: Final = 2.0
 
 
-class ProjectionPlayer(TeachingWidget):
-    """Plays updates: s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, and the posterior mean as the goal."""
+def _drawn() -> tuple[list[float], list[float]]:
+    """Places and data of all points, in the order in which they were drawn: fewer points are the first of them."""
+    draws = np.random.default_rng(0)
+    x = draws.uniform(0, 1, MAX_POINTS)
+    b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(MAX_POINTS)
+    return x.tolist(), b.round(2).tolist()
+
+
+PLACES, DATA = _drawn()
+
+
+class ProjectionPlayer(LiveWidget):
+    """Plays updates: s⁽ʲ⁾ and r⁽ʲ⁾ as functions, the chosen block lit, the matrix, and the posterior mean as the goal.
+
+    Attributes:
+        step: updates done, 0 to 30.
+        points: n, the first of those that were drawn, from 8 to 40.
+        data: (40,) b of all that were drawn, in the order in which they were, from −2 to 2.
+        block_size: points a block owns.
+        rule: which block next.
+        overlap: margin a block also solves on, as a part of its own points.
+        lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
+        speed: updates a second while it plays.
+
+    Examples:
+        >>> widget = apviz.widgets.ProjectionPlayer(points=12, block_size=4, rule="cyclic")
+        >>> [step.block for step in widget.trajectory.steps[:5]]
+        [-1, 0, 1, 2, 0]
+        >>> bool((abs(widget.trajectory.steps[1].residual[:4]) < 1e-12).all())  # zero on its own block
+        True
+    """
 
     title = "Alternating projection, block by block"
     text = "Every update makes the residual zero on its own block, and disturbs the others a little."
-    static_control = "step"
+    sentence = (
+        "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of its start, Euclidean ‖r‖ [euclidean], with "
+        "{points} points in blocks of {block_size}, lengthscale {lengthscale} and noise σ² = {noise}."
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "step": steps("step j", "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", STEPS),
+        "rule": choice(
+            "rule",
+            "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            {name: name for name in RULES},
+        ),
+        "points": slider(
+            "points n",
+            "How many data, xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), until one is "
+            "dragged: K is n × n.",
+            8, MAX_POINTS, 1,
+        ),
+        "block_size": slider(
+            "block b",
+            "Points a block owns, the last of the m = ⌈n/b⌉ blocks what is left; one update solves with K[I, I], "
+            "b × b.",
+            1, 20, 1,
+        ),
+        "overlap": slider(
+            "overlap",
+            "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
+            0, 1, 0.25,
+        ),
+        "lengthscale": log_slider(
+            "lengthscale",
+            "How far points influence one another: Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
+            0.03, 1,
+        ),
+        "noise": log_slider("noise σ²", "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².", 1e-4, 1),
+        "speed": log_slider("speed", "While it plays, an update every Δt = 1/speed seconds.", 0.5, 8),
+    }  # fmt: skip
+    in_sight = ("step", "rule")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "gauss-southwell": {
-            "points": 16, "block_size": 4, "rule": "gauss-southwell", "lengthscale": 0.15, "noise": 0.01,
-            "overlap": 0.0, "step": 0, "speed": 1.0,
+            "points": 16, "data": DATA, "block_size": 4, "rule": "gauss-southwell", "lengthscale": 0.15,
+            "noise": 0.01, "overlap": 0.0, "step": 0, "speed": 1.0,
         },
         "one point at a time": {"block_size": 1},
         "cyclic, long lengthscale": {"rule": "cyclic", "lengthscale": 0.4},
         "with a margin": {"overlap": 0.5},
     }  # fmt: skip
 
-    def make_controls(self) -> dict[str, Control]:
-        slow = {"continuous_update": False}
-        stepper = Stepper("step j", STEPS)
-        self.player = stepper.player
-        return {
-            "step": Control(
-                stepper.slider, "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", stepper
-            ),
-            "speed": Control(stepper.speed_slider(), "While it plays, an update every Δt = 1/speed seconds."),
-            "points": Control(
-                ipywidgets.IntSlider(description="points n", min=8, max=40, **slow),
-                "How many data, xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1): K is n × n.",
-            ),
-            "block_size": Control(
-                ipywidgets.IntSlider(description="block b", min=1, max=20, **slow),
-                "Points a block owns, the last of the m = ⌈n/b⌉ blocks what is left; one update solves with K[I, I], "
-                "b × b.",
-            ),
-            "rule": Control(
-                ipywidgets.Dropdown(
-                    description="rule", options=list(RULES)
-                ),
-                "Which block next: gauss-southwell takes that of ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            ),
-            "overlap": Control(
-                ipywidgets.FloatSlider(description="overlap", min=0, max=1, step=0.25, **slow),
-                "Margin a block also solves on, as a part of its own points: an update's work = (1 + overlap)·b/n.",
-            ),
-            "lengthscale": Control(
-                log_slider("lengthscale", 0.03, 1, **slow),
-                "How far points influence one another: Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
-            ),
-            "noise": Control(
-                log_slider("noise σ²", 1e-4, 1, **slow),
-                "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².",
-            ),
-        }  # fmt: skip
+    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
+    points = traitlets.Int(min=8, max=MAX_POINTS).tag(sync=True)
+    data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=MAX_POINTS, maxlen=MAX_POINTS).tag(sync=True)
+    block_size = traitlets.Int(min=1, max=20).tag(sync=True)
+    rule = traitlets.Enum(list(RULES)).tag(sync=True)
+    overlap = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    lengthscale = traitlets.Float(min=0.03, max=1.0).tag(sync=True)
+    noise = traitlets.Float(min=1e-4, max=1.0).tag(sync=True)
+    speed = traitlets.Float(min=0.5, max=8.0).tag(sync=True)
+
+    @classmethod
+    def given(cls) -> dict[str, Any]:
+        return {"x": PLACES, "limits": {"data": [-MOST, MOST]}}
 
     @property
     def trajectory(self) -> Trajectory:
-        """Updates over the blocks, for the controls' values."""
-        return self.computed(("points", "block_size", "rule", "overlap", "lengthscale", "noise"), self._solve)
-
-    def _solve(self) -> Trajectory:
-        n = self.value("points")
-        draws = np.random.default_rng(0)
-        x = np.sort(draws.uniform(0, 1, n))
-        b = np.sin(9 * x) * np.exp(-x) + 0.1 * draws.standard_normal(n)
-        span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-        size, rule, overlap = min(n, self.value("block_size")), self.value("rule"), self.value("overlap")
-        return trajectory(span, b, block_size=size, rule=rule, overlap=overlap, steps=STEPS)
-
-    def draw(self) -> Sequence[go.Figure]:
-        found = self.trajectory
-        return [trajectory_step(found, min(self.value("step"), len(found.steps) - 1), theme=self.theme)]
+        """Updates over the blocks of the points in increasing order, by the reference."""
+        x, b = np.array(PLACES[: self.points]), np.array(self.data[: self.points])
+        order = np.argsort(x)
+        span = Span(x[order], Matern52(lengthscale=self.lengthscale), self.noise)
+        size = min(self.points, self.block_size)
+        return trajectory(span, b[order], block_size=size, rule=self.rule, overlap=self.overlap, steps=STEPS)

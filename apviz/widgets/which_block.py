@@ -2,36 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Final, get_args
 
-import ipywidgets
-import plotly.graph_objects as go
+import traitlets
 
 from apviz.kernels import Matern52
-from apviz.plots.rkhs import next_block, rule_errors
 from apviz.rkhs import RULES, RuleComparison, Span, compare_rules, toy_problem
-from apviz.widgets.controls import Control, Stepper, log_slider
-from apviz.widgets.teaching_widget import TeachingWidget
+from apviz.rkhs.rule_comparison import ToyProblem
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
-POINTS = 36
-#: updates of every rule
-STEPS = 24
-NO_BET = "no bet"
+POINTS: Final = 36
+#: updates of every rule; points of a block, and seeds, at most
+STEPS: Final = 24
+LARGEST: Final = 12
+SEEDS: Final = 20
+NO_BET: Final = "no bet"
 #: the bet on a block that is none: blocks are counted from 0, as in a trace
-NO_BLOCK = -1
+NO_BLOCK: Final = -1
 
 
-class WhichBlock(TeachingWidget):
-    """Compares four rules on one system, linked by the step: bet, then reveal what every block would have removed."""
+class WhichBlock(LiveWidget):
+    """Compares four rules on one system, linked by the step: bet, then reveal what every block would have removed.
+
+    Attributes:
+        step: updates done of every rule, 0 to 24.
+        bet_rule: the rule with the least left in the end, or `no bet`.
+        bet_block: the block that gauss-southwell takes next, or −1.
+        reveal: whether what was bet on is shown.
+        rule: whose state one looks at.
+        data: which system, of `apviz.rkhs.toy_problem`.
+        block_size: neighbours in a block.
+        lengthscale, noise: of the Matérn-5/2 kernel, in units of x, and of outputscale 1.
+        seed: of random and shuffled.
+
+    Examples:
+        >>> widget = apviz.widgets.WhichBlock(data="crowded", lengthscale=0.1, block_size=6)
+        >>> widget.comparison.ranking(24)
+        ['gauss-southwell', 'shuffled', 'cyclic', 'random']
+        >>> widget.comparison.choices("gauss-southwell", widget.step).greedy_is_best
+        False
+    """
 
     title = "Which block next?"
     text = (
         "All four rules project onto the same blocks; they differ in the order only. Look at the residual, bet on a "
         "rule and on a block, then reveal."
     )
-    static_control = "step"
-    static_values: ClassVar[dict[str, Any]] = {"reveal": True}
+    sentence = (
+        "After {step} of [last] updates of {rule}, in blocks of {block_size}, with lengthscale {lengthscale} and "
+        "noise σ² = {noise}: I bet that {bet_rule} will have the least left, and that gauss-southwell takes block "
+        "{bet_block} next. [verdict]"
+    )
+    controls: ClassVar[dict[str, dict[str, Any]]] = {
+        "step": steps(
+            "updates",
+            "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.",
+            STEPS,
+        ),
+        "reveal": switch(
+            "reveal",
+            "Shows the four curves, and what each block would remove now: "
+            "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
+        ),
+        "bet_rule": choice(
+            "bet: rule",
+            f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
+            {name: name for name in (NO_BET, *RULES)},
+        ),
+        "bet_block": slider(
+            "bet: block",
+            "Your bet: the block that gauss-southwell takes next, the one with "
+            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
+        ),
+        "rule": choice(
+            "stand in", "Whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ you look at; the block it takes next is lit.",
+            {name: name for name in RULES},
+        ),
+        "data": choice(
+            "data", "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
+            {name: name for name in get_args(ToyProblem)},
+        ),
+        "block_size": slider(
+            "block b", f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.", 1, LARGEST, 1
+        ),
+        "lengthscale": log_slider(
+            "lengthscale",
+            "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere, r −= K[:, I] u.",
+            0.01, 1,
+        ),
+        "noise": log_slider(
+            "noise σ²",
+            "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
+            "close.",
+            1e-3, 1,
+        ),
+        "seed": slider(
+            "seed",
+            "Another draw for random, I ~ U{0, …, m − 1} at every update, and for shuffled, a new order of the m "
+            "blocks every epoch.",
+            0, SEEDS, 1,
+        ),
+    }  # fmt: skip
+    in_sight = ("step", "reveal")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "columns of a photograph": {
             "step": 0, "bet_rule": NO_BET, "bet_block": NO_BLOCK, "reveal": False, "rule": "gauss-southwell",
@@ -42,76 +116,32 @@ class WhichBlock(TeachingWidget):
         "little noise: gauss-southwell comes last": {"data": "even", "lengthscale": 0.1, "noise": 0.01},
         "much noise: the guarantee comes closer": {"lengthscale": 0.05, "noise": 1.0},
     }  # fmt: skip
+    hidden_until = "reveal"
 
-    def make_controls(self) -> dict[str, Control]:
-        slow = {"continuous_update": False}
-        stepper = Stepper("updates", STEPS)
-        rules = list(RULES)
+    step = traitlets.Int(min=0, max=STEPS).tag(sync=True)
+    bet_rule = traitlets.Enum([NO_BET, *RULES]).tag(sync=True)
+    bet_block = traitlets.Int(min=NO_BLOCK, max=POINTS - 1).tag(sync=True)
+    reveal = traitlets.Bool().tag(sync=True)
+    rule = traitlets.Enum(list(RULES)).tag(sync=True)
+    data = traitlets.Enum(list(get_args(ToyProblem))).tag(sync=True)
+    block_size = traitlets.Int(min=1, max=LARGEST).tag(sync=True)
+    lengthscale = traitlets.Float(min=0.01, max=1.0).tag(sync=True)
+    noise = traitlets.Float(min=1e-3, max=1.0).tag(sync=True)
+    seed = traitlets.Int(min=0, max=SEEDS).tag(sync=True)
+
+    @classmethod
+    @cache
+    def given(cls) -> dict[str, Any]:
         return {
-            "step": Control(
-                stepper.slider,
-                "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.",
-                stepper,
-            ),
-            "bet_rule": Control(
-                ipywidgets.Dropdown(description="bet: rule", options=[NO_BET, *rules]),
-                f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
-            ),
-            "bet_block": Control(
-                ipywidgets.BoundedIntText(description="bet: block", min=NO_BLOCK, max=POINTS - 1),
-                "Your bet: the block that gauss-southwell takes next, the one with "
-                f"‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; {NO_BLOCK} for none.",
-            ),
-            "reveal": Control(
-                ipywidgets.ToggleButton(description="reveal", icon="eye"),
-                "Shows the four curves, and what each block would remove now: "
-                "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
-            ),
-            "rule": Control(
-                ipywidgets.Dropdown(description="stand in", options=rules),
-                "Whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ you look at; the block it takes next is lit.",
-            ),
-            "data": Control(
-                ipywidgets.Dropdown(description="data", options=["even", "one bump", "crowded", "photograph"]),
-                "The right-hand side b and where its points are; the system is (k(X, X) + σ²I) w = b.",
-            ),
-            "block_size": Control(
-                ipywidgets.IntSlider(description="block b", min=1, max=12, **slow),
-                f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.",
-            ),
-            "lengthscale": Control(
-                log_slider("lengthscale", 0.01, 1, **slow),
-                "ℓ of the Matérn-5/2 kernel: the longer, the more an update spoils elsewhere, r −= K[:, I] u.",
-            ),
-            "noise": Control(
-                log_slider("noise σ²", 1e-3, 1, **slow),
-                "σ² in K: λmin ≥ σ²; with much of it K[I, I] ≈ λ′max·I, and the guarantee "
-                "‖r‖²/(2mλ′max) of Theorem 1 is close.",
-            ),
-            "seed": Control(
-                ipywidgets.IntSlider(description="seed", min=0, max=20, **slow),
-                "Another draw for random, I ~ U{0, …, m − 1} at every update, and for shuffled, a new order of the m "
-                "blocks every epoch.",
-            ),
-        }  # fmt: skip
+            "systems": {
+                name: dict(zip("xb", (each.tolist() for each in toy_problem(name, POINTS)), strict=True))
+                for name in get_args(ToyProblem)
+            },
+        }
 
     @property
     def comparison(self) -> RuleComparison:
-        """Solves by the four rules, for the controls' values."""
-        return self.computed(("data", "block_size", "lengthscale", "noise", "seed"), self._solve)
-
-    def _solve(self) -> RuleComparison:
-        x, b = toy_problem(self.value("data"), POINTS)
-        span = Span(x, Matern52(lengthscale=self.value("lengthscale")), self.value("noise"))
-        return compare_rules(span, b, block_size=self.value("block_size"), steps=STEPS, seed=self.value("seed"))
-
-    def draw(self) -> Sequence[go.Figure]:
-        found, revealed = self.comparison, self.value("reveal")
-        step = min(self.value("step"), found.steps)
-        rule_bet = "" if self.value("bet_rule") == NO_BET else self.value("bet_rule")
-        on = min(self.value("bet_block"), len(found.blocks) - 1)
-        block_bet = None if on == NO_BLOCK else on
-        return [
-            next_block(found, self.value("rule"), step, bet=block_bet, revealed=revealed, theme=self.theme),
-            rule_errors(found, step, bet=rule_bet, revealed=revealed, theme=self.theme),
-        ]
+        """Solves by the four rules, by the reference."""
+        x, b = toy_problem(self.data, POINTS)
+        span = Span(x, Matern52(lengthscale=self.lengthscale), self.noise)
+        return compare_rules(span, b, block_size=self.block_size, steps=STEPS, seed=self.seed)

@@ -30,6 +30,8 @@ PRESETS = [(each, preset) for each in WIDGETS for preset in each.presets]
 
 def is_held(control: dict[str, Any], value: Any) -> bool:
     """Whether a control in a browser can be at a value: a slider moves there to the nearest of its places."""
+    if control["kind"] == "switch":
+        return isinstance(value, bool)
     if control["kind"] == "choice":
         return value in [each for _, each in control["options"]]
     if control["kind"] == "places":
@@ -54,6 +56,9 @@ def test_three_controls_are_in_sight_at_most_and_each_goes_as_far_as_its_trait(k
     assert len(kind.presets) >= 3 and len(kind.in_sight) + 1 <= 3  # the presets are one
     for name, control in kind.controls.items():
         trait = kind.class_traits()[name]
+        if control["kind"] == "switch":
+            assert isinstance(trait, traitlets.Bool)
+            continue
         if control["kind"] == "choice":
             assert [value for _, value in control["options"]] == list(trait.values)
             continue
@@ -131,7 +136,7 @@ def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(bundle, "FOLDER", tmp_path)
-    (tmp_path / "a.js").write_text("export const one = 1;\n")
+    (tmp_path / "a.js").write_text("/** What\n * it is. */\n// one\nexport const one = 1;\n")
     (tmp_path / "b.js").write_text(
         'import {one as first} from "./a.js";\nexport function two() { return first + 1; }\n'
     )
@@ -142,6 +147,10 @@ def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms
     places = [text.index(f'modules["{name}.js"] = ') for name in "abc"]
     assert places == sorted(places) and text.count("const one = 1") == 1
     assert "const {one: first} = modules" in text and "export" not in text
+    # a comment before code stays, as does what looks like one in a text
+    assert "it is" not in text and "// one" not in text
+    (tmp_path / "g.js").write_text('export const two = /** @type {number} */ 2;\nexport const url = "http://x";\n')
+    assert "const two = /** @type {number} */ 2;" in bundle.modules("g.js") and '"http://x"' in bundle.modules("g.js")
     for body, words in (('import * as a from "./a.js";\n', "import"), ("export default 1;\n", "export")):
         (tmp_path / "d.js").write_text(body)
         with pytest.raises(ValueError, match=f"d.js: a form of import or export .* {words}"):

@@ -1,34 +1,31 @@
-"""The widgets without a browser: what their controls do to the figures."""
+"""The player as Python has it: its traits, against NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-pytest.importorskip("ipywidgets", reason="the widgets need ipywidgets: pip install 'apviz[notebook]'")
+pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install 'apviz[notebook]'")
+
+import traitlets
 
 from apviz.widgets import ProjectionPlayer
 
 
-def curve(player: ProjectionPlayer, name: str) -> np.ndarray:
-    return np.asarray(next(each.y for each in player.figures[0].data if each.name == name))
-
-
-def test_moving_the_step_moves_the_curve_towards_the_goal():
-    player = ProjectionPlayer()
-    goal = curve(player, "goal: the posterior mean")
-    gaps = []
-    for step in (0, 5, 30):
-        player.controls["step"].widget.value = step
-        gaps.append(np.abs(curve(player, "s⁽ʲ⁾ so far") - goal).max())
-    assert gaps[0] > gaps[1] > gaps[2]
-
-
-def test_the_residual_is_zero_on_the_block_that_is_lit():
-    player = ProjectionPlayer(step=4)
-    residual = player.figures[0].data[-1]
-    lit = np.asarray(residual.marker.size) == 12
-    assert lit.sum() == 4 and np.abs(np.asarray(residual.y)[lit]).max() < 1e-10
+def test_the_updates_are_the_projections_that_numpy_computes_and_lead_to_the_solution():
+    widget = ProjectionPlayer(block_size=5, rule="cyclic", lengthscale=0.25)
+    order = np.argsort(widget.given()["x"][:16])
+    x, b = np.array(widget.given()["x"])[order], np.array(widget.data)[order]
+    q = np.sqrt(5) * np.abs(x[:, None] - x) / 0.25
+    gram = (1 + q + q**2 / 3) * np.exp(-q) + 0.01 * np.eye(16)
+    weights, solution = np.zeros(16), np.linalg.solve(gram, b)
+    errors = [solution @ gram @ solution]
+    for number, step in enumerate(widget.trajectory.steps[1:]):
+        rows = np.arange(16)[number % 4 * 5 :][:5]
+        weights[rows] += np.linalg.solve(gram[np.ix_(rows, rows)], (b - gram @ weights)[rows])
+        np.testing.assert_allclose(step.weights, weights, rtol=0, atol=1e-10 * np.abs(solution).max())
+        errors.append((weights - solution) @ gram @ (weights - solution))
+    assert len(errors) == 31 and (np.diff(errors) <= 1e-12).all() and errors[-1] < errors[0] / 5
 
 
 @pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 1]), (4, [4] * 4), (20, [16])])
@@ -37,14 +34,28 @@ def test_a_block_owns_as_many_points_as_the_control_says_and_the_last_what_is_le
     assert [len(block) for block in player.trajectory.blocks] == sizes
 
 
-def test_the_speed_is_that_of_the_player_and_goes_back_at_a_reset():
-    player = ProjectionPlayer()
-    player.controls["speed"].widget.value = 4.0
-    assert player.player.interval == 250
-    player.reset()
-    assert player.player.interval == 1000
+def test_a_margin_is_of_the_nearest_points_beside_a_block():
+    with_margin = ProjectionPlayer(overlap=0.5).trajectory
+    x = with_margin.span.x[:, 0]
+    for number, block in enumerate(with_margin.blocks):
+        owned = list(range(4 * number, 4 * number + 4))
+        away = np.abs(x[:, None] - x[owned]).min(1)
+        assert set(block) - set(owned) == set(np.argsort(np.where(away > 0, away, np.inf))[:2].tolist())
 
 
-def test_an_unknown_control_gets_a_message():
-    with pytest.raises(ValueError, match="speeed is no control of ProjectionPlayer; there are step"):
+def test_one_more_point_leaves_the_others_where_they_are():
+    few, more = ProjectionPlayer(points=12).trajectory, ProjectionPlayer(points=13).trajectory
+    assert len(set(more.span.x[:, 0]) - set(few.span.x[:, 0])) == 1
+    pairs = set(zip(few.span.x[:, 0], few.b, strict=True))
+    assert pairs < set(zip(more.span.x[:, 0], more.b, strict=True))
+
+
+def test_data_that_one_sets_are_solved_for_and_others_get_a_message():
+    widget = ProjectionPlayer(points=8)
+    widget.data = [0.0] * 40
+    assert len(widget.trajectory.steps) == 1
+    for data in ([0.0] * 39, [3.0] + [0.0] * 39):
+        with pytest.raises(traitlets.TraitError):
+            widget.data = data
+    with pytest.raises(ValueError, match="speeed is no setting of ProjectionPlayer; there are points, data"):
         ProjectionPlayer(speeed=2)

@@ -21,15 +21,7 @@ HEIGHT = 680
 LABELS = 12
 
 
-def next_block(
-    comparison: RuleComparison,
-    rule: Rule,
-    number: int,
-    *,
-    bet: int | None = None,
-    revealed: bool = True,
-    theme: ThemeName = "light",
-) -> go.Figure:
+def next_block(comparison: RuleComparison, rule: Rule, number: int, *, theme: ThemeName = "light") -> go.Figure:
     """Where the trajectory of `rule` is after some updates, and what could come next.
 
     Above the residual at the points; below, in the columns of the blocks, what each would remove of ½‖r‖²_H, with
@@ -39,8 +31,6 @@ def next_block(
     Args:
         rule: whose trajectory, and whose next block is lit.
         number: of updates done.
-        bet: the block that a reader expects gauss-southwell to take; blocks are counted from 0, as in a trace.
-        revealed: else what comes next is left out, not only hidden.
 
     Raises:
         ValueError: a rule or a number that the comparison does not have; an unknown theme.
@@ -63,8 +53,7 @@ def next_block(
     ends = np.cumsum([0, *(len(rows) for rows in blocks)]) + 0.5
     centres, widths = (ends[:-1] + ends[1:]) / 2, np.diff(ends)
     lit = np.zeros(n, dtype=bool)
-    if revealed:
-        lit[list(blocks[found.taken[rule]])] = True
+    lit[list(blocks[found.taken[rule]])] = True
     ours = rule_color(rule, theme)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.32, 0.38, 0.3])
     place = np.arange(1, n + 1)
@@ -82,31 +71,31 @@ def next_block(
     shares = 100 * found.decrease_per_block / found.left
     fill = [ours if block == found.taken[rule] else translucent(colors.muted, 0.55) for block in range(len(blocks))]
     figure.add_bar(
-        x=centres if revealed else [], y=shares if revealed else [], width=0.8 * widths if revealed else [],
-        showlegend=False, name="would remove", marker={"color": fill if revealed else [], "line": {"width": 0}},
-        customdata=np.column_stack([np.arange(len(blocks)), found.norms, found.decrease_per_block]) if revealed else [],
+        x=centres, y=shares, width=0.8 * widths,
+        showlegend=False, name="would remove", marker={"color": fill, "line": {"width": 0}},
+        customdata=np.column_stack([np.arange(len(blocks)), found.norms, found.decrease_per_block]),
         hovertemplate="block %{customdata[0]:d}: would remove %{customdata[2]:.4g}, %{y:.3g} % of ½‖r‖²<sub>H</sub><br>"
         "‖r_I‖ = %{customdata[1]:.4g}<extra></extra>",
         row=2, col=1,
     )  # fmt: skip
     floor = 100 * found.guaranteed / found.left
     figure.add_scatter(
-        x=[0.5, n + 0.5], y=[floor, floor] if revealed else [None, None], mode="lines",
+        x=[0.5, n + 0.5], y=[floor, floor], mode="lines",
         name="guaranteed to gauss-southwell (Theorem 1)", showlegend=True,
         line={"color": colors.ink, "width": 2, "dash": BOUND_DASH},
         hovertemplate=f"guaranteed: {found.guaranteed:.4g}, %{{y:.3g}} % of ½‖r‖²<sub>H</sub><extra></extra>",
         row=2, col=1,
     )  # fmt: skip
-    _add_rules(figure, comparison, found, centres, shares, bet, revealed, colors)
+    _add_rules(figure, found, centres, shares, colors)
     figure.update_yaxes(title_text="residual", range=_about_zero(comparison), zeroline=True, row=1, col=1)
     figure.update_yaxes(title_text="removes, %", range=[0, _highest(comparison, rule)], row=2, col=1)
     labelled = range(0, len(blocks), -(-len(blocks) // LABELS))
     ticks = {"tickvals": centres[labelled], "ticktext": [str(block) for block in labelled]}
     figure.update_xaxes(range=[0.5, n + 0.5], showgrid=False, **ticks)
     figure.update_xaxes(title_text="block, of neighbouring points", row=3, col=1)
-    figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)], annotations=[_hidden(revealed, colors)])
+    figure.update_layout(height=HEIGHT, shapes=[_columns(ends, colors)])
     system = f"b = {len(blocks[0])} · {system_label(comparison.trajectories[rule].span)}"
-    notes = [system, *_said(rule, number, found, bet, revealed)]
+    notes = [system, *_said(rule, number, found)]
     return finish(figure, [], colors, "Which block next?", "next_block", notes)
 
 
@@ -115,35 +104,20 @@ def _points(comparison: RuleComparison) -> Any:
     return comparison.trajectories["gauss-southwell"].span.x[:, 0]
 
 
-def _add_rules(
-    figure: go.Figure,
-    comparison: RuleComparison,
-    found: Choices,
-    centres: Any,
-    shares: Any,
-    bet: int | None,
-    revealed: bool,
-    colors: Theme,
-) -> None:
-    """The block each rule takes here, in its line, with what it removes; the bet in a line of its own."""
-    rows = list(comparison.trajectories)
-    names = [*rows, "your bet"]
+def _add_rules(figure: go.Figure, found: Choices, centres: Any, shares: Any, colors: Theme) -> None:
+    """The block each rule takes here, in its line, with what it removes."""
+    names = list(found.taken)
     height = {name: len(names) - 1 - line for line, name in enumerate(names)}
-    chosen: list[tuple[str, int, str, str]] = [
-        (name, found.taken[name], rule_color(name, colors.name), "circle") for name in rows if revealed
-    ]
-    if bet is not None:
-        chosen.append(("your bet", bet, colors.ink, "star"))
     middle = float(np.mean(centres))
-    # a row of axes with no point at all has no scale in plotly.js while the legend is placed: paths of NaN
-    places: list[tuple[Any, Any]] = [(centres[block], height[name]) for name, block, _, _ in chosen] or [(None, None)]
     figure.add_scatter(
-        x=[x for x, _ in places], y=[y for _, y in places],
+        x=[centres[block] for block in found.taken.values()], y=list(height.values()),
         mode="markers+text", showlegend=False, name="takes", cliponaxis=False,
-        marker={"size": 13, "color": [each[2] for each in chosen], "symbol": [each[3] for each in chosen]},
-        text=[f" {shares[block]:.1f}% " if revealed else " ? " for _, block, _, _ in chosen],
-        textposition=["middle left" if centres[block] > middle else "middle right" for _, block, _, _ in chosen],
-        hovertext=[f"{name}: block {block}" for name, block, _, _ in chosen],
+        marker={"size": 13, "color": [rule_color(name, colors.name) for name in names]},
+        text=[f" {shares[block]:.1f}% " for block in found.taken.values()],
+        textposition=[
+            "middle left" if centres[block] > middle else "middle right" for block in found.taken.values()
+        ],
+        hovertext=[f"{name}: block {block}" for name, block in found.taken.items()],
         hovertemplate="%{hovertext}<extra></extra>", row=3, col=1,
     )  # fmt: skip
     figure.update_yaxes(
@@ -151,29 +125,14 @@ def _add_rules(
     )
 
 
-def _said(rule: Rule, number: int, found: Choices, bet: int | None, revealed: bool) -> list[str]:
+def _said(rule: Rule, number: int, found: Choices) -> list[str]:
     """Lines under the title; always as many."""
     where = f"{number} update{'' if number == 1 else 's'} of {rule}: ½‖r‖²_H = {found.left:.3g}"
-    if not revealed:
-        yours = "no bet yet" if bet is None else f"you bet on block {bet}"
-        return [where, "which block does gauss-southwell take next?", yours]
     greedy, best = found.taken["gauss-southwell"], found.best
     share = found.decrease_per_block / found.left
     if found.greedy_is_best:
-        honest = f"block {greedy} has the largest ‖r_I‖ and removes the most"
-    else:
-        honest = f"largest ‖r_I‖: block {greedy} ({share[greedy]:.0%}); block {best} removes {share[best]:.0%}"
-    if bet is None:
-        return [where, honest, "no bet on a block"]
-    right = "it does" if bet == greedy else f"it takes {greedy}"
-    return [where, honest, f"you bet on {bet}: {right}; yours removes {share[bet]:.0%}"]
-
-
-def _hidden(revealed: bool, colors: Theme) -> dict[str, Any]:
-    return {
-        "text": "what would each remove?", "xref": "x domain", "yref": "y2 domain", "x": 0.5, "y": 0.5,
-        "showarrow": False, "visible": not revealed, "font": {"size": 18, "color": colors.muted},
-    }  # fmt: skip
+        return [where, f"block {greedy} has the largest ‖r_I‖ and removes the most"]
+    return [where, f"largest ‖r_I‖: block {greedy} ({share[greedy]:.0%}); block {best} removes {share[best]:.0%}"]
 
 
 def _columns(ends: Any, colors: Theme) -> dict[str, Any]:

@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 HEIGHT = 520
 
 
-def rule_errors(
-    comparison: RuleComparison, number: int, *, bet: str = "", revealed: bool = True, theme: ThemeName = "light"
-) -> go.Figure:
+def rule_errors(comparison: RuleComparison, number: int, *, theme: ThemeName = "light") -> go.Figure:
     """Error ‖r‖_H of every rule against updates, on a log axis, with a mark where each is after `number` of them.
 
     Args:
         number: of updates done.
-        bet: the rule that a reader expects to be first in the end; empty for none.
-        revealed: else the curves are left out, not only hidden.
 
     Raises:
         ValueError: a number of updates that the comparison does not have; an unknown theme.
@@ -49,13 +45,13 @@ def rule_errors(
     colors_of = {rule: rule_color(rule, theme) for rule in comparison.errors}
     for rule, errors in comparison.errors.items():
         figure.add_scatter(
-            x=updates, y=errors if revealed else [None] * len(updates), mode="lines", name=rule, showlegend=True,
+            x=updates, y=errors, mode="lines", name=rule, showlegend=True,
             legendgroup=rule, line={"color": colors_of[rule], "width": 3},
             hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
         )  # fmt: skip
     for rule, errors in comparison.errors.items():
         figure.add_scatter(
-            x=[number] if revealed else [], y=[errors[number]] if revealed else [], mode="markers", name=rule,
+            x=[number], y=[errors[number]], mode="markers", name=rule,
             showlegend=False, legendgroup=rule,
             marker={"color": colors_of[rule], "size": 12, "line": {"color": colors.paper, "width": 2}},
             hovertemplate=f"{rule}, %{{x:d}} updates: %{{y:.4g}} of ‖r‖<sub>H</sub> left<extra></extra>",
@@ -68,36 +64,23 @@ def rule_errors(
         ticktext=[f"{100 * tick:g}%" for tick in ticks],
     )  # fmt: skip
     line = {"color": colors.muted, "width": 1.5}
-    figure.update_layout(
-        height=HEIGHT,
-        shapes=[{"type": "line", "x0": number, "x1": number, "yref": "paper", "y0": 0, "y1": 1, "line": line}],
-        annotations=[
-            {
-                "text": "bet on a rule, then reveal", "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5,
-                "showarrow": False, "visible": not revealed, "font": {"size": 18, "color": colors.muted},
-            }
-        ],
-    )  # fmt: skip
+    mark = {"type": "line", "x0": number, "x1": number, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+    figure.update_layout(height=HEIGHT, shapes=[mark])
     system = f"b = {len(comparison.blocks[0])} · {system_label(comparison.trajectories['gauss-southwell'].span)}"
-    notes = [system, *_said(comparison, number, bet, revealed)]
+    notes = [system, *_said(comparison, number)]
     return finish(figure, [], colors, "Four rules, the same system", "rule_errors", notes)
 
 
-def _said(comparison: RuleComparison, number: int, bet: str, revealed: bool) -> list[str]:
+def _said(comparison: RuleComparison, number: int) -> list[str]:
     """Lines under the title; always as many."""
-    if not revealed:
-        yours = f"you bet on {bet}" if bet else "no bet yet"
-        return [f"which rule has the least left after {comparison.steps} updates?", yours, "then reveal"]
-    first, last = comparison.ranking(number)[0], [str(rule) for rule in comparison.ranking(comparison.steps)]
     leads = (
-        f"after {number} update{'' if number == 1 else 's'} {first} leads"
+        f"after {number} update{'' if number == 1 else 's'} {comparison.ranking(number)[0]} leads"
         if number
         else "before the first update all are level"
     )
-    placed = f"your bet, {bet}, is number {1 + last.index(bet)}" if bet else f"{last[0]} is first"
     missed = len(comparison.suboptimal_updates())
     return [
         leads,
-        f"after all {comparison.steps}: {placed}",
+        f"after all {comparison.steps}: {comparison.ranking(comparison.steps)[0]} is first",
         f"gauss-southwell missed the best block {missed} of {comparison.steps} times",
     ]

@@ -38,12 +38,14 @@ export function addressOf(values, {name, presets}) {
 
 function typed(like, text) {
   if (Array.isArray(like)) return text.split(" ").map(Number);
+  if (typeof like === "boolean") return text === "true";
   return typeof like === "number" ? Number(text) : text;
 }
 
 function isAllowed({controls, given, betting}, key, value, like) {
   if (key === "bet") return ["", "shown", ...betting.options.map(([, each]) => each)].includes(value);
   const control = controls[key];
+  if (control?.kind === "switch") return true;
   if (control?.kind === "choice") return control.options.some(([, each]) => each === value);
   const ends = control ? (control.places ?? [control.min, control.max]) : given.limits[key];
   const inside = (each) => each >= ends[0] && each <= ends.at(-1);

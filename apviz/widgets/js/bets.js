@@ -47,8 +47,13 @@ export class Bet {
   }
 }
 
-/** Lets presets be letters until they have been bet on. */
-export function letters(options) {
+/**
+ * Lets presets be letters until they have been bet on.
+ * @param {HTMLOptionElement[]} options
+ * @param {(values: object) => boolean} isOpen whether the bet on what is shown is still open
+ * @param {object} shown values with which a preset that has been seen before is not bet on again
+ */
+export function letters(options, isOpen, shown) {
   const revealed = new Set();
   const write = () => {
     options.forEach((each, k) => {
@@ -59,13 +64,13 @@ export function letters(options) {
   write();
   return {
     /** What a preset is chosen with that has been seen before. */
-    known: (name) => (revealed.has(name) ? {bet: "shown"} : {}),
+    known: (name) => (revealed.has(name) ? shown : {}),
     forget() {
       revealed.clear();
       write();
     },
-    show(name, {bet}) {
-      if (bet !== "" && name) revealed.add(name);
+    show(name, values) {
+      if (!isOpen(values) && name) revealed.add(name);
       write();
     },
   };

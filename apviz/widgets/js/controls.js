@@ -6,16 +6,20 @@ import {number} from "./plane.js";
 /**
  * What a control changes, as Python describes it.
  * @typedef {object} Control
- * @property {"range" | "places" | "choice" | "steps"} kind
+ * @property {"range" | "places" | "choice" | "steps" | "switch"} kind
  * @property {string} label
  * @property {string} explanation HTML
  * @property {number} [min]
  * @property {number} [max]
  * @property {number} [step]
  * @property {number[]} [places] of a slider over given numbers
+ * @property {Record<string, string>} [names] of values that are read as words
  * @property {[string, string][]} [options] titles and values
  * @property {number} [interval] of steps that play, in milliseconds; 1000 where nothing is said, or less motion asked for
  */
+
+/** A value as a control reads. */
+export const reading = ({names}, value) => names?.[value] ?? (Number.isInteger(value) ? String(value) : number(value));
 
 /**
  * Values that a slider has: a number of steps, or the given places.
@@ -54,7 +58,7 @@ export function moved(control, value, places, limit = Infinity) {
  * @param {(name: string, values: object) => number} limitOf the largest value that a control may have now
  */
 export function controlRow(name, control, state, limitOf) {
-  const make = {range: slider, places: slider, choice, steps}[control.kind];
+  const make = {range: slider, places: slider, choice, steps, switch: toggle}[control.kind];
   const {input, show, beside = []} = make(name, control, state, limitOf);
   const label = element("label", {}, element("span", {class: "name"}), ...beside, input);
   label.firstChild.innerHTML = control.label;
@@ -68,12 +72,16 @@ function slider(name, control, state, limitOf) {
     readout = element("output");
   const input = element("input", {type: "range", min: 0, max: places.length - 1, step: 1});
   input.addEventListener("input", () => state.set({[name]: places[Number(input.value)]}));
+  let shown = [];
   const show = (values) => {
-    const limit = limitOf(name, values),
-      allowed = places.filter((each) => each <= limit).length;
+    const limit = limitOf(name, values);
+    // a page lays a slider out anew whenever its value is set
+    if (shown[0] === values[name] && shown[1] === limit) return;
+    shown = [values[name], limit];
+    const allowed = places.filter((each) => each <= limit).length;
     input.max = String(Math.max(allowed - 1, 0));
     input.value = String(nearestPlace(control, values[name]));
-    readout.textContent = Number.isInteger(values[name]) ? String(values[name]) : number(values[name]);
+    readout.textContent = reading(control, values[name]);
     input.setAttribute("aria-valuetext", readout.textContent);
   };
   return {input: element("span", {class: "slider"}, input, readout), show};
@@ -85,7 +93,15 @@ function choice(name, control, state) {
   return {input, show: (values) => (input.value = values[name])};
 }
 
-/** A slider over steps with buttons: to the start, one back, one on, and play, which nobody has to wait for. */
+/** A button that is pressed or not. */
+function toggle(name, control, state) {
+  const input = element("button", {type: "button", class: "switch"});
+  input.innerHTML = control.label;
+  input.addEventListener("click", () => state.set({[name]: !state.values[name]}));
+  return {input, show: (values) => input.setAttribute("aria-pressed", String(values[name]))};
+}
+
+/** A slider over steps with buttons: to the start, one back, one on, and play, at `speed` where a widget has one. */
 function steps(name, control, state, limitOf) {
   const {input, show} = slider(name, control, state, limitOf);
   const go = (by) => {
@@ -95,7 +111,7 @@ function steps(name, control, state, limitOf) {
   };
   let playing = 0;
   const stop = () => {
-    clearInterval(playing);
+    clearTimeout(playing);
     playing = 0;
     play.textContent = "▶";
     play.setAttribute("aria-label", "play");
@@ -112,11 +128,15 @@ function steps(name, control, state, limitOf) {
     play.textContent = "⏸";
     play.setAttribute("aria-label", "pause");
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    // a step that is still being computed is waited for
-    const tick = () => play.closest("[data-busy]") || go(1);
-    const every = still ? 1000 : (control.interval ?? 1000);
-    playing = setInterval(() => (ended() || !play.isConnected ? stop() : tick()), every);
-    return playing;
+    const every = () => (still ? 1000 : (control.interval ?? 1000 / (state.values.speed ?? 1)));
+    const tick = () => {
+      if (ended() || !play.isConnected) return stop();
+      // a step that is still being computed is waited for
+      if (!play.closest("[data-busy]")) go(1);
+      playing = wait();
+    };
+    const wait = () => setTimeout(tick, every());
+    playing = wait();
   });
   const back = button("‹", "a step back", () => go(-1)),
     on = button("›", "a step on", () => go(1));
@@ -124,7 +144,7 @@ function steps(name, control, state, limitOf) {
 }
 
 /**
- * A sentence in which `{name}` is a number that can be dragged, and `[word]` a figure that follows.
+ * A sentence in which `{name}` is a number that can be dragged, or a choice, and `[word]` a figure that follows.
  * @param {Element} place
  * @param {string} template HTML
  * @param {Record<string, Control>} controls
@@ -133,15 +153,28 @@ export class Sentence {
   constructor(place, template, controls, state, limitOf) {
     this._numbers = {};
     this._figures = {};
+    this._choices = {};
+    this._shown = {};
+    this._controls = controls;
+    const part = (whole, name) => {
+      const tag = controls[name].kind === "choice" ? "select" : 'span tabindex="0" role="slider"';
+      return `<${tag} class="number" data-number="${name}"></${tag.split(" ")[0]}>`;
+    };
     place.innerHTML = template
-      .replace(/\{(\w+)\}/g, '<span class="number" tabindex="0" role="slider" data-number="$1"></span>')
+      .replace(/\{(\w+)\}/g, part)
       .replace(/\[(\w+)\]/g, '<output data-figure="$1"></output>');
     for (const each of place.querySelectorAll("[data-figure]")) this._figures[each.dataset.figure] = each;
     for (const each of place.querySelectorAll("[data-number]")) {
       const name = each.dataset.number,
         control = controls[name];
-      this._numbers[name] = each;
       each.setAttribute("aria-label", control.label.replace(/<[^>]*>/g, ""));
+      if (control.kind === "choice") {
+        this._choices[name] = each;
+        each.append(...control.options.map(([title, value]) => element("option", {value}, title)));
+        each.addEventListener("change", () => state.set({[name]: each.value}));
+        continue;
+      }
+      this._numbers[name] = each;
       each.title = "drag, or use arrow keys";
       const by = (from, places) => state.set({[name]: moved(control, from, places, limitOf(name, state.values))});
       let start = 0,
@@ -159,10 +192,15 @@ export class Sentence {
 
   show(values, figures) {
     for (const [name, each] of Object.entries(this._numbers)) {
-      each.textContent = number(values[name]);
+      if (this._shown[name] === values[name]) continue;
+      this._shown[name] = values[name];
+      each.textContent = reading(this._controls[name], values[name]);
       each.setAttribute("aria-valuetext", each.textContent);
       each.setAttribute("aria-valuenow", values[name]);
     }
-    for (const [name, each] of Object.entries(this._figures)) each.innerHTML = figures[name];
+    for (const [name, each] of Object.entries(this._choices)) each.value = values[name];
+    for (const [name, each] of Object.entries(this._figures)) {
+      if (this._shown[`[${name}]`] !== figures[name]) each.innerHTML = this._shown[`[${name}]`] = figures[name];
+    }
   }
 }

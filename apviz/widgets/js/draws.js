@@ -55,3 +55,10 @@ export function drawnBlocks(rule, blocks, seed = 0) {
     return order.pop();
   };
 }
+
+/** So many blocks in the order in which a random rule draws them; the name of a rule that draws none as it is. */
+export function drawnOrder(rule, blocks, count, seed = 0) {
+  if (!["random", "shuffled"].includes(rule)) return rule;
+  const next = drawnBlocks(rule, blocks, seed);
+  return Array.from({length: count}, next);
+}

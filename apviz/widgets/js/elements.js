@@ -48,7 +48,8 @@ export class Pen {
     found.attributes = attributes;
     if (found.text !== text) found.made.textContent = found.text = text;
     if (found.title !== title) {
-      found.made.replaceChildren(...(title ? [element("svg:title", {}, title)] : []));
+      if (title && found.title) found.made.firstChild.textContent = title;
+      else found.made.replaceChildren(...(title ? [element("svg:title", {}, title)] : []));
       found.title = title;
     }
     return found.made;

@@ -9,7 +9,9 @@ import {element} from "./elements.js";
 import {KappasView} from "./kappas.js";
 import {PhotographView} from "./photograph.js";
 import {ProjectionView} from "./projection.js";
+import {ProjectionPlayerView} from "./projection_player.js";
 import {State} from "./state.js";
+import {WhichBlockView} from "./which_block.js";
 
 /** A view draws what its values say: `new View(place, state, face)`, `draw(values)`, `resize()`, `limit(name, values)`. */
 const VIEWS = {
@@ -18,6 +20,8 @@ const VIEWS = {
   Kappas: KappasView,
   Photograph: PhotographView,
   Projection: ProjectionView,
+  ProjectionPlayer: ProjectionPlayerView,
+  WhichBlock: WhichBlockView,
 };
 
 /**
@@ -30,6 +34,7 @@ const VIEWS = {
  * @property {Record<string, import("./controls.js").Control>} controls
  * @property {string[]} inSight names of the controls that are not under "more"
  * @property {Record<string, Record<string, unknown>>} presets the first sets everything
+ * @property {string} [hiddenUntil] the value that must be true before presets, which are letters till then, get their names
  * @property {Record<string, unknown>} given numbers that only Python draws
  * @property {import("./bets.js").Betting} [betting] a bet before the result; `bet` is one of the values
  */
@@ -95,11 +100,14 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   return {state, body, end: () => watch.disconnect()};
 }
 
-function presetRow({presets, betting}, state) {
+function presetRow({presets, controls, betting, hiddenUntil}, state) {
   const [first] = Object.keys(presets);
   const own = element("option", {value: "", hidden: true}, "your own");
-  const options = Object.keys(presets).map((name) => element("option", {value: name}, name)),
-    hidden = betting && letters(options);
+  const options = Object.keys(presets).map((name) => element("option", {value: name}, name));
+  const isOpen = (values) => (betting ? values.bet === "" : !values[hiddenUntil]);
+  const hidden = betting || hiddenUntil ? letters(options, isOpen, betting ? {bet: "shown"} : {}) : undefined;
+  // a bet, and what it is placed and looked at with, leave a preset what it is
+  const isBeside = (key) => key.startsWith("bet") || (hiddenUntil && ["steps", "switch"].includes(controls[key]?.kind));
   const select = element("select", {"aria-label": "preset"}, own, ...options);
   const reset = element("button", {type: "button", class: "reset"}, "reset");
   const choose = (name) => state.set({...presets[first], ...presets[name], ...hidden?.known(name)});
@@ -110,7 +118,7 @@ function presetRow({presets, betting}, state) {
   });
   const is = (name, values) => {
     return Object.entries({...presets[first], ...presets[name]}).every(([key, each]) => {
-      return key === "bet" || JSON.stringify(each) === JSON.stringify(values[key]);
+      return isBeside(key) || each === values[key] || JSON.stringify(each) === JSON.stringify(values[key]);
     });
   };
   const label = element("label", {}, element("span", {class: "name"}, "preset"), select, reset);
@@ -160,7 +168,7 @@ export function mountAll(page) {
         else {
           const moment = momentOf(location.hash, face) ?? {values, look: {}};
           const {state} = mount(target, face, moment.values, {...look, ...moment.look});
-          state.onChange((now) => keep(addressOf(now, face)));
+          state.onChange((now) => keep(() => addressOf(now, face)));
         }
       }
     },
@@ -177,5 +185,5 @@ let later = 0;
 /** Browsers refuse many changes of the address a second. */
 function keep(address) {
   clearTimeout(later);
-  later = setTimeout(() => history.replaceState(null, "", address), 300);
+  later = setTimeout(() => history.replaceState(null, "", address()), 300);
 }

@@ -78,12 +78,13 @@ export class Figure {
   /**
    * A place of the drawing that can be dragged; called in every frame, with the same key for the same place.
    * @param {string} key
-   * @param {{x: number, y: number, half?: number, label: string, value: string}} spec middle, in pixels; `half` of its
-   *     width, for a row; what it is, and at which value
+   * @param {{x: number, y: number, half?: number, label: string, value: string, tab?: number, size?: number}} spec
+   *     middle, in pixels; `half` of its width, for a row; what it is, and at which value; its tabindex, where keys
+   *     lead to it otherwise; radius of its ring
    * @param {{drag: (x: number, y: number, first: boolean) => void, step: (right: number, up: number) => void,
    *     drop?: () => void}} on
    */
-  handle(key, {x, y, half = 0, label, value}, on) {
+  handle(key, {x, y, half = 0, label, value, tab = 0, size = 11}, on) {
     let grip = this._grips.get(key);
     if (!grip) {
       const reach = element("svg:rect", {class: "reach"}),
@@ -102,12 +103,28 @@ export class Figure {
     grip.on = on;
     for (const [rect, more] of [
       [grip.reach, 22],
-      [grip.ring, 11],
+      [grip.ring, size],
     ]) {
       const sides = {x: x - half - more, y: y - more, width: 2 * (half + more), height: 2 * more, rx: more};
       for (const name in sides) rect.setAttribute(name, sides[name].toFixed(1));
     }
-    grip.g.setAttribute("aria-valuetext", value);
+    for (const [name, words] of Object.entries({"aria-valuetext": value, tabindex: String(tab)})) {
+      if (grip.g.getAttribute(name) !== words) grip.g.setAttribute(name, words);
+    }
+  }
+
+  /** Brings the keys to a handle. */
+  focus(key) {
+    this._grips.get(key)?.g.focus({preventScroll: true});
+  }
+
+  /** Removes handles, but for those with these keys. */
+  keepHandles(keys) {
+    for (const [key, {g}] of this._grips) {
+      if (keys.includes(key)) continue;
+      g.remove();
+      this._grips.delete(key);
+    }
   }
 }
 
@@ -116,14 +133,15 @@ export class Plane extends Figure {
   /**
    * Draws the axes of a frame.
    * @param {{x: [number, number], y: [number, number], log?: boolean, whole?: boolean, powers?: boolean,
-   *     xLabel: string, yLabel: string}} axes ranges, of y its logarithm base 10 where `log`; whether x is a whole
-   *     number, or a logarithm base 10
+   *     xLabel: string, yLabel: string, xTicks?: [number, string][], yTicks?: [number, string][], margin?: number}} axes
+   *     ranges, of y its logarithm base 10 where `log`; whether x is a whole number, or a logarithm base 10; words in
+   *     place of numbers; room on the left, in em
    */
-  begin({x, y, log = false, whole = false, powers = false, xLabel, yLabel}) {
+  begin({x, y, log = false, whole = false, powers = false, xLabel, yLabel, xTicks, yTicks, margin = LEFT}) {
     super.begin();
     const {em, width, height} = this;
     Object.assign(this, {
-      left: LEFT * em,
+      left: margin * em,
       right: width - RIGHT * em,
       top: TOP * em,
       bottom: height - BOTTOM * em,
@@ -135,17 +153,20 @@ export class Plane extends Figure {
       small = 0.88 * em;
     const room = Math.max(4, Math.floor((this.right - this.left) / (5 * em)));
     const along = powers ? logTicks(x) : ticks(x, room).filter((each) => !whole || Number.isInteger(each));
-    for (const tick of along) {
-      const at = this.sx(powers ? Math.log10(tick) : tick);
-      pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
-      pen.draw("text", {x: at.toFixed(1), y: this.bottom + 1.15 * small, "text-anchor": "middle"}, number(tick));
+    for (const tick of xTicks ?? along) {
+      const [value, words] = xTicks ? tick : [powers ? Math.log10(tick) : tick, number(tick)],
+        at = this.sx(value);
+      // words stand in the middle of what they name, where no line is
+      if (!xTicks) pen.draw("path", {d: `M${at.toFixed(1)} ${this.top}V${this.bottom}`, class: "grid"});
+      pen.draw("text", {x: at.toFixed(1), y: this.bottom + 1.15 * small, "text-anchor": "middle"}, words);
     }
     const levels = log ? logTicks(y) : ticks(y, Math.max(3, Math.floor((this.bottom - this.top) / (3.2 * em))));
-    for (const tick of levels) {
+    for (const each of yTicks ?? levels) {
+      const [tick, name] = yTicks ? each : [each, number(each, 4, 1e-3)];
       const at = this.sy(tick);
       pen.draw("path", {d: `M${this.left} ${at.toFixed(1)}H${this.right}`, class: "grid"});
       const words = {x: this.left - 0.4 * em, y: (at + 0.32 * small).toFixed(1), "text-anchor": "end"};
-      pen.draw("text", words, number(tick, 4, 1e-3));
+      pen.draw("text", words, name);
     }
     pen.draw("path", {d: `M${this.left} ${this.top}V${this.bottom}H${this.right}`, class: "axis"});
     const middle = (this.left + this.right) / 2,
@@ -186,6 +207,13 @@ export class Plane extends Figure {
     }
     const look = {d, stroke: color, "stroke-width": width, "stroke-opacity": opacity, class: "curve"};
     this.marks.draw("path", dash ? {...look, "stroke-dasharray": dash} : look);
+  }
+
+  /** A rectangle between values, behind what is drawn after it; `y` of the whole chart where none is given. */
+  box([x0, x1], [y0, y1] = this.log ? this.y.map((each) => 10 ** each) : this.y, {color, opacity = 1}, title = "") {
+    const [left, right, top, bottom] = [this.sx(x0), this.sx(x1), this.sy(y1), this.sy(y0)].map((each) => each.toFixed(1));
+    const d = `M${left} ${top}H${right}V${bottom}H${left}Z`;
+    this.marks.draw("path", {d, fill: color, "fill-opacity": opacity}, "", title);
   }
 
   /** One mark, with what a pointer finds there. */
@@ -245,3 +273,9 @@ export function number(value, digits = 4, least = 1e-4) {
   const front = Number(head);
   return `${front === 1 ? "" : `${front}·`}10${raised}`.replace("-", "−");
 }
+
+const digits = (text, from) => String(text).replace(/\d/g, (each) => from[each]);
+
+/** A number as an index, and as a step (j). */
+export const below = (i) => digits(i, "₀₁₂₃₄₅₆₇₈₉");
+export const above = (j) => `⁽${digits(j, "⁰¹²³⁴⁵⁶⁷⁸⁹")}⁾`;

@@ -2,31 +2,26 @@
 
 import {dot, norm, plus, scaled, times} from "./algebra.js";
 import {kernelNamed} from "./kernels.js";
-import {Plane, number, placesOfCurve} from "./plane.js";
+import {NormsPicture} from "./norms.js";
+import {Plane, above, below, number, placesOfCurve} from "./plane.js";
 import {Space, arc, rectangle} from "./space.js";
 import {Span} from "./span.js";
 import {stepGeometry} from "./step_geometry.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
 
-/** updates of a trajectory; points of a curve; share below which a norm is rounding */
+/** updates of a trajectory; points of a curve */
 const STEPS = 20,
-  PLACES = 181,
-  FLOOR = 1e-12;
+  PLACES = 181;
 /** where points can be, and a little beyond; how far data go; steps of both by keys */
 const ENDS = [-0.06, 1.06],
   MOST = 2,
   KEYS = [0.01, 0.05];
 const SPAN = "var(--cyclic)",
   PROJECTED = "var(--gauss-southwell)",
-  LEFT = "var(--random)",
-  EUCLIDEAN = "var(--CG)";
-const NORM = "var(--gauss-southwell)",
-  INK = "var(--ink)",
+  LEFT = "var(--random)";
+const INK = "var(--ink)",
   MUTED = "var(--muted)";
 
-const digits = (text, from) => String(text).replace(/\d/g, (each) => from[each]);
-const below = (i) => digits(i, "₀₁₂₃₄₅₆₇₈₉"),
-  above = (j) => `⁽${digits(j, "⁰¹²³⁴⁵⁶⁷⁸⁹")}⁾`;
 const points = (block) => `{${block.map((i) => i + 1).join(", ")}}`;
 const degrees = (angle) => (Number.isNaN(angle) ? "none, it is 0" : `${((angle * 180) / Math.PI).toFixed(1)}°`);
 const clipped = (value, low, high) => Math.min(high, Math.max(low, Math.round(value * 100) / 100));
@@ -52,7 +47,7 @@ export class ProjectionView {
     );
     this.space.figure.classList.add("wide");
     this.functions = new Plane(place, "", () => 310);
-    this.norms = new Plane(place, "‖r‖ in H never rises, Euclidean ‖r‖ may", () => 310);
+    this.norms = new NormsPicture(place, () => 310, state);
   }
 
   resize() {
@@ -64,7 +59,7 @@ export class ProjectionView {
       {geometry, trajectory, j} = now;
     this._drawSpace(now, values);
     this._drawFunctions(now, values);
-    this._drawNorms(now);
+    this.norms.draw(trajectory, j);
     const start = norm(geometry.goal) || 1;
     return {
       steps: trajectory.steps.length - 1,
@@ -254,56 +249,6 @@ export class ProjectionView {
         },
       );
     }
-  }
-
-  _drawNorms({trajectory, j}) {
-    const plane = this.norms,
-      both = [
-        [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot"],
-        [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond"],
-      ].map(([norms, ...look]) => [norms.map((each) => (each > FLOOR * norms[0] ? each / norms[0] : NaN)), ...look]);
-    const seen = both
-        .flatMap(([each]) => each)
-        .filter(Number.isFinite)
-        .concat(1),
-      count = trajectory.steps.length - 1;
-    const low = Math.floor(Math.log10(Math.min(...seen)) - 0.15),
-      high = Math.log10(Math.max(...seen)) + 0.15;
-    const steps = trajectory.steps.map((_, k) => k);
-    plane.begin({
-      x: [-0.5, Math.max(count, 1) + 0.5],
-      y: [low, high],
-      log: true,
-      whole: true,
-      xLabel: "step j",
-      yLabel: "÷ its value at the start",
-    });
-    const rises = [];
-    for (const [norms, name, color, shape] of both) {
-      plane.line(steps, norms, {color});
-      norms.forEach((each, k) => {
-        const words = `${name.replace(/<[^>]*>/g, "")} after step ${k}: ${number(each)}`;
-        plane.dot(k, each, {color, shape, size: k === j ? 6.5 : 3.5}, words);
-      });
-      const up = steps.filter((k) => k && norms[k] > norms[k - 1] * (1 + 1e-9));
-      rises.push(up.length);
-      const ring = {color, size: 9, shape: "triangle", hollow: true};
-      if (shape === "diamond") for (const k of up) plane.dot(k, norms[k], ring, "a rise");
-    }
-    plane.end();
-    plane.legend(both.map(([, name, color, shape]) => [name, color, shape]));
-    const times = (many) => ["never", "once"][many] ?? `${many} times`;
-    plane.note(`in ${count} steps ‖r‖ in H rose ${times(rises[0])}, Euclidean ‖r‖ ${times(rises[1])}`);
-    const go = (step) => this.state.set({step: Math.min(count, Math.max(0, Math.round(step)))});
-    const at = Number.isFinite(both[0][0][j]) ? plane.sy(both[0][0][j]) : plane.bottom;
-    plane.handle(
-      "step",
-      {x: plane.sx(j), y: at, label: "the step", value: `step ${j}`},
-      {
-        drag: (px) => go(plane.fromX(px)),
-        step: (right, up) => go(j + right + up),
-      },
-    );
   }
 
   _drop() {

@@ -5,7 +5,7 @@ export class State {
     this.values = {...values};
     this._listeners = [];
     this._changed = new Set();
-    this._asked = 0;
+    this._isAsked = this._hasTold = false;
   }
 
   /** Takes new values for some names; what is as it was is no change. */
@@ -15,7 +15,10 @@ export class State {
       this.values[name] = value;
       this._changed.add(name);
     }
-    if (this._changed.size) this._asked ||= requestAnimationFrame(() => this.tell());
+    if (!this._changed.size || this._isAsked) return;
+    this._isAsked = true;
+    // a key is pressed while the page waits for its next frame: what follows from it is computed in that time
+    if (!this._hasTold) queueMicrotask(() => this.tell());
   }
 
   /** @param {(values: Record<string, unknown>, changed: Set<string>) => void} listener */
@@ -23,12 +26,18 @@ export class State {
     this._listeners.push(listener);
   }
 
-  /** Tells of what has changed since the last frame. */
+  /** Tells of what has changed; what changes later in this frame is told of in the next. */
   tell() {
-    cancelAnimationFrame(this._asked);
     const changed = this._changed;
-    this._asked = 0;
     this._changed = new Set();
+    this._isAsked = false;
+    if (!this._hasTold) {
+      this._hasTold = true;
+      requestAnimationFrame(() => {
+        this._hasTold = false;
+        if (this._isAsked) this.tell();
+      });
+    }
     for (const listener of this._listeners) listener(this.values, changed);
   }
 }

@@ -1,6 +1,6 @@
 /** Alternating projection over the blocks of a span, every state kept: the paper's Algorithm 1 for one right-hand side. */
 
-import {cholesky, dot, norm, part, plus, solve, times} from "./algebra.js";
+import {cholesky, dot, forward, norm, part, plus, solve, times} from "./algebra.js";
 
 /** of ‖b‖ below which a residual is rounding, and a solve at its end */
 const SOLVED = 1e-15;
@@ -44,7 +44,7 @@ export class Trajectory {
   constructor(span, b, blocks, rule, count) {
     Object.assign(this, {span, blocks, b: Float64Array.from(b)});
     this.goal = span.interpolant(this.b);
-    const factors = blocks.map(({solved}) => cholesky(part(span.gram, solved)));
+    this._factors = blocks.map(({solved}) => cholesky(part(span.gram, solved)));
     const most = Array.isArray(rule) ? Math.min(count, rule.length) : count;
     let weights = new Float64Array(span.n),
       residual = this.b,
@@ -55,7 +55,7 @@ export class Trajectory {
       const block = next(rule, this.steps.length - 1, residual, blocks),
         {solved} = blocks[block];
       const u = solve(
-        factors[block],
+        this._factors[block],
         solved.map((i) => residual[i]),
       );
       weights = Float64Array.from(weights);
@@ -66,6 +66,18 @@ export class Trajectory {
       this.steps.push({block, weights, residual, energyDecrease: energy - now});
       energy = now;
     }
+  }
+
+  /** ½r_IᵀK[I, I]⁻¹r_I, by which each block would lower h in a state. */
+  decreasePerBlock(number) {
+    const {residual} = this.steps[number];
+    return this.blocks.map(({solved}, block) => {
+      const half = forward(
+        this._factors[block],
+        solved.map((i) => residual[i]),
+      );
+      return 0.5 * dot(half, half);
+    });
   }
 
   /** ‖s⁽ʲ⁾ − g‖_H, which never rises. */

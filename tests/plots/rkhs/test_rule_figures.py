@@ -1,4 +1,4 @@
-"""The figures of the four rules: what they show, and what they keep back until a bet is placed."""
+"""The figures of the four rules: what they show."""
 
 from __future__ import annotations
 
@@ -41,31 +41,12 @@ def test_the_guarantee_is_a_dotted_line_under_the_bar_of_the_largest_residual(ru
 
 def test_each_rule_has_a_mark_at_the_block_it_takes_with_its_share(run):
     found = run.choices("gauss-southwell", 3)
-    marks = next_block(run, "gauss-southwell", 3, bet=1).data[4]
-    expected = [*(found.taken[rule] for rule in RULES), 1]
+    marks = next_block(run, "gauss-southwell", 3).data[4]
+    expected = [found.taken[rule] for rule in RULES]
     assert [round((x - 2.5) / 4) for x in marks.x] == expected
     assert [text.strip() for text in marks.text] == [
         f"{100 * found.decrease_per_block[k] / found.left:.1f}%" for k in expected
     ]
-
-
-def test_before_the_reveal_nothing_of_the_next_block_is_in_the_figure_but_the_bet(run):
-    hidden = next_block(run, "cyclic", 4, bet=2, revealed=False)
-    assert len(hidden.data[2].y) == 0 and hidden.data[3].y == (None, None)
-    assert hidden.layout.annotations[0].visible and not next_block(run, "cyclic", 4).layout.annotations[0].visible
-    assert list(hidden.data[4].text) == [" ? "] and hidden.data[4].x[0] == 10.5
-    # no point is lit, and the residual is there to bet on
-    assert len(set(hidden.data[1].marker.color)) == 1 == len(set(hidden.data[1].marker.size))
-    np.testing.assert_allclose(hidden.data[1].y, run.choices("cyclic", 4).residual)
-    without = next_block(run, "cyclic", 4, revealed=False)
-    assert list(without.data[4].x) == [None]
-
-
-def test_before_the_reveal_no_curve_is_in_the_race(run):
-    hidden = rule_errors(run, 4, bet="cyclic", revealed=False)
-    assert {value for each in hidden.data for value in each.y} == {None}
-    assert "you bet on cyclic" in lines(hidden) and hidden.layout.annotations[0].visible
-    assert not rule_errors(run, 4).layout.annotations[0].visible
 
 
 def test_the_caption_says_when_the_largest_residual_is_not_the_most_energy(run):
@@ -80,15 +61,6 @@ def test_the_caption_says_when_the_largest_residual_is_not_the_most_energy(run):
     assert missed and f"gauss-southwell missed the best block {missed} of 12 times" in lines(rule_errors(run, 0))
 
 
-def test_the_caption_tells_whether_the_bets_were_won(run):
-    found = run.choices("cyclic", 2)
-    taken = found.taken["gauss-southwell"]
-    assert f"you bet on {taken}: it does" in lines(next_block(run, "cyclic", 2, bet=taken))[4]
-    assert f"it takes {taken}" in lines(next_block(run, "cyclic", 2, bet=(taken + 1) % 6))[4]
-    for place, rule in enumerate(run.ranking(12), 1):
-        assert f"after all 12: your bet, {rule}, is number {place}" in lines(rule_errors(run, 0, bet=rule))
-
-
 def test_curves_are_the_norms_left_and_marks_are_at_the_step(run):
     figure = rule_errors(run, 7)
     for rule, curve, mark in zip(RULES, figure.data[:4], figure.data[4:], strict=True):
@@ -98,17 +70,14 @@ def test_curves_are_the_norms_left_and_marks_are_at_the_step(run):
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_state_fits_a_phone_has_the_same_traces_and_is_valid_json(run, theme):
-    for revealed in (False, True):
-        for number in (0, 12):
-            for rule in RULES:
-                for figure in (
-                    next_block(run, rule, number, bet=5, revealed=revealed, theme=theme),
-                    rule_errors(run, number, bet=rule, revealed=revealed, theme=theme),
-                ):
-                    assert [len(line) <= 52 for line in lines(figure)] == [True] * 5
-                    assert len(figure.data) in (5, 8)
-                    assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
-                    json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    for number in (0, 12):
+        for rule in RULES:
+            following, race = next_block(run, rule, number, theme=theme), rule_errors(run, number, theme=theme)
+            assert (len(following.data), len(race.data)) == (5, 8)
+            for figure in (following, race):
+                assert all(len(line) <= 52 for line in lines(figure))
+                assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
+                json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 @pytest.mark.parametrize("make", [lambda run: next_block(run, "cyclic", 13), lambda run: rule_errors(run, 13)])
@@ -118,7 +87,5 @@ def test_a_step_that_is_not_there_gets_a_message(run, make):
 
 
 def test_blocks_have_the_numbers_that_they_have_in_a_trace(run):
-    figure = next_block(run, "gauss-southwell", 0, bet=0)
+    figure = next_block(run, "gauss-southwell", 0)
     assert figure.layout.xaxis3.ticktext == tuple("012345") and list(figure.data[2].customdata[:, 0]) == [*range(6)]
-    # the first block is one that one can bet on
-    assert "you bet on 0" in lines(figure)[4] and figure.data[4].x[-1] == 2.5

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from apviz.widgets.bundle import FOLDER, modules
+from tests.widgets.js.pages import open_page, page_of
 
 #: modules with mathematics
 GEOMETRY = (
     "algebra.js", "kernels.js", "span.js", "trajectory.js", "step_geometry.js", "two_blocks.js", "block_spectrum.js",
     "space.js", "draws.js", "partitions.js", "photograph_solver.js", "packing.js",
-    "spectra.js", "kappas.js", "eigen_path.js", "cg_against_projection.js",
+    "spectra.js", "kappas.js", "eigen_path.js", "cg_against_projection.js", "rule_comparison.js",
 )  # fmt: skip
 
 #: situation by situation, arrays as lists
@@ -53,3 +54,19 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers(each) for each in value]
     return np.nan if value == "NaN" else value
+
+
+@pytest.fixture
+def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of a widget; nothing may fail, and nothing may be asked of elsewhere."""
+    problems: list[str] = []
+    contexts: list[Any] = []
+
+    def come(widget: Any, **screen: Any) -> Any:
+        contexts.append(browser.new_context(**({"viewport": {"width": 1200, "height": 1300}} | screen)))
+        return open_page(contexts[-1], page_of(widget, tmp_path / "html"), problems)
+
+    yield come
+    for each in contexts:
+        each.close()
+    assert problems == []

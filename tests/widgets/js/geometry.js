@@ -50,6 +50,41 @@
       worstSweeps: solve(worst),
     };
   },
+  // blocks of neighbours, with margins, by a rule
+  player({x, b, kernel, lengthscale, noise, size, overlap, rule, steps}) {
+    const {Span, kernelNamed, Trajectory, blocksWithMargins, sequential, drawnOrder, blockSpectrum} = here;
+    const span = new Span(x, kernelNamed(kernel, lengthscale), noise);
+    const places = x.map((each) => [each]);
+    const blocks = blocksWithMargins(places, sequential(span.n, size), overlap);
+    const found = new Trajectory(span, b, blocks, drawnOrder(rule, blocks.length, steps), steps);
+    const solved = found.blocks.map(({solved}) => solved);
+    return {
+      solved,
+      goal: found.goal,
+      taken: found.steps.map(({block}) => block),
+      weights: found.steps.map(({weights}) => weights),
+      residuals: found.steps.map(({residual}) => residual),
+      decreases: found.steps.map(({energyDecrease}) => energyDecrease),
+      perBlock: found.steps.map((_, j) => found.decreasePerBlock(j)),
+      errors: found.errors(),
+      kappaPrime: blockSpectrum(span, solved).kappaPrime,
+    };
+  },
+  comparison({x, b, kernel, lengthscale, noise, size, steps, seed}) {
+    const {Span, kernelNamed, RuleComparison, RULES} = here;
+    const span = new Span(x, kernelNamed(kernel, lengthscale), noise);
+    const found = new RuleComparison(span, b, size, steps, seed);
+    return {
+      steps: found.steps,
+      blocks: found.blocks,
+      errors: found.errors,
+      lambdaMaxBlock: found.lambdaMaxBlock,
+      rankings: Array.from({length: found.steps + 1}, (_, j) => found.ranking(j)),
+      suboptimal: found.suboptimalUpdates(),
+      choices: RULES.map((rule) => Array.from({length: found.steps + 1}, (_, j) => found.choices(rule, j))),
+    };
+  },
+  orders: ({rule, blocks, count, seed}) => here.drawnOrder(rule, blocks, count, seed),
   space({azimuth, elevation, centre, half, places}) {
     const place = document.body.appendChild(document.createElement("div"));
     const space = new here.Space(

@@ -57,7 +57,28 @@ def reads(tab: Any, name: str) -> str:
     row = control(tab, name)
     if row.locator("select").count():
         return str(row.locator("select").input_value())
+    if row.locator(".switch").count():
+        return str(row.locator(".switch").get_attribute("aria-pressed") == "true")
     return str(row.locator("output").inner_text())
+
+
+def said(tab: Any) -> str:
+    """The sentence, as one reads it."""
+    return str(tab.locator(".sentence").inner_text())
+
+
+def titles(tab: Any, figure: int) -> list[str]:
+    """What a pointer finds in a figure."""
+    return list(tab.locator(".apviz-live figure").nth(figure).locator("svg title").all_text_contents())
+
+
+def value_of(words: str) -> float:
+    """A number as a page writes it, such as −2.5·10⁻⁷."""
+    plain = words.translate(str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789"))
+    if plain == words.replace("−", "-"):
+        return float(plain)
+    head, power = plain.rsplit("10", 1)
+    return float({"": "1", "-": "-1"}.get(head, head.rstrip("·"))) * 10.0 ** int(power)
 
 
 def frame(tab: Any) -> None:

@@ -1,0 +1,240 @@
+/** A regression of few points, one block after another: functions, residual, matrix and norms of one step. */
+
+import {norm} from "./algebra.js";
+import {blockSpectrum} from "./block_spectrum.js";
+import {moved} from "./controls.js";
+import {drawnOrder} from "./draws.js";
+import {kernelNamed} from "./kernels.js";
+import {MatrixPicture} from "./matrix_picture.js";
+import {NormsPicture} from "./norms.js";
+import {blocksWithMargins, sequential} from "./partitions.js";
+import {Plane, above, below, number, placesOfCurve} from "./plane.js";
+import {Span} from "./span.js";
+import {Trajectory} from "./trajectory.js";
+
+/** updates of a trajectory; points of a curve; the ends of x, and of data */
+const STEPS = 30,
+  PLACES = 161,
+  ENDS = [-0.03, 1.03],
+  MOST = 2,
+  KEY = 0.05;
+const BUILT = "var(--gauss-southwell)",
+  LIT = "var(--cyclic)",
+  INK = "var(--ink)",
+  MUTED = "var(--muted)";
+
+const clipped = (value) => Math.min(MOST, Math.max(-MOST, Math.round(value * 100) / 100));
+const heightOf = (residuals) => 1.15 * Math.max(...residuals.flatMap((each) => [...each].map(Math.abs))) || 1;
+
+/** The solve of a state: points in increasing order, `order` of them among those that were drawn, and blocks. */
+export function situation({points, block_size, rule, overlap, lengthscale, noise, data}, {x}) {
+  const order = [...Array(points).keys()].sort((i, j) => x[i] - x[j]);
+  const span = new Span(
+    order.map((i) => x[i]),
+    kernelNamed("matern52", lengthscale),
+    noise,
+  );
+  const places = Array.from(span.x, (each) => [each]);
+  const blocks = blocksWithMargins(places, sequential(points, Math.min(points, block_size)), overlap);
+  const b = order.map((i) => data[i]);
+  const trajectory = new Trajectory(span, b, blocks, drawnOrder(rule, blocks.length, STEPS), STEPS);
+  const {kappaPrime} = blockSpectrum(
+    span,
+    blocks.map(({solved}) => solved),
+  );
+  return {order, span, blocks, trajectory, kappaPrime};
+}
+
+export class ProjectionPlayerView {
+  constructor(place, state, face) {
+    Object.assign(this, {state, face, _at: 0});
+    this.functions = new Plane(place, "", () => 300);
+    this.residual = new Plane(place, "", () => 190);
+    for (const each of [this.functions, this.residual]) each.figure.classList.add("wide");
+    this.matrix = new MatrixPicture(place, "", (width) => Math.min(300, width));
+    this.norms = new NormsPicture(place, () => 310, state);
+  }
+
+  /** Blocks that are no larger than all points together. */
+  static limit(name, {points}) {
+    return name === "block_size" ? points : Infinity;
+  }
+
+  resize() {
+    return [this.functions, this.residual, this.matrix, this.norms].map((each) => each.resize()).some(Boolean);
+  }
+
+  draw(values) {
+    const {step} = values,
+      key = JSON.stringify({...values, step: 0, speed: 0});
+    if (key !== this._key) [this._key, this._now] = [key, situation(values, this.face.given)];
+    const now = this._now,
+      {trajectory, blocks, kappaPrime} = now;
+    const j = Math.min(step, trajectory.steps.length - 1),
+      {block, residual} = trajectory.steps[j];
+    const lit = block < 0 ? [] : blocks[block].solved;
+    this._drawFunctions(now, j, lit);
+    this._drawResidual(now, j, lit);
+    this._drawMatrix(now, block, lit);
+    // ‖r‖²_H falls by exp(−1/κ′) an epoch, of as many updates as there are blocks
+    const guarantee = (step) => Math.exp(-step / (2 * kappaPrime * blocks.length));
+    this.norms.draw(trajectory, j, values.rule === "gauss-southwell" ? guarantee : undefined);
+    const errors = trajectory.errors(),
+      share = (each, start) => number(start ? each / start : 0, 3);
+    return {
+      steps: trajectory.steps.length - 1,
+      what: j ? `block ${block} of 0 to ${blocks.length - 1} is projected onto` : "nothing is projected yet",
+      left: share(errors[j], errors[0]),
+      euclidean: share(norm(residual), norm(trajectory.b)),
+    };
+  }
+
+  /** Edges between neighbouring blocks, in the middle between two points. */
+  _edges({span: {x}, blocks}) {
+    const between = blocks.slice(1).map(({owned}) => (x[owned[0] - 1] + x[owned[0]]) / 2);
+    return [ENDS[0], ...between, ENDS[1]];
+  }
+
+  /** Every other block shaded, and the one that was projected onto. */
+  _shadeBlocks(plane, now, j) {
+    const edges = this._edges(now),
+      chosen = now.trajectory.steps[j].block;
+    for (let k = 0; k < now.blocks.length; k++) {
+      if (k === chosen) plane.box([edges[k], edges[k + 1]], undefined, {color: LIT, opacity: 0.16}, `block ${k}`);
+      else if (k % 2) plane.box([edges[k], edges[k + 1]], undefined, {color: "var(--grid)", opacity: 0.45}, `block ${k}`);
+    }
+  }
+
+  _drawFunctions(now, j, lit) {
+    const plane = this.functions,
+      {span, trajectory} = now,
+      {goal, steps, b} = trajectory;
+    if (now !== this._drawn) {
+      this._drawn = now;
+      this._grid = placesOfCurve(...ENDS, PLACES, span.x);
+      this._goal = span.values(goal, this._grid);
+    }
+    if (!this._held) {
+      const every = [0, ...b, ...this._goal];
+      this._heights = [Math.floor(2 * Math.min(...every) - 0.3) / 2, Math.ceil(2 * Math.max(...every) + 0.3) / 2];
+    }
+    plane.begin({x: ENDS, y: this._heights, xLabel: "x", yLabel: "function value"});
+    this._shadeBlocks(plane, now, j);
+    plane.line(ENDS, [0, 0], {color: MUTED, width: 1});
+    plane.line(this._grid, this._goal, {color: MUTED, width: 2.5, dash: "7 4"});
+    plane.line(this._grid, span.values(steps[j].weights, this._grid), {color: BUILT, width: 3.5});
+    b.forEach((each, i) => {
+      const look = lit.includes(i) ? {color: LIT, size: 6} : {color: INK, size: 4};
+      plane.dot(span.x[i], each, look, `x${below(i + 1)} = ${number(span.x[i])}: b${below(i + 1)} = ${number(each)}`);
+    });
+    plane.end();
+    plane.caption.textContent = j ? `Step ${j}: what is built so far; drag a point` : "Before the first step; drag a point";
+    plane.legend([
+      [`s${above(j)}, built so far`, BUILT, "line"],
+      ["g, the posterior mean", MUTED, "line"],
+      ["data b: drag", INK, "ring dashed"],
+      ["the block of the step", LIT, "dot"],
+    ]);
+    this._dragData(now);
+  }
+
+  /** One ring a point; by keys left and right go to the neighbour, up and down move the datum. */
+  _dragData({span, order, trajectory: {b}}) {
+    const plane = this.functions,
+      {n} = span;
+    this._at = Math.min(this._at, n - 1);
+    const take = (i, value) => {
+      this.state.set({data: this.state.values.data.map((each, k) => (k === order[i] ? clipped(value) : each))});
+    };
+    const nearest = (px, py) => {
+      const away = [...b].map((each, i) => Math.hypot(plane.sx(span.x[i]) - px, plane.sy(each) - py));
+      return away.indexOf(Math.min(...away));
+    };
+    plane.keepHandles(Array.from({length: n}, (_, i) => `point ${i}`));
+    for (let i = 0; i < n; i++) {
+      const value = `x${below(i + 1)} = ${number(span.x[i])}, b${below(i + 1)} = ${number(b[i])}`;
+      const spec = {x: plane.sx(span.x[i]), y: plane.sy(b[i]), label: `point ${i + 1}`, value, size: 8};
+      plane.handle(`point ${i}`, {...spec, tab: i === this._at ? 0 : -1}, {
+        drag: (px, py, first) => {
+          // rings overlap where points are many
+          if (first) [this._held, this._at] = [true, nearest(px, py)];
+          if (first) this._grab = py - plane.sy(b[this._at]);
+          take(this._at, plane.fromY(py - this._grab));
+        },
+        step: (right, up) => {
+          if (right) {
+            this._at = Math.min(n - 1, Math.max(0, i + Math.sign(right)));
+            plane.focus(`point ${this._at}`);
+          }
+          if (up) take(i, b[i] + up * KEY);
+          else this.draw(this.state.values);
+        },
+        drop: () => {
+          this._held = false;
+          this.state.tell();
+        },
+      });
+    }
+  }
+
+  _drawResidual(now, j, lit) {
+    const plane = this.residual,
+      {span, trajectory} = now,
+      {residual} = trajectory.steps[j];
+    if (!this._held) this._most = heightOf(trajectory.steps.map((each) => each.residual));
+    plane.begin({x: ENDS, y: [-this._most, this._most], xLabel: "x", yLabel: "residual"});
+    this._shadeBlocks(plane, now, j);
+    plane.line(ENDS, [0, 0], {color: MUTED, width: 1});
+    const places = [...span.x].flatMap((each) => [each, each, each]);
+    const stems = [...residual].flatMap((each) => [0, each, NaN]);
+    plane.line(places, stems, {color: MUTED, width: 2});
+    residual.forEach((each, i) => {
+      const look = lit.includes(i) ? {color: LIT, size: 6} : {color: INK, size: 4};
+      plane.dot(span.x[i], each, look, `residual at x${below(i + 1)} = ${number(span.x[i])}: ${number(each)}`);
+    });
+    plane.end();
+    plane.caption.textContent = j ? "The residual b − Kw: zero on the block, moved elsewhere" : "The residual b − Kw";
+    plane.note("shades are the blocks; the ring at the edge of the first makes all of them larger or smaller");
+    const edge = this._edges(now)[1];
+    const size = (x) => this._setSize([...span.x].filter((each) => each < x).length);
+    this._dragSize(plane, now, {x: plane.sx(edge), y: plane.top}, (px) => size(plane.fromX(px)));
+  }
+
+  _drawMatrix(now, block, lit) {
+    const {matrix} = this,
+      {blocks, span} = now;
+    matrix.draw(
+      span.gram,
+      blocks.map(({owned}) => owned),
+      lit,
+      LIT,
+    );
+    matrix.caption.textContent = block < 0 ? "K and its blocks" : "K: solve with K[I, I], subtract K[:, I] u";
+    matrix.legend([
+      ["K[:, I]", LIT, "square"],
+      ["K[I, I]", LIT, "line"],
+      ["blocks", MUTED, "line"],
+    ]);
+    matrix.note(`κ′ = ${number(now.kappaPrime, 3)}; the stronger a shade, the larger k(xᵢ, xⱼ)`);
+    const corner = matrix.at(blocks[0].owned.length);
+    this._dragSize(matrix, now, {x: matrix.left + corner, y: corner}, (px, py) => {
+      this._setSize(Math.round(Math.max(px - matrix.left, py) / matrix.cell));
+    });
+  }
+
+  /** A handle on the size of a block. */
+  _dragSize(figure, {blocks}, place, drag) {
+    const size = blocks[0].owned.length,
+      label = figure === this.matrix ? "the corner of the first block" : "the edge of the first block";
+    figure.handle(
+      "size",
+      {...place, label, value: `${size} points a block`},
+      {drag: (px, py, first) => !first && drag(px, py), step: (right, up) => this._setSize(size + right - up)},
+    );
+  }
+
+  _setSize(size) {
+    const {block_size: control} = this.face.controls;
+    this.state.set({block_size: moved(control, size, 0, this.state.values.points)});
+  }
+}

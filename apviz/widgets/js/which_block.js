@@ -1,0 +1,266 @@
+/** Which block next: a bet on the four rules of block selection, and what every block would have removed. */
+
+import {moved} from "./controls.js";
+import {element} from "./elements.js";
+import {kernelNamed} from "./kernels.js";
+import {Plane, number} from "./plane.js";
+import {RULES, RuleComparison} from "./rule_comparison.js";
+import {Span} from "./span.js";
+
+/** updates of every rule; bets on none; room for the names of rules, in em; blocks with a number under them */
+const STEPS = 24,
+  NO_BET = "no bet",
+  NO_BLOCK = -1,
+  MARGIN = 7.6,
+  LABELS = 12;
+const INK = "var(--ink)",
+  MUTED = "var(--muted)";
+const colorOf = (rule) => `var(--${rule})`;
+const percent = (share) => `${number(100 * share, 3)}%`;
+const updates = (count) => `${count} update${count === 1 ? "" : "s"}`;
+
+/** The comparison of a state. */
+export function situation({data, block_size, lengthscale, noise, seed}, {systems}) {
+  const {x, b} = systems[data],
+    span = new Span(x, kernelNamed("matern52", lengthscale), noise);
+  return new RuleComparison(span, b, block_size, STEPS, seed);
+}
+
+export class WhichBlockView {
+  constructor(place, state, face) {
+    Object.assign(this, {state, face});
+    const stack = element("div", {class: "stack"});
+    place.append(stack);
+    this.residual = new Plane(stack, "The residual: which block is next?", () => 200);
+    this.removed = new Plane(stack, "", () => 230);
+    this.taken = new Plane(stack, "", () => 200);
+    this.race = new Plane(place, "Four rules, the same system", (width) => Math.min(520, Math.max(300, 1.1 * width)));
+    for (const each of [this.removed, this.taken]) {
+      each.svg.addEventListener("click", (event) => {
+        if (!state.values.reveal) this._bet(this._blockAt(each, each.pointer(event)[0]));
+      });
+    }
+  }
+
+  /** Blocks of 36 points. */
+  static limit(name, {data, block_size}, {given}) {
+    return name === "bet_block" ? Math.ceil(given.systems[data].x.length / block_size) - 1 : Infinity;
+  }
+
+  resize() {
+    return [this.residual, this.removed, this.taken, this.race].map((each) => each.resize()).some(Boolean);
+  }
+
+  draw(values) {
+    const {data, block_size, lengthscale, noise, seed, rule, reveal} = values;
+    const key = JSON.stringify([data, block_size, lengthscale, noise, seed]);
+    if (key !== this._key) {
+      this._key = key;
+      this._found = situation(values, this.face.given);
+      const solves = Object.values(this._found.trajectories).flatMap(({steps}) => steps);
+      this._most = 1.1 * Math.max(...solves.flatMap(({residual}) => [...residual].map(Math.abs)));
+      this._missed = this._found.suboptimalUpdates().length;
+      this._highest = {};
+    }
+    const found = this._found,
+      step = Math.min(values.step, found.steps),
+      choices = found.choices(rule, step);
+    this._highest[rule] ??= 1.1 * found.largestShare(rule);
+    const now = {found, choices, step, rule, reveal, bet: values.bet_block, betRule: values.bet_rule};
+    this._drawResidual(now);
+    this._drawRemoved(now);
+    this._drawTaken(now);
+    this._drawRace(now);
+    return {last: found.steps, verdict: reveal ? verdict(now) : "Then reveal."};
+  }
+
+  /** The axis along the points, whose blocks have their numbers, and every other block a shade. */
+  _begin(plane, {found: {blocks}, choices, rule, reveal}, axes) {
+    const every = Math.ceil(blocks.length / LABELS),
+      last = blocks.at(-1).at(-1) + 1;
+    const xTicks = blocks.map((_, k) => [this._centre(k), String(k)]).filter((_, k) => k % every === 0);
+    plane.begin({x: [0.5, last + 0.5], xTicks, xLabel: "block, of neighbouring points", yLabel: "", margin: MARGIN, ...axes});
+    blocks.forEach((_, k) => {
+      const next = reveal && k === choices.taken[rule];
+      if (next) plane.box(this._ends(k), undefined, {color: colorOf(rule), opacity: 0.14}, `block ${k}`);
+      else if (k % 2) plane.box(this._ends(k), undefined, {color: "var(--grid)", opacity: 0.5}, `block ${k}`);
+    });
+  }
+
+  _ends(block) {
+    const rows = this._found.blocks[block];
+    return [rows[0] + 0.5, rows.at(-1) + 1.5];
+  }
+
+  _centre(block) {
+    const [left, right] = this._ends(block);
+    return (left + right) / 2;
+  }
+
+  _blockAt(plane, px) {
+    const at = plane.fromX(px);
+    return at < 0.5 ? NO_BLOCK : this._found.blocks.filter((rows) => rows[0] + 0.5 <= at).length - 1;
+  }
+
+  _drawResidual(now) {
+    const plane = this.residual,
+      {found, choices, rule, reveal, step} = now,
+      {x} = found.trajectories[rule].span;
+    const lit = reveal ? found.blocks[choices.taken[rule]] : [];
+    const high = Number((this._most / 1.1).toPrecision(2)),
+      yTicks = [-high, 0, high].map((each) => [each, number(each)]);
+    this._begin(plane, now, {y: [-this._most, this._most], yTicks, yLabel: "residual"});
+    const ends = [0.5, x.length + 0.5];
+    plane.line(ends, [0, 0], {color: MUTED, width: 1});
+    const places = [...x].flatMap((_, i) => [i + 1, i + 1, i + 1]),
+      stems = [...choices.residual].flatMap((each) => [0, each, NaN]);
+    plane.line(places, stems, {color: MUTED, width: 1.5});
+    choices.residual.forEach((each, i) => {
+      const look = lit.includes(i) ? {color: colorOf(rule), size: 5} : {color: INK, size: 3.5};
+      plane.dot(i + 1, each, look, `x = ${number(x[i], 3)}: residual ${number(each)}`);
+    });
+    plane.end();
+    plane.note(`after ${updates(step)} of ${rule}: ½‖r‖²<sub>H</sub> = ${number(choices.left, 3)}`);
+    const size = found.blocks[0].length,
+      set = (to) => this.state.set({block_size: moved(this.face.controls.block_size, to, 0)});
+    const spec = {x: plane.sx(size + 0.5), y: plane.top, label: "the edge of the first block", value: `${size} points a block`};
+    plane.handle("size", spec, {
+      drag: (px, py, first) => !first && set(Math.round(plane.fromX(px) - 0.5)),
+      step: (right, up) => set(size + right + up),
+    });
+  }
+
+  _drawRemoved(now) {
+    const plane = this.removed,
+      {found, choices, rule, reveal} = now,
+      {decreasePerBlock, left, guaranteed, norms, taken, best} = choices;
+    const top = 100 * this._highest[rule],
+      floor = (100 * guaranteed) / left;
+    this._begin(plane, now, {y: [0, top], yLabel: "removes, %"});
+    if (reveal) {
+      decreasePerBlock.forEach((each, k) => {
+        const [from, to] = this._ends(k),
+          inset = 0.1 * (to - from);
+        const look = k === taken[rule] ? {color: colorOf(rule)} : {color: MUTED, opacity: 0.55};
+        const words = `block ${k}: would remove ${number(each)}, ${percent(each / left)} of ½‖r‖²; ‖r_I‖ = ${number(norms[k])}`;
+        plane.box([from + inset, to - inset], [0, (100 * each) / left], look, words);
+      });
+      plane.line(plane.x, [floor, floor], {color: INK, width: 2, dash: "2 5"});
+    } else ask(plane, "what would each remove?");
+    plane.end();
+    plane.caption.textContent = "What each block would remove of ½‖r‖² in H";
+    plane.legend([["guaranteed to gauss-southwell (Theorem 1)", INK, "dots"]]);
+    const greedy = taken["gauss-southwell"],
+      share = (k) => percent(decreasePerBlock[k] / left);
+    const honest =
+      greedy === best
+        ? `block ${greedy} has the largest ‖r<sub>I</sub>‖ and removes the most, ${share(best)}`
+        : `largest ‖r<sub>I</sub>‖: block ${greedy}, which removes ${share(greedy)}; block ${best} removes ${share(best)}`;
+    plane.note(reveal ? honest : "which block does gauss-southwell take next? Click one, or drag the ring below");
+  }
+
+  _drawTaken(now) {
+    const plane = this.taken,
+      {choices, reveal, bet} = now,
+      {taken, decreasePerBlock, left} = choices;
+    const lanes = [...RULES, "your bet"],
+      height = (name) => lanes.length - 1 - lanes.indexOf(name);
+    this._begin(plane, now, {y: [-0.6, lanes.length - 0.4], yTicks: lanes.map((name) => [height(name), name])});
+    const mark = (name, block, look, title) => {
+      const x = this._centre(block),
+        left = x > (plane.x[0] + plane.x[1]) / 2;
+      plane.dot(x, height(name), look, title);
+      const at = {x: (plane.sx(x) + (left ? -14 : 14)).toFixed(1), y: (plane.sy(height(name)) + 0.3 * plane.em).toFixed(1)};
+      const words = reveal ? percent(decreasePerBlock[block] / choices.left) : "?";
+      plane.marks.draw("text", {...at, "text-anchor": left ? "end" : "start", class: "name halo"}, words);
+    };
+    if (reveal) {
+      for (const rule of RULES) mark(rule, taken[rule], {color: colorOf(rule), size: 6}, `${rule}: block ${taken[rule]}`);
+    }
+    if (bet !== NO_BLOCK) mark("your bet", bet, {color: INK, size: 6, shape: "diamond"}, `your bet: block ${bet}`);
+    plane.end();
+    plane.caption.textContent = reveal ? "Which block each rule takes here" : "Your bet on a block";
+    const x = bet === NO_BLOCK ? plane.left + 14 : plane.sx(this._centre(bet));
+    const spec = {x, y: plane.sy(0), label: "your bet", value: bet === NO_BLOCK ? "none" : `block ${bet}`};
+    plane.handle("bet", spec, {
+      drag: (px, py, first) => !first && this._bet(this._blockAt(plane, px)),
+      step: (right, up) => this._bet(bet + right + up),
+    });
+  }
+
+  _bet(block) {
+    this.state.set({bet_block: Math.min(this._found.blocks.length - 1, Math.max(NO_BLOCK, block))});
+  }
+
+  _drawRace(now) {
+    const plane = this.race,
+      {found, step, reveal, betRule} = now,
+      {errors, steps} = found;
+    const lowest = Math.log10(Math.min(...RULES.map((rule) => errors[rule].at(-1))));
+    const range = [1.05 * lowest - 0.05, 0.08],
+      yTicks = shares(range);
+    plane.begin({
+      x: [-0.02 * steps, 1.02 * steps],
+      y: range,
+      log: true,
+      whole: true,
+      xLabel: "updates",
+      yLabel: "‖r‖ in H, of its start",
+      yTicks,
+      margin: 5,
+    });
+    const count = Array.from({length: steps + 1}, (_, k) => k);
+    plane.line([step, step], range.map((each) => 10 ** each), {color: MUTED, width: 1.5});
+    if (reveal) {
+      for (const rule of RULES) {
+        plane.line(count, errors[rule], {color: colorOf(rule), width: rule === betRule ? 4.5 : 2.5});
+      }
+      for (const rule of RULES) {
+        const words = `${rule}, ${updates(step)}: ${percent(errors[rule][step])} left`;
+        plane.dot(step, errors[rule][step], {color: colorOf(rule), size: 6}, words);
+      }
+    } else ask(plane, betRule === NO_BET ? "bet on a rule, then reveal" : `you bet on ${betRule}: reveal`);
+    plane.end();
+    plane.legend(RULES.map((rule) => [rule === betRule ? `<b>${rule}, your bet</b>` : rule, colorOf(rule), "line"]));
+    const leads = step ? `after ${updates(step)} ${found.ranking(step)[0]} leads` : "before the first update all are level";
+    const missed = `gauss-southwell missed the best block ${this._missed} of ${steps} times`;
+    plane.note(reveal ? `${leads} · ${missed}` : `which rule has the least left after ${updates(steps)}?`);
+    const go = (to) => this.state.set({step: Math.min(steps, Math.max(0, Math.round(to)))});
+    const spec = {x: plane.sx(step), y: plane.bottom, label: "the step", value: updates(step)};
+    plane.handle("step", spec, {
+      drag: (px) => go(plane.fromX(px)),
+      step: (right, up) => go(step + right + up),
+    });
+  }
+}
+
+/** How the bets ended. */
+function verdict({found, choices, bet, betRule}) {
+  const {taken, decreasePerBlock, left} = choices,
+    greedy = taken["gauss-southwell"];
+  const ranking = found.ranking(found.steps);
+  const ofBlock = bet === NO_BLOCK || bet === greedy ? "" : `, yours removes ${percent(decreasePerBlock[bet] / left)}`;
+  const right = bet === greedy ? "It does" : `It takes ${greedy}`;
+  const placed = betRule === NO_BET ? `${ranking[0]} is first` : `your rule is number ${1 + ranking.indexOf(betRule)}`;
+  return `${right}${ofBlock}; in the end ${placed}.`;
+}
+
+/** A question where the answer will be. */
+function ask(plane, words) {
+  const at = {x: ((plane.left + plane.right) / 2).toFixed(1), y: ((plane.top + plane.bottom) / 2).toFixed(1)};
+  plane.marks.draw("text", {...at, "text-anchor": "middle", class: "label question"}, words);
+}
+
+/** Shares in per cent along a log axis: decades, and numbers between where they are few. */
+function shares([low, high]) {
+  const digits = high - low < 0.9 ? [1, 1.5, 2, 3, 5, 7] : high - low < 1.8 ? [1, 2, 5] : [1],
+    found = [];
+  for (let k = Math.floor(low); k <= high; k++) {
+    if (high - low > 6 && k % 2) continue;
+    for (const each of digits) {
+      const value = each * 10 ** k;
+      if (Math.log10(value) >= low && Math.log10(value) <= high) found.push([value, percent(value)]);
+    }
+  }
+  return found;
+}
