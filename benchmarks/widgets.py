@@ -32,8 +32,7 @@ import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock
-from apviz.widgets.live_widget import LiveWidget
-from apviz.widgets.static_export import STATIC
+from apviz.widgets.live_widget import STATIC, LiveWidget
 from benchmarks.dashboard.serving import CHROMIUM, FLAGS
 from benchmarks.machine import RESULTS, keep
 from notebooks.build.pages import write_pages

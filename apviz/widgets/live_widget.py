@@ -20,11 +20,23 @@ from IPython.display import publish_display_data
 from apviz.kernels import KERNELS
 from apviz.plots._style import COLORS, FONT, THEMES
 from apviz.widgets.bundle import notebook_module, page_script
-from apviz.widgets.controls import round_numbers
-from apviz.widgets.static_export import HIDE_MISSING_WIDGET, STATIC, hide_static_figures
 
 #: media type of a widget's words and values, for pages that have its script
 LIVE: Final = "application/vnd.apviz.widget+json"
+#: key in an output's metadata that says it stands in place of a widget; the value is the widget's id
+STATIC: Final = "apviz_static"
+
+_OUTPUT: Final = ".jp-OutputArea-child"
+#: a style for notebooks: one of both outputs is seen. Jupyter saves no widget, and in its place says "model not found"
+#: (ipywidgets#3773)
+_ONE_OF_BOTH: Final = (
+    f"{_OUTPUT}:has(+ {_OUTPUT} .apviz-static) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)), "
+    f"{_OUTPUT}:has(.apviz-widget) + {_OUTPUT}:has(.apviz-static) {{ display: none }}"
+)
+
+#: round numbers of a decade, those of ISO 3's series R″10
+ROUND_NUMBERS: Final = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
+_DECADES: Final = range(-6, 6)
 
 
 def style() -> str:
@@ -54,6 +66,24 @@ def slider(
 def log_slider(label: str, explanation: str, low: float, high: float) -> dict[str, Any]:
     """Describes a slider over round numbers, evenly spaced on a log scale."""
     return {"kind": "places", "label": label, "explanation": explanation, "places": round_numbers(label, low, high)}
+
+
+def round_numbers(what: str, low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`, evenly spaced on a log scale.
+
+    Args:
+        what: has them, for messages.
+        low, high: round numbers themselves, between 1e-6 and 1e5.
+
+    Raises:
+        ValueError: an end that is none of them.
+    """
+    every = [float(f"{digits}e{decade}") for decade in _DECADES for digits in ROUND_NUMBERS]
+    for end in (low, high):
+        if end not in every:
+            known = ", ".join(ROUND_NUMBERS)
+            raise ValueError(f"{what} from {low:g} to {high:g}: an end must be one of {known}, ×10ᵏ")
+    return [each for each in every if low <= each <= high]
 
 
 def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str, Any]:
@@ -192,5 +222,5 @@ class LiveWidget(anywidget.AnyWidget):
             publish_display_data(output | view)
             return
         publish_display_data(view)
-        hidden = f"<style>{HIDE_MISSING_WIDGET}{hide_static_figures(0)}</style>"
-        publish_display_data(output | {"text/html": hidden + output["text/html"]}, {STATIC: self.model_id})
+        seen = f"<style>{_ONE_OF_BOTH}</style>"
+        publish_display_data(output | {"text/html": seen + output["text/html"]}, {STATIC: self.model_id})

@@ -10,7 +10,6 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from apviz.widgets.live_widget import LIVE, place
-from apviz.widgets.static_export import STATIC
 from notebooks.build.running import WIDGET
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -19,8 +18,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 class Figures(Preprocessor):
     """Takes figures out of the outputs into `resources["figures"]`, and leaves a place for each.
 
-    Widgets go; what stands in place of one becomes one section: static figures, or a place where the page's own script
-    brings it to life.
+    Widgets go; what stands in place of one becomes a section, where the page's own script brings it to life.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
@@ -32,25 +30,17 @@ class Figures(Preprocessor):
 
     def _placed(self, outputs: list[NotebookNode], figures: list[str]) -> list[NotebookNode]:
         placed: list[NotebookNode] = []
-        widgets: dict[str, NotebookNode] = {}
         for output in outputs:
             data = output.get("data", {})
             if WIDGET in data:
                 continue
-            html = self._place(data[PLOTLY], figures) if PLOTLY in data else data.get("text/html")
-            html = place(**data[LIVE]) if LIVE in data else html
-            widget = output.get("metadata", {}).get(STATIC)
-            if widget is not None and widget in widgets:
-                widgets[widget].data["text/html"] += html
-            elif widget is not None:
-                widgets[widget] = new_output("display_data", {"text/html": html})
-                placed.append(widgets[widget])
-            elif PLOTLY in data:
+            if LIVE in data:
+                html = f'<section class="widget">{place(**data[LIVE])}</section>'
                 placed.append(new_output("display_data", {"text/html": html}))
+            elif PLOTLY in data:
+                placed.append(new_output("display_data", {"text/html": self._place(data[PLOTLY], figures)}))
             else:
                 placed.append(output)
-        for each in widgets.values():
-            each.data["text/html"] = f'<section class="widget">{each.data["text/html"]}</section>'
         return placed
 
     def _place(self, parts: dict[str, Any], figures: list[str]) -> str:

@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
-from apviz.widgets.static_export import STATIC
+from apviz.widgets.live_widget import STATIC
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACEBACK = "Traceback (most recent call last)"
@@ -129,7 +129,7 @@ def problems_of(notebook: NotebookNode) -> list[str]:
             found.append(f"{where} is a solution, and its check does not say that it is right")
         for output, after in zip(cell.outputs, [*cell.outputs[1:], {}], strict=False):
             if WIDGET in output.get("data", {}) and STATIC not in after.get("metadata", {}):
-                found.append(f"{where} shows a widget without static figures: make it a TeachingWidget")
+                found.append(f"{where} shows a widget without what stands in its place: make it a LiveWidget")
     return found
 
 

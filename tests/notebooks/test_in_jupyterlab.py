@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("jupyterlab", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
-from tests.dashboard.browser.pointer import drag
 from tests.notebooks.lab import Desk, Lab
 from tests.notebooks.making import written
 
@@ -22,6 +21,10 @@ PATIENCE = 300
 #: Python hears of a distance, and answers with a noise
 BOTH_WAYS = """widget = widgets.Angles()
 widget.observe(lambda change: setattr(widget, "noise", 0.5 if change["new"] > 0.3 else 0.01), "distance")
+widget"""
+
+REVEALED = """widget = widgets.WhichBlock()
+widget.observe(lambda change: setattr(widget, "bet_rule", widget.comparison.ranking(24)[0]), "reveal")
 widget"""
 
 STEPPED = """widget = widgets.Photograph()
@@ -41,7 +44,7 @@ def lab(tmp_path_factory):
     folder.mkdir()
     for path in NOTEBOOKS:
         shutil.copy(path, folder)
-    written(folder / "ProjectionPlayer.ipynb", "from apviz import widgets", "widgets.ProjectionPlayer()")
+    written(folder / "WhichBlock.ipynb", "from apviz import widgets", REVEALED)
     written(folder / "Photograph.ipynb", "from apviz import widgets", STEPPED)
     written(folder / "both-ways.ipynb", "from apviz import widgets", BOTH_WAYS)
     written(folder / "Projection.ipynb", "from apviz import widgets", DRAGGED)
@@ -69,39 +72,6 @@ def sit_down(browser, lab):
     lab.end_kernels()
     assert [each for desk in desks for each in desk.problems] == []
     assert [each for desk in desks for each in desk.elsewhere] == []
-
-
-@pytest.mark.slow
-def test_a_widget_moves_and_when_it_is_opened_again_without_its_kernel_static_figures_step_in_its_place(sit_down, lab):
-    desk = sit_down("ProjectionPlayer.ipynb")
-    desk.run_all()
-    (widget,) = desk.widgets()
-    static = desk.tab.locator(".apviz-static")
-    assert desk.move(widget) and desk.errors() == []
-    assert static.count() == 1 and not static.is_visible()
-    chart = widget.locator(".js-plotly-plot").first
-    desk.tab.wait_for_function("gd => gd.layout.title.text.includes('step 1')", arg=chart.element_handle())
-    # what one has zoomed into stays
-    seen = "gd => gd._fullLayout.xaxis.range"
-    whole = chart.evaluate(seen)
-    drag(chart, 0.2, 0.6)
-    desk.tab.wait_for_function("gd => gd._fullLayout.xaxis.range[0] > 0", arg=chart.element_handle())
-    part = chart.evaluate(seen)
-    assert desk.move(widget) and chart.evaluate(seen) == part != whole
-    desk.save()
-    desk.rest()
-    desk.tab.context.close()
-    lab.end_kernels()
-
-    # Jupyter saves no widget, and says so; the static figures hide that
-    later = sit_down("ProjectionPlayer.ipynb", problems=("widget model not found",))
-    later.tab.locator(".apviz-static").wait_for()
-    chart = later.tab.locator(".jp-RenderedPlotly .js-plotly-plot, .jp-RenderedPlotly.js-plotly-plot").first
-    chart.locator(".main-svg").first.wait_for()
-    later.tab.get_by_text("model not found").wait_for(state="hidden")
-    rail = chart.locator(".slider-rail-touch-rect").bounding_box()
-    later.tab.mouse.click(rail["x"] + rail["width"] - 3, rail["y"] + rail["height"] / 2)
-    later.tab.wait_for_function("gd => gd.layout.title.text.includes('step 30')", arg=chart.element_handle())
 
 
 @pytest.mark.slow
@@ -160,6 +130,18 @@ def test_a_point_dragged_with_the_mouse_is_where_python_finds_it(sit_down):
         "widget => widget.querySelector('[data-number=noise]').textContent === '0.1'", arg=widget.element_handle()
     )
     assert desk.errors() == []
+
+
+@pytest.mark.slow
+def test_a_bet_on_a_block_reaches_python_and_its_ranking_the_page(sit_down):
+    desk = sit_down("WhichBlock.ipynb")
+    desk.run_all()
+    (widget,) = desk.widgets()
+    rule = widget.locator("select[data-number=bet_rule]")
+    assert rule.input_value() == "no bet"
+    widget.locator(".switch").click()
+    desk.tab.wait_for_function("each => each.value === 'gauss-southwell'", arg=rule.element_handle())
+    assert "your rule is number 1." in widget.locator(".sentence").inner_text() and desk.errors() == []
 
 
 @pytest.mark.slow

@@ -62,12 +62,12 @@ def test_a_solution_must_be_checked_and_right():
     assert first.startswith("cell 1") and second.startswith("cell 3")
 
 
-def test_a_widget_must_have_static_figures_and_every_cell_must_run():
+def test_a_widget_must_have_what_stands_in_its_place_and_every_cell_must_run():
     notebook = made("slider", "never")
     view = nbformat.v4.new_output("display_data", {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
     notebook.cells[1].execution_count, notebook.cells[1].outputs = 1, [view]
     missing, unrun = problems_of(notebook)
-    assert "without static figures" in missing and "did not run" in unrun
+    assert "without what stands in its place" in missing and "did not run" in unrun
 
 
 def test_the_build_writes_nothing_and_says_so_when_a_notebook_fails(tmp_path, capsys):

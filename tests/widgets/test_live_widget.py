@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("anywidget", reason="the widgets need anywidget: pip install 'apviz[notebook]'")
 
+import numpy as np
 import traitlets
 
 import apviz
 from apviz import widgets
 from apviz.plots._style import COLORS, THEMES
 from apviz.widgets import Angles, bundle
-from apviz.widgets.live_widget import LIVE, LiveWidget, style
-from apviz.widgets.static_export import STATIC
+from apviz.widgets.live_widget import LIVE, STATIC, LiveWidget, log_slider, style
 
 WIDGETS = sorted(
     (each for each in vars(widgets).values() if isinstance(each, type) and issubclass(each, LiveWidget)),
@@ -159,3 +159,11 @@ def test_a_bundle_holds_each_module_once_after_what_it_imports_and_refuses_forms
     (tmp_path / "f.js").write_text('import {e} from "./e.js";\nexport const f = 1;\n')
     with pytest.raises(ValueError, match="circle"):
         bundle.modules("e.js")
+
+
+def test_round_numbers_are_evenly_spaced_on_a_log_scale_but_for_their_rounding_and_end_at_round_numbers():
+    values = log_slider("noise", "", 1e-3, 10)["places"]
+    assert len(values) == 41 and values[:3] == [0.001, 0.0012, 0.0015] and values[-1] == 10
+    np.testing.assert_allclose(np.log10(values), np.linspace(-3, 1, 41), atol=0.03)
+    with pytest.raises(ValueError, match=r"noise from 0.07 to 1: an end must be one of 1, 1.2, .*, ×10ᵏ"):
+        log_slider("noise", "", 0.07, 1)

@@ -135,7 +135,7 @@ export function render({model, el}) {
     names = Object.keys(face.presets[Object.keys(face.presets)[0]]);
   const values = Object.fromEntries(names.map((name) => [name, model.get(name)]));
   const {state, body, end} = mount(el, face, values, {theme: model.get("theme"), lecture: model.get("lecture")});
-  el.classList.add("apviz-widget", "apviz-figures-0");
+  el.classList.add("apviz-widget");
   state.onChange((now, changed) => {
     for (const name of changed) model.set(name, now[name]);
     model.save_changes();

@@ -1,4 +1,4 @@
-// draws each figure once it is near; the figures of a widget step together
+// draws each figure once it is near
 
 // plotly.js is read when the first is, and after what the page shows and answers without it
 const shown = new Promise(done => addEventListener("load", () => requestAnimationFrame(() => setTimeout(done))));
@@ -11,7 +11,6 @@ const plotly = () => reading ??= shown.then(() => new Promise((done, failed) => 
 
 const narrow = window.matchMedia("(max-width: 600px)").matches;
 const config = {responsive: true, displaylogo: false, showSendToCloud: false, displayModeBar: narrow ? false : "hover"};
-const jump = {mode: "immediate", frame: {duration: 0, redraw: true}, transition: {duration: 0}};
 
 const pen = document.createElement("canvas").getContext("2d");
 const seams = {words: " ", parts: " · "};
@@ -62,24 +61,13 @@ function draw(place) {
     layout.height = Math.min(layout.height, Math.ceil(t + b + share * (place.offsetWidth - l - r)));
     place.style.height = `${layout.height}px`;
   }
-  Plotly.newPlot(place, {data, layout, frames, config}).then(() => {
-    place.dataset.drawn = "";
-    place.on("plotly_animatingframe", ({name}) => {
-      if (place.dataset.told === name) return;
-      for (const other of place.closest(".widget")?.querySelectorAll("[data-drawn]") ?? []) {
-        if (other === place || !other._transitionData?._frameHash?.[name]) continue;
-        other.dataset.told = name;
-        Plotly.animate(other, [name], jump);
-      }
-      delete place.dataset.told;
-    });
-  });
+  Plotly.newPlot(place, {data, layout, frames, config}).then(() => (place.dataset.drawn = ""));
 }
 
 const near = new IntersectionObserver(entries => {
   for (const {isIntersecting, target} of entries) {
     if (!isIntersecting || target.dataset.asked) continue;
-    for (const place of (target.closest(".widget") ?? target.parentElement).querySelectorAll(".figure")) {
+    for (const place of target.parentElement.querySelectorAll(".figure")) {
       if (place.dataset.asked) continue;
       place.dataset.asked = "yes";
       plotly().then(() => draw(place));

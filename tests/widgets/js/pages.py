@@ -7,8 +7,7 @@ from typing import Any
 
 import nbformat
 
-from apviz.widgets.live_widget import LiveWidget
-from apviz.widgets.static_export import STATIC
+from apviz.widgets.live_widget import STATIC, LiveWidget
 from notebooks.build.pages import write_pages
 from tests.notebooks.making import made
 
