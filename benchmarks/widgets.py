@@ -231,7 +231,7 @@ def settled(browser: Browser, path: Path, moves: int = 12) -> float:
     tab.locator(".apviz-live input[type=range]").nth(1).focus()
     taken = []
     for k in range(moves):
-        tab.evaluate("() => addEventListener('keydown', () => (window.from_ = performance.now()), {once: true})")
+        tab.evaluate("() => addEventListener('keydown', () => (window.from_ = performance.now()), {once: true, capture: true})")
         tab.keyboard.press("ArrowRight" if k % 4 < 2 else "ArrowLeft")
         taken.append(
             tab.evaluate("""() => new Promise((done) => {

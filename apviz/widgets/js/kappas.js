@@ -201,15 +201,21 @@ export class KappasView {
       sides = Object.keys(SIDES),
       isKnown = now.eigenvalues !== undefined;
     const figures = (this._figures ??= {kappa: "…", sequential: "…", tree: "…"});
+    const isSolved = sides.every((side) => now.solves[side]);
+    // what is drawn already is left as it is
+    const fresh = (chart, of) => {
+      const key = `${this._key} ${this.spectrum.width} ${this.spectrum.em} ${of}`;
+      return this._drawn?.[chart] !== key && (this._drawn = {...this._drawn, [chart]: key});
+    };
     if (isKnown) {
       Object.assign(figures, {kappa: number(now.kappa, 3)});
       figures.sequential = number(now.kappaPrime("sequential"), 3);
       figures.tree = number(now.kappaPrime("kd-tree"), 3);
-      this._drawSpectrum(now);
-      this._drawGrowth(now, values);
-      if (sides.every((side) => now.solves[side])) this._drawErrors(now, values);
+      if (fresh("spectrum", "")) this._drawSpectrum(now);
+      if (fresh("growth", sides.map((side) => now.growth(side).length))) this._drawGrowth(now, values);
+      if (isSolved && fresh("errors", values.bet === "")) this._drawErrors(now, values);
     }
-    if (!sides.every((side) => now.solves[side])) return {...figures, answer: null, result: ""};
+    if (!isSolved) return {...figures, answer: null, result: ""};
     const epochs = Object.fromEntries(sides.map((side) => [side, now.epochsTo(side)]));
     const ends = sides.map((side) => now.solves[side].errors.at(-1));
     const isFirst = epochs.sequential === epochs["kd-tree"] ? ends[0] <= ends[1] : epochs.sequential < epochs["kd-tree"];

@@ -6,10 +6,11 @@ import {bytesOf} from "./packing.js";
 import {Picture, PictureSolve} from "./photograph_solver.js";
 import {Plane, number} from "./plane.js";
 
-/** updates at most; milliseconds of a frame that solves take; solves that are kept; a norm whose root is white */
+/** updates at most; milliseconds of a frame that solves take; solves that are kept; a value that is white */
 const MOST = 1000,
   BUDGET = 7,
   KEPT = 6,
+  MANY = 5000,
   BRIGHT = 2;
 const SIDES = [
   {name: "scattered", title: "Scattered blocks", color: "var(--cyclic)", mark: "dot"},
@@ -17,7 +18,7 @@ const SIDES = [
 ];
 
 const pictures = new Map(),
-  solves = new Map();
+  solvesOfWidgets = new WeakMap();
 
 function pictureOf(pixels, {controls, given}) {
   const n = controls.pixels.places[nearestPlace(controls.pixels, pixels)];
@@ -32,6 +33,9 @@ function pictureOf(pixels, {controls, given}) {
 function solvesOf(values, face) {
   const {pixels, block_size, partition, overlap, rule, tol} = values;
   const {lengthscale, noise} = face.given;
+  // each widget of a page has its own, so that none makes another begin anew
+  const solves = solvesOfWidgets.get(face) ?? new Map();
+  solvesOfWidgets.set(face, solves);
   return ["sequential", partition].map((kind) => {
     const key = JSON.stringify([pixels, block_size, kind, overlap, rule, tol]);
     const found = solves.get(key);
@@ -40,8 +44,8 @@ function solvesOf(values, face) {
     const settings = {overlap, rule, tol, lengthscale, noise, most: MOST};
     const solve = found ?? new PictureSolve(picture, {sets: picture.blocks(kind, block_size), ...settings});
     solves.set(key, solve);
-    // the oldest makes room
-    if (solves.size > KEPT) solves.delete(solves.keys().next().value);
+    // the oldest make room: factors of many pixels take a hundred megabytes
+    while (solves.size > (picture.n > MANY ? 2 : KEPT)) solves.delete(solves.keys().next().value);
     return solve;
   });
 }
@@ -113,7 +117,7 @@ export class PhotographView {
       const {norm} = solve.steps[solve.at];
       figures[name] = number(norm, 3);
       const isDone = solve.isEnded && solve.at === solve.steps.length - 1 && norm < solve.tol;
-      side.caption.textContent = `${side.title}${name === "neighbours" && values.partition === "sequential" ? ", if they were" : ""}`;
+      side.caption.textContent = values.partition === "sequential" ? SIDES[0].title : side.title;
       side.note.textContent =
         `update ${solve.at}${isDone ? ", done" : ""}: ‖r‖ is ${number(norm, 3)} of ‖b‖, ` +
         `work ${number(solve.steps[solve.at].work, 3)} · ${solve.sets.length} blocks, one marked`;

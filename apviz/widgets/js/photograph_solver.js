@@ -182,21 +182,21 @@ export class PictureSolve {
     this.isBetween = false;
   }
 
-  /** L of K[I, I] = LLᵀ, row by row, as one array. */
+  /** The lower triangle of L, K[I, I] = LLᵀ, row after row. */
   *_factor(rows) {
     const size = rows.length,
       {columns} = this.picture,
       table = this._table,
       width = this._width;
-    const l = new Float64Array(size * size);
+    const l = new Float64Array((size * (size + 1)) / 2);
     for (let i = 0, done = 0; i < size; i++) {
       const ri = Math.floor(rows[i] / columns),
         ci = rows[i] % columns,
-        a = i * size;
+        a = (i * (i + 1)) / 2;
       for (let j = 0; j <= i; j++) {
         const rj = Math.floor(rows[j] / columns),
           cj = rows[j] % columns,
-          b = j * size;
+          b = (j * (j + 1)) / 2;
         let rest = table[Math.abs(ri - rj) * width + columns - 1 + ci - cj];
         if (i === j) rest += this.noise;
         for (let k = 0; k < j; k++) rest -= l[a + k] * l[b + k];
@@ -217,17 +217,19 @@ export class PictureSolve {
   }
 }
 
-/** (LLᵀ)⁻¹b. */
+/** (LLᵀ)⁻¹b, in its place. */
 function solveWith(l, b) {
   const size = b.length;
   for (let i = 0; i < size; i++) {
     let rest = b[i];
-    for (let k = 0, a = i * size; k < i; k++) rest -= l[a + k] * b[k];
-    b[i] = rest / l[i * size + i];
+    const a = (i * (i + 1)) / 2;
+    for (let k = 0; k < i; k++) rest -= l[a + k] * b[k];
+    b[i] = rest / l[a + i];
   }
   for (let i = size - 1; i >= 0; i--) {
-    b[i] /= l[i * size + i];
-    for (let k = 0, a = i * size; k < i; k++) b[k] -= l[a + k] * b[i];
+    const a = (i * (i + 1)) / 2;
+    b[i] /= l[a + i];
+    for (let k = 0; k < i; k++) b[k] -= l[a + k] * b[i];
   }
   return b;
 }
