@@ -134,7 +134,7 @@ def main() -> None:
                 found[size] = {handle: dragged(browser, path, handle, asked.moves) for handle in handles}
                 found[size]["a slider by keys"] = pressed(browser, path, asked.moves)
                 if kind in (Kappas, Photograph):
-                    found[size]["settled, median (ms)"] = settled(browser, path)
+                    found[size]["settled"] = settled(browser, path)
                 if kind is Photograph:
                     found[size]["play"] = played(browser, page_of(kind(**values | {"step": 0}), path.parent))
             path = page_of(kind(), Path(place) / kind.__name__ / "page")
@@ -179,9 +179,13 @@ class Thread:
         self._wire.send("Performance.enable", {"timeDomain": "threadTicks"})
         self._start = self._seconds()
 
+    def computed(self) -> float:
+        """Seconds."""
+        return self._seconds() - self._start
+
     def figures(self) -> dict[str, float]:
         """Median and 95% of what was recorded, and the mean of what was computed, in milliseconds."""
-        computed = self._seconds() - self._start
+        computed = self.computed()
         self._tab.wait_for_timeout(200)
         taken = self._tab.evaluate("() => window.frames_")
         self._tab.context.close()
@@ -224,14 +228,16 @@ def pressed(browser: Browser, path: Path, moves: int) -> dict[str, float]:
     return thread.figures()
 
 
-def settled(browser: Browser, path: Path, moves: int = 12) -> float:
-    """Milliseconds from a key, which moves the second slider, until all is computed and drawn; the median."""
-    tab, _ = opened(browser, path)
+def settled(browser: Browser, path: Path, moves: int = 12) -> dict[str, float]:
+    """Milliseconds from a key, which moves the second slider, until all is computed and drawn."""
+    tab, thread = opened(browser, path)
     tab.wait_for_function("!document.querySelector('[data-busy]')", timeout=120_000)
     tab.locator(".apviz-live input[type=range]").nth(1).focus()
     taken = []
     for k in range(moves):
-        tab.evaluate("() => addEventListener('keydown', () => (window.from_ = performance.now()), {once: true, capture: true})")
+        tab.evaluate(
+            "() => addEventListener('keydown', () => (window.from_ = performance.now()), {once: true, capture: true})"
+        )
         tab.keyboard.press("ArrowRight" if k % 4 < 2 else "ArrowLeft")
         taken.append(
             tab.evaluate("""() => new Promise((done) => {
@@ -240,17 +246,19 @@ def settled(browser: Browser, path: Path, moves: int = 12) -> float:
                 requestAnimationFrame(() => requestAnimationFrame(look));
             })""")
         )
+    computed = thread.computed()
     tab.context.close()
-    return round(statistics.median(taken), 1)
+    return {"median (ms)": round(statistics.median(taken), 1), "CPU, mean (ms)": round(1000 * computed / moves, 1)}
 
 
 def played(browser: Browser, path: Path) -> dict[str, float]:
     """Frames and updates while a photograph plays from its first update."""
-    tab, _ = opened(browser, path)
+    tab, thread = opened(browser, path)
     tab.get_by_role("button", name="play").click()
     tab.evaluate(PLAY)
     tab.wait_for_timeout(1000 * PLAYED)
     times, updates = np.array(tab.evaluate("window.played_")).T
+    computed = thread.computed()
     tab.context.close()
     last = int(np.argmax(updates == updates[-1])) + 1  # where it ended, or the time did
     gaps, seconds = np.diff(times[:last]), (times[last - 1] - times[0]) / 1000
@@ -258,6 +266,7 @@ def played(browser: Browser, path: Path) -> dict[str, float]:
         "between frames, median (ms)": round(float(np.median(gaps)), 1),
         "between frames, 95% (ms)": round(float(np.percentile(gaps, 95)), 1),
         "updates a second": round(float((updates[last - 1] - updates[0]) / seconds), 1),
+        "CPU an update, mean (ms)": round(1000 * computed / max(1, updates[-1] - updates[0]), 1),
         "frames": last,
     }
 

@@ -62,17 +62,9 @@ export class Situation {
     this.solves = {};
     this.couplings = {};
     const system = `${of.name} ${of.lengthscale}`;
-    const n = data.points.length;
     this._spectrum = remembered(`spectrum ${system}`, () => ({growth: {sequential: [], "kd-tree": []}}));
     this._blocks = remembered(`blocks ${system} ${of.block_size}`, () => ({}));
-    this._plain = remembered(`K ${system}`, () => {
-      const k = kernelOfPoints("matern52", of.lengthscale),
-        made = matrix(n, n);
-      for (let i = 0; i < n; i++) {
-        for (let j = 0; j <= i; j++) made[i][j] = made[j][i] = k(data.points[i], data.points[j]);
-      }
-      return made;
-    });
+    this._plain = remembered(`K ${system}`, () => ({}));
   }
 
   /** With noise, largest first. */
@@ -109,15 +101,16 @@ export class Situation {
   /** Computes what is missing, what is seen first first. */
   *work() {
     const {b, points} = this.data,
-      n = points.length;
+      n = points.length,
+      plain = (this._plain.gram ??= yield* gramOf(points, this.lengthscale));
     for (const [side, sets] of Object.entries(this.sets)) {
       if (this._blocks[side]) continue;
       const values = [];
-      for (const set of sets) values.push(yield* eigenvaluesOf(part(this._plain, set)));
+      for (const set of sets) values.push(yield* eigenvaluesOf(part(plain, set)));
       this._blocks[side] = values;
     }
-    this._spectrum.values ??= yield* eigenvaluesOf(this._plain);
-    const gram = this._plain.map((row, i) => {
+    this._spectrum.values ??= yield* eigenvaluesOf(plain);
+    const gram = plain.map((row, i) => {
       const own = Float64Array.from(row);
       own[i] += this.noise;
       return own;
@@ -134,7 +127,7 @@ export class Situation {
       for (const size of sizes.slice(growth[side].length)) {
         let largest = 0;
         for (const set of setsOf(points, Math.min(size, n))[side]) {
-          largest = Math.max(largest, yield* largestOfPart(this._plain, set));
+          largest = Math.max(largest, yield* largestOfPart(plain, set));
         }
         growth[side].push(largest);
       }
@@ -143,6 +136,18 @@ export class Situation {
     for (const [side, sets] of Object.entries(this.sets)) this.couplings[side] = yield* coupling(gram, factor, sets);
     this.isTold = true;
   }
+}
+
+/** K without noise. */
+function* gramOf(points, lengthscale) {
+  const k = kernelOfPoints("matern52", lengthscale),
+    n = points.length,
+    gram = matrix(n, n);
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j <= i; j++) gram[i][j] = gram[j][i] = k(points[i], points[j]);
+    if (i % 100 === 99) yield;
+  }
+  return gram;
 }
 
 /** All of a situation at once. */
