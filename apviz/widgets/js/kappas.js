@@ -9,7 +9,7 @@ import {Plane, number} from "./plane.js";
 import {coupling, eigenvaluesOf, errorsOverBlocks, factorOf, largestOfPart} from "./spectra.js";
 
 /** milliseconds of a frame that are computed; epochs of a solve; share of ‖W−W*‖²_K to count epochs to; systems kept */
-const BUDGET = 7,
+const BUDGET = 9,
   EPOCHS = 15,
   SHARE = 0.01,
   KEPT = 8;
@@ -89,6 +89,12 @@ export class Situation {
     const blocks = this._blocks[side];
     if (!blocks || !this._spectrum.values) return undefined;
     return (Math.max(...blocks.map(([first]) => first)) + this.noise) / this.eigenvalues.at(-1);
+  }
+
+  /** What is known, as a text. */
+  get parts() {
+    const known = [this._spectrum.values, this.solves.sequential, this.solves["kd-tree"], this.isTold].map(Boolean);
+    return `${known} ${this.growth("sequential").length} ${this.growth("kd-tree").length}`;
   }
 
   /** Epochs until ‖W−W*‖²_K is at most a share of its start. */
@@ -184,20 +190,33 @@ export class KappasView {
       this._now.wish.isTold = true;
       this._running ??= this._now.work();
     }
-    this._compute();
+    if (!this._isComputed) this._compute();
+    this._isComputed = false;
+    this._plan();
     return this._show(values);
   }
 
+  /** Computes for a part of a frame. */
   _compute() {
     const until = performance.now() + BUDGET;
     while (this._running && performance.now() < until) if (this._running.next().done) this._running = null;
+    this._plan();
+  }
+
+  /** The next frame goes on with what is left. */
+  _plan() {
     this.place.parentElement.toggleAttribute("data-busy", this._running !== null);
-    if (this._running) {
-      this._asked ||= requestAnimationFrame(() => {
-        this._asked = 0;
-        if (this.place.isConnected) this.state.tell();
-      });
-    }
+    if (this._running) this._asked ||= requestAnimationFrame(() => this._goOn());
+  }
+
+  _goOn() {
+    this._asked = 0;
+    if (!this.place.isConnected) return;
+    const before = this._now.parts;
+    this._compute();
+    if (this._running && this._now.parts === before) return;
+    this._isComputed = true;
+    this.state.tell();
   }
 
   /** Draws what is known, and leaves the rest as it was. */

@@ -8,7 +8,7 @@ import {Plane, number} from "./plane.js";
 
 /** updates at most; milliseconds of a frame that solves take; solves that are kept; a value that is white */
 const MOST = 1000,
-  BUDGET = 7,
+  BUDGET = 9,
   KEPT = 6,
   MANY = 5000,
   BRIGHT = 2;
@@ -84,7 +84,9 @@ export class PhotographView {
       Object.assign(side, {solve: both[k]});
       if (!both[k].isThere || both[k].target !== values.step) both[k].target = values.step;
     });
-    this._compute();
+    if (!this._isComputed) this._compute();
+    this._isComputed = false;
+    this._plan();
     return this._show(values);
   }
 
@@ -98,14 +100,25 @@ export class PhotographView {
         if (solve.running.next().done) solve.running = null;
       }
     }
-    this.place.parentElement.toggleAttribute("data-busy", open.length > 0);
-    if (open.length) this._asked ||= requestAnimationFrame(() => this._goOn());
+    this._plan();
+  }
+
+  /** The next frame goes on with what is left. */
+  _plan() {
+    const isOpen = this.sides.some(({solve}) => !solve.isThere);
+    this.place.parentElement.toggleAttribute("data-busy", isOpen);
+    if (isOpen) this._asked ||= requestAnimationFrame(() => this._goOn());
   }
 
   _goOn() {
     this._asked = 0;
     if (!this.place.isConnected) return;
+    const places = () => this.sides.map(({solve}) => solve.at).join(),
+      before = places();
+    this._compute();
+    if (this._asked && places() === before) return;
     // what is said and drawn follows, as with any change
+    this._isComputed = true;
     this.state.tell();
   }
 
