@@ -6,6 +6,11 @@ import {Figure} from "./plane.js";
 const SHADES = 12;
 
 export class MatrixPicture extends Figure {
+  constructor(place, title, heightOf) {
+    super(place, title, heightOf);
+    this.figure.classList.add("matrix");
+  }
+
   /**
    * Draws K, its blocks, and an update.
    * @param {import("./algebra.js").Matrix} gram of entries ≥ 0
