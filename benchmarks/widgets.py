@@ -3,7 +3,8 @@
 - *frame*: from when the page hears of a moved pointer or a pressed key until the frame that shows it is painted by the
   page's thread: script, styles, layout, paint. Moves are handed out when a frame begins; a key comes at any time, and
   with it this holds what is left till the next frame, 8 ms of 16.7 in the mean, which a page can only fill;
-- *waited*: so much of *frame* was left till the next frame when all listeners had been told: nothing was computed;
+- *begun*: how long after the page heard of it that frame began: what a page that draws when a frame begins adds to its
+  work, and what one that draws at once computes in;
 - *answer*: the same as *frame* from when the browser made the event;
 - *CPU*: seconds that the page's thread computed, ÷ frames: what a frame takes where nothing else runs on the machine,
   whose other work lengthens the two above and hardly this;
@@ -70,26 +71,22 @@ PLAY = """() => {
 }"""
 #: keeps, for every event, how long the page's thread and the browser had it, in milliseconds
 RECORD = """() => {
-    window.frames_ = {frame: [], answer: [], waited: []};
+    window.frames_ = {frame: [], answer: [], begun: []};
     let heard = null;
-    const painted = new MessageChannel(), told = new MessageChannel();
-    painted.port1.onmessage = ({data: [from, made, waited]}) => {
+    const painted = new MessageChannel();
+    painted.port1.onmessage = ({data: [from, made, begun]}) => {
         const now = performance.now();
         window.frames_.frame.push(now - from);
         window.frames_.answer.push(now - made);
-        window.frames_.waited.push(waited);
+        window.frames_.begun.push(begun - from);
     };
-    // a task of its own, after the event and what its listeners do at once; a frame may begin before
-    told.port1.onmessage = () => heard && (heard.idle = performance.now());
     const hear = (event) => {
         if (heard) return;
-        heard = {from: performance.now(), made: event.timeStamp, idle: 0};
-        told.port2.postMessage(null);
+        heard = [performance.now(), event.timeStamp];
         requestAnimationFrame(() => {
-            const {from, made, idle} = heard, waited = idle ? performance.now() - idle : 0;
-            heard = null;
             // after this frame's callbacks, styles, layout and paint
-            painted.port2.postMessage([from, made, waited]);
+            painted.port2.postMessage([...heard, performance.now()]);
+            heard = null;
         });
     };
     for (const name of ["pointermove", "keydown"]) window.addEventListener(name, hear, {capture: true});
@@ -192,7 +189,7 @@ class Thread:
         count = len(taken["frame"])
         return {
             f"{name}, {what} (ms)": round(float(np.percentile(taken[name], share)), 1)
-            for name in ("frame", "answer", "waited")
+            for name in ("frame", "answer", "begun")
             for what, share in (("median", 50), ("95%", 95))
         } | {"CPU, mean (ms)": round(1000 * computed / count, 1), "frames": count}
 
