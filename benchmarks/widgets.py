@@ -2,7 +2,7 @@
 
 - *frame*: from when the page hears of a moved pointer or a pressed key until the frame that shows it is painted by the
   page's thread: script, styles, layout, paint. Moves are handed out when a frame begins; a key comes at any time, and
-  with it this holds what is left till the next frame, 8 ms of 16.7 in the mean, which a page can only fill;
+  with it this holds what is left till the next frame, which a page can only fill;
 - *begun*: how long after the page heard of it that frame began: what a page that draws when a frame begins adds to its
   work, and what one that draws at once computes in;
 - *answer*: the same as *frame* from when the browser made the event;
