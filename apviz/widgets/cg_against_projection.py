@@ -156,12 +156,13 @@ def _normal_after(words: int) -> tuple[float, int]:
 
     `toy_problem` draws n normal numbers after n uniform ones, which take a word each: the page so has those of every n.
     """
-    draws = np.random.default_rng(0)
-    draws.bit_generator.advance(words)
-    value = float(draws.standard_normal())
+    # `default_rng`'s own generator
+    bits = np.random.PCG64(0)
+    bits.advance(words)
+    value = float(np.random.Generator(bits).standard_normal())
     for taken in range(1, _WORDS):
-        other = np.random.default_rng(0)
-        other.bit_generator.advance(words + taken)
-        if other.bit_generator.state == draws.bit_generator.state:
+        other = np.random.PCG64(0)
+        other.advance(words + taken)
+        if other.state == bits.state:
             return value, taken
     raise RuntimeError(f"a normal number took more than {_WORDS} words")

@@ -26,7 +26,8 @@ EPOCHS: Final = 15
 def _data(name: str) -> tuple[Floats, Floats]:
     """Points (n, d) and data (n,), in float64 what the page has of them, which is float32."""
     data = load(name, n=POINTS, dtype=torch.float64)
-    return tuple(each.numpy().astype(np.float32).astype(np.float64) for each in (data.train_x, data.train_y))
+    x, b = (each.numpy().astype(np.float32).astype(np.float64) for each in (data.train_x, data.train_y))
+    return x, b
 
 
 class Kappas(LiveWidget):
