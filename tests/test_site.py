@@ -86,7 +86,7 @@ def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure(
 
 
 def test_every_notebook_is_among_the_lessons_in_its_order():
-    listed = re.findall(r"^\d\. \[.*\]\(\.\./(notebooks/.*\.ipynb)\)", (ROOT / "docs/lessons.md").read_text(), re.M)
+    listed = re.findall(r"^- \d\d.* \[.*\]\(\.\./(notebooks/.*\.ipynb)\)", (ROOT / "docs/lessons.md").read_text(), re.M)
     assert listed == sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 

@@ -31,15 +31,17 @@ def check(
 ) -> bool:
     """Says under the cell whether an answer is right, and gives a hint where it is not.
 
-    Numbers may be rounded, to two digits at least where they are no whole ones; be written as a fraction, also as a
-    text; and stand in a row, a column, a tensor, whatever asked autograd to follow it.
+    Numbers may be rounded, to two digits at least where they are no whole ones, each entry of an array by itself; be
+    written as a fraction, also as a text; and stand in a row, a column, a list, a tensor, whatever asked autograd to
+    follow it. Of texts capitals and spaces around them do not count.
 
     Args:
         answer: what the student gives; `...` for none yet.
         right: what the cell computed: a number, an array, a text, or true or false.
         hint: one sentence that helps, and does not tell.
         tolerance: relative to the largest entry of what is right, for numbers.
-        mistakes: wrong answers that are usual here, by a sentence on each; a forgotten square and the like are known.
+        mistakes: wrong answers that are usual here, numbers or texts, by a sentence on each; a forgotten square and the
+            like are known.
 
     Returns:
         Whether it is right.
@@ -53,11 +55,14 @@ def check(
 
 
 def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
-    if isinstance(right, str | bool | np.bool_):
-        return type(answer)(right) == answer, f"You say {answer}."
+    if isinstance(right, str):
+        return _compare_texts(answer, right, mistakes)
+    if isinstance(right, bool | np.bool_):
+        said = isinstance(answer, bool | np.bool_) and bool(answer) == bool(right)
+        return said, f"You say {answer}."
     try:
         yours, theirs = _numbers(answer), _numbers(right)
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, ZeroDivisionError, RuntimeError):
         asked = f"An array of shape {np.shape(right)}" if np.ndim(right) else "A number"
         return False, f"{asked} is asked for, yours is of type {type(answer).__name__}."
     if yours.squeeze().shape != theirs.squeeze().shape:
@@ -68,27 +73,53 @@ def _compare(answer: Any, right: Any, tolerance: float, mistakes: Mapping[str, A
     gap, scale = float(np.abs(yours - theirs).max(initial=0.0)), float(np.abs(theirs).max(initial=0.0)) or 1.0
     if gap <= tolerance * scale:
         return True, ""
-    if theirs.size == 1 and _is_rounded(answer, float(theirs.item())):
+    if theirs.size == 1 and _is_rounded(_entries(answer)[0], float(theirs.item())):
         return True, f"To more digits it is {float(theirs.item()):.6g}."
+    if theirs.size > 1 and _all_rounded(_entries(answer), theirs, tolerance * scale):
+        more = " …" if theirs.size > 4 else "."
+        return True, f"To more digits it is {', '.join(f'{each:.6g}' for each in theirs.ravel()[:4])}{more}"
     return False, _what_it_is(yours, theirs, tolerance, mistakes) or (
         f"Yours differs by {gap / scale:.2g} of the largest entry." if theirs.size > 1
         else f"Yours is {'more' if yours.item() > theirs.item() else 'less'} than that."
     )  # fmt: skip
 
 
+def _compare_texts(answer: Any, right: str, mistakes: Mapping[str, Any]) -> tuple[bool, str]:
+    if not isinstance(answer, str):
+        return False, f"You say {answer}. A text in quotation marks is asked for."
+    plain = answer.strip().casefold()
+    why = next((said for said, wrong in mistakes.items() if str(wrong).casefold() == plain), f"You say {answer}.")
+    return plain == right.casefold(), f"You say {answer}." if plain == right.casefold() else why
+
+
 def _numbers(given: Any) -> NDArray[Any]:
-    """An array of float64, of numbers, fractions, texts such as 1/12, arrays, and tensors."""
+    """An array of float64, of numbers, fractions, texts such as 1/12, arrays, tensors, and lists of these."""
     if isinstance(given, str):
         given = float(Fraction(given.strip()))
+    if isinstance(given, list | tuple):
+        return np.array([_numbers(each) for each in given])
     if hasattr(given, "detach"):
         given = given.detach().cpu()
     return np.asarray(given, dtype=float)
 
 
+def _entries(given: Any) -> list[Any]:
+    """The entries of an answer as they were written, so that one can count their digits."""
+    if isinstance(given, list | tuple):
+        return [entry for each in given for entry in _entries(each)]
+    return [given] if isinstance(given, str) or not np.ndim(_numbers(given)) else _numbers(given).ravel().tolist()
+
+
+def _all_rounded(entries: list[Any], theirs: NDArray[Any], near: float) -> bool:
+    """Whether every entry is right, or rightly rounded."""
+    pairs = zip(entries, theirs.ravel().tolist(), strict=True)
+    return all(abs(float(_numbers(one)) - right) <= near or _is_rounded(one, right) for one, right in pairs)
+
+
 def _is_rounded(answer: Any, right: float) -> bool:
     """Whether a number is what another one is when it is rounded to the digits that were given."""
     try:
-        given = Decimal(answer if isinstance(answer, str) else repr(float(answer)))
+        given = Decimal(answer if isinstance(answer, str) else repr(float(_numbers(answer))))
     except (TypeError, ValueError, ArithmeticError):
         return False
     digits, exponent = given.as_tuple().digits, given.as_tuple().exponent

@@ -37,8 +37,9 @@ def notebook(path):
     return nbformat.read(path, nbformat.NO_CONVERT)
 
 
-def test_there_are_ten_notebooks_numbered_from_00():
-    assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}-" for number in range(10)]
+def test_there_are_eleven_notebooks_numbered_from_00_and_the_first_on_projections_has_a_second_part():
+    numbers = [f"{number:02}" for number in range(10)]
+    assert [path.stem.partition("-")[0] for path in NOTEBOOKS] == [*numbers[:2], "01b", *numbers[2:]]
 
 
 def test_it_is_a_valid_notebook_of_format_4_5_for_any_python_3(notebook):
@@ -92,6 +93,17 @@ def test_every_formula_becomes_mathml_and_every_brace_of_details_is_closed(noteb
     assert len(re.findall("<details", prose)) == len(re.findall("</details>", prose))
 
 
+def test_it_returns_to_the_photograph(notebook):
+    assert "photograph" in text_of(notebook)
+
+
+def test_it_takes_a_quarter_of_an_hour_to_read_at_most(notebook):
+    minutes = int(re.search(r"About\s+(\d+)\s+minutes", text_of(notebook))[1])
+    # formulas take longer than words, and code that is not folded about as long
+    words = len(re.sub(r"<details>.*?</details>|## For the lecturer.*", "", text_of(notebook), flags=re.DOTALL).split())
+    assert words / 200 <= minutes <= 15
+
+
 def test_links_lead_to_notebooks_and_files_that_exist(path, notebook):
     for link in re.findall(r"\]\(([^)\s]+)", prose_of(notebook)):
         if re.match(r"[a-z]+:|#", link):
@@ -101,7 +113,7 @@ def test_links_lead_to_notebooks_and_files_that_exist(path, notebook):
 
 
 def test_notebook_00_lists_all_others_in_reading_order():
-    links = re.findall(r"\]\((\d\d-[\w-]+\.ipynb)\)", text_of(nbformat.read(NOTEBOOKS[0], nbformat.NO_CONVERT)))
+    links = re.findall(r"\]\((\d\d[a-z]?-[\w-]+\.ipynb)\)", text_of(nbformat.read(NOTEBOOKS[0], nbformat.NO_CONVERT)))
     assert list(dict.fromkeys(links)) == [path.name for path in NOTEBOOKS[1:]]
 
 

@@ -45,6 +45,10 @@ def test_a_right_answer_is_right(answer, right, said):
         ([1.0, 2.1], [1.0, 2.0], "differs by 0.05 of the largest entry"),
         ([1, 2], "cyclic", "You say [1, 2]"),
         ("yes", True, "You say yes"),
+        ([True], True, "You say [True]"),
+        (1 + 2j, 3.0, "A number is asked for, yours is of type complex"),
+        ([1, [2, 3]], [1.0, 2.0], "An array of shape (2,) is asked for"),
+        (None, [1.0, 2.0], "The shape is (), and should be (2,)"),
     ],
 )
 def test_a_wrong_answer_is_wrong_and_gets_the_hint(answer, right, text, said):
@@ -61,14 +65,21 @@ def test_dots_are_no_answer(said):
     [
         (0.0833, 1 / 12), (0.083, 1 / 12), ("1/12", 1 / 12), (" 0.0833 ", 1 / 12), (Fraction(1, 12), 1 / 12),
         (1.2e-7, 1.2345e-7), (torch.tensor(3.0, requires_grad=True), 3.0), (torch.ones(2, 1), np.ones(2)),
-        (np.ones((1, 3)), np.ones((3, 1))), ([[0.5]], 0.5),
+        (np.ones((1, 3)), np.ones((3, 1))), ([[0.5]], 0.5), ([0.333, 0.667], [1 / 3, 2 / 3]), ([0.33], 1 / 3),
+        (["1/3", "2/3"], np.array([1 / 3, 2 / 3])), ((Fraction(1, 3), 0.67), torch.tensor([1 / 3, 2 / 3])),
+        ([torch.tensor(1.0, requires_grad=True), torch.tensor(2.0)], [1, 2]), (np.float32(0.1), 0.1),
+        ([[0.5, 0.25]], np.array([[0.5], [0.25]])),
     ],
 )  # fmt: skip
 def test_rounded_numbers_fractions_rows_columns_and_tensors_are_taken_for_what_they_are(answer, right, said):
     assert check(answer, right, hint="none needed") and "differs" not in said[0]
 
 
-@pytest.mark.parametrize("answer, right", [(0.08, 1 / 12), (0.0834, 1 / 12), (40.4, 40), (2, 2.4), ("0.09", 1 / 12)])
+@pytest.mark.parametrize(
+    "answer, right",
+    [(0.08, 1 / 12), (0.0834, 1 / 12), (40.4, 40), (2, 2.4), ("0.09", 1 / 12), ([0.333, 0.668], [1 / 3, 2 / 3]),
+     ([0.333, 0.3], [1 / 3, 1 / 3]), ([[0.3, 0.7]], [1 / 3, 2 / 3])],
+)  # fmt: skip
 def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(answer, right, said):
     assert not check(answer, right, hint="more digits")
 
@@ -86,3 +97,14 @@ def test_what_is_rounded_wrongly_or_to_one_digit_or_is_no_whole_number_is_not(an
 def test_a_usual_mistake_is_named(answer, right, said_of_it, said):
     assert not check(answer, right, hint="none", mistakes={"That counts the last block twice.": 7})
     assert said_of_it in said[0]
+
+
+def test_capitals_of_a_text_do_not_count_and_a_usual_mistake_in_words_is_named(said):
+    assert check(" Cyclic", "cyclic", hint="none needed")
+    assert not check("random", "cyclic", hint="none", mistakes={"That one draws lots.": "random"})
+    assert "That one draws lots." in said[1] and not check(3, "cyclic", hint="none") and "in quotation marks" in said[2]
+
+
+def test_what_is_said_of_how_far_a_right_answer_is_off_is_right(said):
+    assert check(0.3333, 1 / 3, hint="none needed") and "To more digits it is 0.333333" in said[0]
+    assert check([0.33, 0.67], [1 / 3, 2 / 3], hint="none needed") and "0.333333, 0.666667" in said[1]

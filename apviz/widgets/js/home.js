@@ -95,9 +95,16 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
   state.onChange(draw);
   const watch = new ResizeObserver(() => view.resize() && draw());
   watch.observe(charts);
+  // nobody observes what is printed
+  const fit = () => view.resize() && draw();
+  addEventListener("beforeprint", fit);
   view.resize();
   draw();
-  return {state, body, end: () => watch.disconnect()};
+  const end = () => {
+    watch.disconnect();
+    removeEventListener("beforeprint", fit);
+  };
+  return {state, body, end};
 }
 
 function presetRow({presets, controls, betting, hiddenUntil}, state) {
@@ -154,28 +161,30 @@ export function render({model, el}) {
   };
 }
 
-/** Every widget of a page that is not alive yet, once it is near. */
+/** Every widget of a page that is not alive yet, once it is near, or the page is printed. */
 export function mountAll(page) {
+  const enliven = (target) => {
+    if (target.dataset.alive !== undefined) return;
+    target.dataset.alive = "";
+    near.unobserve(target);
+    const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
+    // the address of a notebook is not its widgets'
+    if (target.closest(".apviz-static")) mount(target, face, values, look);
+    else {
+      const moment = momentOf(location.hash, face) ?? {values, look: {}};
+      const {state} = mount(target, face, moment.values, {...look, ...moment.look});
+      state.onChange((now) => keep(() => addressOf(now, face)));
+    }
+  };
   const near = new IntersectionObserver(
     (entries) => {
-      for (const {isIntersecting, target} of entries) {
-        if (!isIntersecting || target.dataset.alive !== undefined) continue;
-        target.dataset.alive = "";
-        near.unobserve(target);
-        const {face, values, look} = JSON.parse(target.querySelector("script").textContent);
-        // the address of a notebook is not its widgets'
-        if (target.closest(".apviz-static")) mount(target, face, values, look);
-        else {
-          const moment = momentOf(location.hash, face) ?? {values, look: {}};
-          const {state} = mount(target, face, moment.values, {...look, ...moment.look});
-          state.onChange((now) => keep(() => addressOf(now, face)));
-        }
-      }
+      for (const {isIntersecting, target} of entries) if (isIntersecting) enliven(target);
     },
     {rootMargin: "400px"},
   );
   const places = [...page.querySelectorAll(".apviz-place")];
   for (const each of places) near.observe(each);
+  addEventListener("beforeprint", () => places.forEach(enliven));
   const named = (each) => JSON.parse(each.querySelector("script").textContent).face.name;
   if (location.hash) places.find((each) => location.hash.startsWith(`#${named(each)}&`))?.scrollIntoView();
 }

@@ -1,4 +1,4 @@
-// draws each figure once it is near
+// draws each figure once it is near, and all of them on paper
 
 // plotly.js is read when the first is, and after what the page shows and answers without it
 const shown = new Promise(done => addEventListener("load", () => requestAnimationFrame(() => setTimeout(done))));
@@ -74,7 +74,37 @@ const near = new IntersectionObserver(entries => {
     }
   }
 }, {rootMargin: "600px"});
-document.querySelectorAll(".figure").forEach(place => near.observe(place));
+const figures = [...document.querySelectorAll(".figure")];
+figures.forEach(place => near.observe(place));
+
+// on paper every figure is drawn, as wide as the sheet, and answers and solutions are open; what is printed cannot wait,
+// so that plotly.js must be there before
+shown.then(() => (window.requestIdleCallback ?? setTimeout)(plotly));
+
+function drawAnew(places) {
+  for (const place of places) {
+    Plotly.purge(place);
+    delete place.dataset.drawn;
+    place.style.height = "";
+    place.dataset.asked = "yes";
+    draw(place);
+  }
+}
+
+let opened = [], drawn = [];
+// before the widgets look how much room they have
+addEventListener("beforeprint", () => {
+  document.documentElement.classList.add("printing");
+  opened = [...document.querySelectorAll("details:not([open], .folded, .more)")];
+  for (const each of opened) each.open = true;
+  drawn = figures.filter(place => place.dataset.drawn !== undefined);
+  if (window.Plotly) drawAnew(figures);
+}, {capture: true});
+addEventListener("afterprint", () => {
+  document.documentElement.classList.remove("printing");
+  for (const each of opened) each.open = false;
+  if (window.Plotly) drawAnew(drawn);
+});
 
 // a window made narrower or wider: what a title needs now
 window.addEventListener("resize", () => {
