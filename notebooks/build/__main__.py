@@ -1,6 +1,6 @@
-"""Runs the notebooks and writes their pages.
+"""Runs the notebooks and writes their pages, or slides of them.
 
-python -m notebooks.build [--timeout SECONDS] [--jobs N] [--to FOLDER] [NOTEBOOK ...]
+python -m notebooks.build [--slides] [--timeout SECONDS] [--jobs N] [--to FOLDER] [NOTEBOOK ...]
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import nbformat
+
 from notebooks.build.pages import write_pages
 from notebooks.build.running import Ran, run
+from notebooks.build.slides import on_slides, write_slides
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent
 
@@ -23,9 +26,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("notebooks", nargs="*", type=Path, help="all in this folder, where none is named")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for a notebook (default: 300)")
     parser.add_argument("--jobs", type=int, default=2, help="notebooks at once (default: 2)")
-    parser.add_argument("--to", type=Path, default=NOTEBOOKS / "html", help="folder of the pages, written anew")
+    parser.add_argument("--slides", action="store_true", help="slides, of the notebooks that have some")
+    parser.add_argument("--to", type=Path, help="folder, written anew (default: notebooks/html, or notebooks/slides)")
     asked = parser.parse_args(words)
     paths = asked.notebooks or sorted(NOTEBOOKS.glob("*.ipynb"))
+    if asked.slides:
+        paths = [path for path in paths if on_slides(nbformat.read(path, 4))]
+    to = asked.to or NOTEBOOKS / ("slides" if asked.slides else "html")
     if not paths:
         print(f"there is no notebook in {NOTEBOOKS}", file=sys.stderr)
         return 1
@@ -34,8 +41,9 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"{len(ran) - failed} passed, {failed} failed")
     if failed:
         return 1
-    write_pages([(each.path.stem, each.notebook) for each in ran], asked.to)
-    print(asked.to / "index.html")
+    write = write_slides if asked.slides else write_pages
+    write([(each.path.stem, each.notebook) for each in ran], to)
+    print(to / "index.html")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,7 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
     """Writes the pages of executed notebooks, given with their names in reading order, into a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
-    shutil.copy(TEMPLATES / "page.js", folder)
-    (folder / "widgets.js").write_text(page_script(), "utf-8")
-    (folder / "widgets.css").write_text(style(), "utf-8")
-    colors = HtmlFormatter(style="friendly").get_style_defs(".highlight")
-    (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
+    write_shared(folder)
     names = [name for name, _ in notebooks]
     for place, (name, notebook) in enumerate(notebooks):
         around = {
@@ -46,6 +41,16 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
     (folder / "index.html").write_text(environment.get_template("contents.html.jinja").render(entries=entries), "utf-8")
 
 
+def write_shared(folder: Path) -> None:
+    """Writes the scripts and styles that pages share."""
+    (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
+    shutil.copy(TEMPLATES / "page.js", folder)
+    (folder / "widgets.js").write_text(page_script(), "utf-8")
+    (folder / "widgets.css").write_text(style(), "utf-8")
+    colors = HtmlFormatter(style="friendly").get_style_defs(".highlight")
+    (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
+
+
 def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = "") -> str:
     """The page of an executed notebook.
 
@@ -56,7 +61,12 @@ def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = ""
         ValueError: a formula that cannot be drawn.
     """
     around = {"name": name, "title": title(notebook), "before": before, "after": after}
-    html, resources = Exporter().from_notebook_node(notebook, {"page": around})
+    return exported(Exporter(), notebook, around)
+
+
+def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, str]) -> str:
+    """HTML of an executed notebook, with the data of its figures at the end."""
+    html, resources = exporter.from_notebook_node(notebook, {"page": dict(around)})
     data = [
         f'<script type="application/json" id="figure-{number}">{parts}</script>'
         for number, parts in enumerate(resources["figures"], start=1)

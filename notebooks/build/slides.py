@@ -1,0 +1,71 @@
+"""The slides of notebooks, by nbconvert's division into slides: `make slides`. They open from a disk.
+
+What is on them is in the metadata of cells (`slideshow`), as Jupyter writes and nbconvert reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+
+import jinja2
+from nbconvert.exporters.slides import _RevealMetadataPreprocessor
+from nbformat import NotebookNode
+
+from notebooks.build.figures import Figures
+from notebooks.build.pages import TEMPLATES, Exporter, exported, title, write_shared
+
+#: reveal.js 5.2.1, as its package in the npm registry has it (MIT licence, beside it)
+REVEAL = Path(__file__).with_name("reveal")
+#: what of the first cell is for readers
+FOR_READERS = "\n### What you will be able to do"
+
+
+def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
+    """Writes the slides of executed notebooks, given with their names in reading order, into a new folder.
+
+    Notebooks of which no cell is on a slide are left out.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_shared(folder)
+    for file in (REVEAL / "reveal.js", REVEAL / "reveal.css", TEMPLATES / "slides.css"):
+        shutil.copy(file, folder)
+    shown = [(name, notebook) for name, notebook in notebooks if on_slides(notebook)]
+    for name, notebook in shown:
+        (folder / f"{name}.html").write_text(slides(notebook, name), "utf-8")
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+    entries = [{"name": name, "title": title(notebook), "aims": []} for name, notebook in shown]
+    text = environment.get_template("contents.html.jinja").render(entries=entries, slides=True)
+    (folder / "index.html").write_text(text, "utf-8")
+
+
+def slides(notebook: NotebookNode, name: str) -> str:
+    """The slides of an executed notebook as a page.
+
+    Raises:
+        ValueError: no cell is on a slide; a formula that cannot be drawn.
+    """
+    chosen = deepcopy(notebook)
+    chosen.cells = on_slides(chosen)
+    if not chosen.cells:
+        raise ValueError(f"{name} has no cell that is on a slide: give one the slide type 'slide'")
+    chosen.cells[0].source = chosen.cells[0].source.partition(FOR_READERS)[0]
+    return exported(SlidesExporter(), chosen, {"name": name, "title": title(notebook), "before": "", "after": ""})
+
+
+def on_slides(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that are on slides, and notes for who speaks; none where there are only notes."""
+    types = {cell.id: cell.metadata.get("slideshow", {}).get("slide_type", "skip") for cell in notebook.cells}
+    cells = [cell for cell in notebook.cells if types[cell.id] != "skip"]
+    return cells if any(types[cell.id] != "notes" for cell in cells) else []
+
+
+class SlidesExporter(Exporter):
+    """Pages of sections that reveal.js shows one at a time."""
+
+    template_name = "apviz-slides"
+    extra_template_paths = [str(TEMPLATES)]  # noqa: RUF012
+    preprocessors = [Figures, _RevealMetadataPreprocessor]  # noqa: RUF012
