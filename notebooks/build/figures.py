@@ -18,7 +18,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 class Figures(Preprocessor):
     """Takes figures out of the outputs into `resources["figures"]`, and leaves a place for each.
 
-    Widgets go; what stands in place of one becomes a section, where the page's own script brings it to life.
+    Widgets go; what stands in place of one becomes one piece, where the page's own script brings it to life.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
@@ -35,7 +35,7 @@ class Figures(Preprocessor):
             if WIDGET in data:
                 continue
             if LIVE in data:
-                html = f'<section class="widget">{place(**data[LIVE])}</section>'
+                html = f'<div class="widget">{place(**data[LIVE])}</div>'
                 placed.append(new_output("display_data", {"text/html": html}))
             elif PLOTLY in data:
                 placed.append(new_output("display_data", {"text/html": self._place(data[PLOTLY], figures)}))

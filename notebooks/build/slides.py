@@ -31,8 +31,11 @@ def write_slides(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_shared(folder)
-    for file in (REVEAL / "reveal.js", REVEAL / "reveal.css", TEMPLATES / "slides.css"):
+    for file in (REVEAL / "reveal.js", TEMPLATES / "slides.css"):
         shutil.copy(file, folder)
+    # our widgets have controls too
+    text = (REVEAL / "reveal.css").read_text("utf-8").replace(".reveal .controls", ".reveal>.controls")
+    (folder / "reveal.css").write_text(text, "utf-8")
     shown = [(name, notebook) for name, notebook in notebooks if on_slides(notebook)]
     for name, notebook in shown:
         (folder / f"{name}.html").write_text(slides(notebook, name), "utf-8")

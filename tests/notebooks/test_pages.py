@@ -18,7 +18,7 @@ from apviz import rkhs
 from apviz.plots._player import slider
 from apviz.plots._style import theme_named
 from apviz.plots.rkhs import trajectory_step
-from apviz.widgets import WhichBlock
+from apviz.widgets import Angles, WhichBlock
 from apviz.widgets.live_widget import STATIC
 from notebooks.build.mathematics import mathml
 from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
@@ -203,6 +203,32 @@ def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_t
         place, drawn = tab.locator(".figure").evaluate("gd => [gd.offsetWidth, gd._fullLayout.height]")
         assert drawn == pytest.approx(min(500, 220 + 0.25 * (place - 20)), abs=1)
         assert tab.locator(".figure").evaluate("gd => gd.offsetHeight") == drawn
+
+
+def test_printed_a_page_has_every_figure_and_widget_and_its_answers_and_is_as_it_was_afterwards(browser, tmp_path):
+    pypdf = pytest.importorskip("pypdf")
+    notebook = made(("text", "far above\n\n" * 200), "one", ("text", TEXT), "two", ("solution", "check(1, 1)"), "live")
+    _, _, one, _, two, solution, live = notebook.cells
+    for cell, name in ((one, "first chart"), (two, "second chart")):
+        show(cell, {PLOTLY: {"data": [{"y": [1, 3, 2]}], "layout": {"title": {"text": name}, "height": 400}}})
+    show(solution, {"text/markdown": "✓ **Right.** And so it is."})
+    show(live, Angles().static_output(), {STATIC: "1"})
+    write_pages([("01-made", notebook)], tmp_path)
+    tab = browser.new_page(viewport={"width": 1200, "height": 600})
+    tab.goto((tmp_path / "01-made.html").as_uri())
+    tab.wait_for_function("window.Plotly")
+    assert tab.locator(".figure .main-svg").count() == 0  # all is far below
+    tab.pdf(path=tmp_path / "page.pdf")
+    pages = pypdf.PdfReader(tmp_path / "page.pdf").pages
+    printed = "\n".join(page.extract_text() for page in pages)
+    for words in ("first chart", "second chart", "It is", "Right.", "And so it is", "of a sweep"):
+        assert words in printed, words
+    assert "all notebooks" not in printed
+    # a chart is whole, and no wider than the sheet
+    (where,) = [page for page in pages if "first chart" in page.extract_text()]
+    assert "2.5" in where.extract_text() and float(where.mediabox.width) < 620
+    assert tab.locator("details[open]").count() == 0 and not tab.locator("html.printing").count()
+    tab.close()
 
 
 def test_a_link_is_seen_from_the_folder_of_the_pages():

@@ -1,0 +1,109 @@
+"""Slides of the notebooks: what is on them, and that a browser turns them from a disk without a network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
+
+from apviz.widgets import Angles
+from apviz.widgets.static_export import STATIC
+from notebooks.build.slides import on_slides, slides, write_slides
+from tests.notebooks.making import made
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LECTURE = ROOT / "notebooks" / "LECTURE.md"
+PLOTLY = "application/vnd.plotly.v1+json"
+TYPES = {"slide", "subslide", "fragment", "-", "skip", "notes"}
+
+
+def typed(notebook, *types: str):
+    for cell, kind in zip(notebook.cells, types, strict=True):
+        cell.metadata["slideshow"] = {"slide_type": kind}
+    return notebook
+
+
+def show(cell, data, metadata=None):
+    cell.outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata or {}))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_on_slides_in_all_its_cells_or_in_none_and_its_notes_are_for_who_speaks(path):
+    notebook = nbformat.read(path, 4)
+    kinds = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in notebook.cells]
+    if not on_slides(notebook):
+        assert set(kinds) == {None}
+        return
+    assert set(kinds) <= TYPES and kinds[0] == "slide" and kinds[-1] == "notes"
+    for cell, kind in zip(notebook.cells, kinds, strict=True):
+        assert not re.match("(exercise|check|import)", cell.id) or kind == "skip" or cell.cell_type == "markdown"
+
+
+def test_the_plan_of_the_lecture_fills_twice_45_minutes_with_notebooks_that_have_slides():
+    text = LECTURE.read_text("utf-8")
+    for lecture in text.split("## First lecture")[1].split("## If there")[0].split("## Second lecture"):
+        times = [tuple(map(int, each)) for each in re.findall(r"^\| (\d+)–(\d+) \|", lecture, re.MULTILINE)]
+        assert times[0][0] == 0 and times[-1][1] == 45
+        assert all(before[1] == after[0] for before, after in zip(times, times[1:], strict=False))
+    for row in re.findall(r"^\| \d+–\d+ \|.*", text, re.MULTILINE):
+        links = re.findall(r"\]\(([\w-]+\.ipynb)\)", row)
+        assert all((LECTURE.parent / link).exists() for link in links)
+        assert len(links) != 1 or on_slides(nbformat.read(LECTURE.parent / links[0], 4))
+
+
+def test_a_notebook_without_a_slide_is_left_out_and_asked_for_alone_says_so(tmp_path):
+    plain, other = made("1"), typed(made("2"), "slide", "-")
+    write_slides([("01-plain", plain), ("02-other", other)], tmp_path)
+    assert {path.name for path in tmp_path.glob("*.html")} == {"02-other.html", "index.html"}
+    assert (
+        "02-other" in (tmp_path / "index.html").read_text() and "01-plain" not in (tmp_path / "index.html").read_text()
+    )
+    with pytest.raises(ValueError, match="01-plain has no cell that is on a slide"):
+        slides(plain, "01-plain")
+
+
+def test_slides_turn_from_a_disk_and_a_figure_and_a_widget_answer_on_them(browser, tmp_path):
+    notebook = made("hidden", "chart", ("text", "**Bet.** $a^2$"), "result", "live", ("text", "for me"))
+    notebook.cells[0].source += "\n\nIn a word.\n\n### What you will be able to do\n- read"
+    typed(notebook, "slide", "skip", "subslide", "slide", "fragment", "slide", "notes")
+    show(notebook.cells[1], {"text/plain": "not here"})
+    show(notebook.cells[2], {PLOTLY: {"data": [{"y": [1, 3, 2]}], "layout": {"height": 400}}})
+    show(notebook.cells[4], {"text/plain": "revealed"})
+    show(notebook.cells[5], Angles().static_output(), {STATIC: "1"})
+    notebook.cells[4].metadata["tags"] = ["shows-code"]
+    write_slides([("02-made", notebook)], tmp_path)
+    problems, asked = [], []
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, offline=True)
+    tab = context.new_page()
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((tmp_path / "02-made.html").as_uri())
+    tab.wait_for_function("window.Reveal?.isReady()")
+    seen = lambda: tab.evaluate("Reveal.getCurrentSlide().innerText")  # noqa: E731
+    assert "In a word." in seen() and "able to do" not in tab.content() and "not here" not in tab.content()
+    tab.keyboard.press("ArrowDown")
+    tab.locator("section.present .figure[data-drawn]").wait_for()
+    assert "chart" not in seen()  # code is not shown
+    tab.keyboard.press("Space")
+    assert "Bet." in seen() and tab.locator("section.present math").count() == 1
+    revealed = tab.get_by_text("revealed", exact=True)
+    assert not revealed.is_visible()
+    tab.keyboard.press("Space")
+    revealed.wait_for(state="visible")
+    assert "result" in seen()  # a cell whose code is to be shown
+    tab.keyboard.press("Space")
+    number = tab.locator("section.present [data-number=distance]")
+    number.wait_for()
+    before = number.inner_text()
+    number.focus()
+    tab.keyboard.press("ArrowRight")  # the widget's, and no slide is turned
+    tab.wait_for_function("([each, before]) => each.textContent !== before", arg=[number.element_handle(), before])
+    assert tab.locator("section.present .apviz-live .controls").bounding_box()["width"] > 200
+    assert tab.evaluate("Reveal.getIndices().h") == 2 and not tab.get_by_text("for me").is_visible()
+    context.close()
+    assert problems == [] and asked and not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
