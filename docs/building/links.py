@@ -22,6 +22,7 @@ PAGES = {
     "CHANGELOG.md": "changelog",
     "CONTRIBUTING.md": "contributing",
     "data/README.md": "data",
+    "notebooks/LECTURE.md": "lecture",
     "benchmarks/README.md": "benchmarks/index",
     "benchmarks/notes.md": "benchmarks/notes",
     "benchmarks/leaderboard/RULES.md": "benchmarks/rules",
