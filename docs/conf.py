@@ -86,7 +86,17 @@ html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 # pages that have none below them
-without = ("lessons", "lecture", "mathematics", "data", "architecture", "contributing", "changelog", "search", "genindex")
+without = (
+    "lessons",
+    "lecture",
+    "mathematics",
+    "data",
+    "architecture",
+    "contributing",
+    "changelog",
+    "search",
+    "genindex",
+)
 html_sidebars: dict[str, list[str]] = {page: [] for page in without}
 html_theme_options = {
     "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
