@@ -21,7 +21,7 @@ from torch import Tensor
 
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import free_memory
-from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, native
+from apviz.operators import DENSE_MAX_N, OPERATORS, Operator, fused, native
 from apviz.operators.tiled import TiledOperator
 from apviz.solvers import AlternatingProjection, Automatic, Cholesky, ConjugateGradient, Solver, attempt, overlapping
 from apviz.system import KernelSystem
@@ -191,6 +191,8 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
     if device.type == "cpu" and native.library() is not None:
         found["compiled tiles"] = Engine(TiledOperator)
     found["torch tiles"] = Engine(partial(TiledOperator, compiled=False))
+    if device.type == "cuda" and fused.is_installed():
+        found["fused kernels"] = Engine(OPERATORS["fused"], dtypes=(torch.float32,))
     if keops and _version("pykeops"):
         # it compiles for every kernel, dtype and number of inputs
         found["KeOps"] = Engine(OPERATORS["keops"], ("matern52",), (3,), (torch.float32,))

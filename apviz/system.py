@@ -28,7 +28,7 @@ class KernelSystem:
         b: (n,) or (n, l+1) right-hand sides: the targets minus their mean, then probe vectors.
         kernel: k, with positive lengthscales and outputscale.
         noise: σ² > 0, in squared units of the target; or (n,), one for every row.
-        operator: `auto`, `dense`, `tiled` or `keops`, or an `Operator` of the same points.
+        operator: `auto`, `dense`, `tiled`, `keops`, on a GPU `fused` or `fused-tf32x3`, or an `Operator` of the points.
         dtype: torch.float32 or torch.float64; None: that of a given
             operator, else of the data: float64 where x or b is, else float32.
         device: a torch device; `auto`: that of x where it is a GPU, else a GPU if there is one.

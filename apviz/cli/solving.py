@@ -114,7 +114,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="Of the split and of the probes.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    operator: Annotated[str, typer.Option(help="auto, dense, tiled or keops.")] = "auto",
+    operator: Annotated[str, typer.Option(help="auto, dense, tiled, keops, or on a GPU fused.")] = "auto",
     pictures: Annotated[int, typer.Option(help="Updates of gauss-southwell to draw as pictures, if d = 2.")] = 0,
     eigenvalues: Annotated[bool, typer.Option(help="Record all eigenvalues of K and P⁻¹K; n up to 4,000.")] = False,
     forecast: Annotated[

@@ -8,13 +8,16 @@ from torch import Tensor
 from apviz.kernels import Kernel
 from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
+from apviz.operators.fused import FusedOperator, FusedTF32Operator, is_trusted
 from apviz.operators.interface import Noise, Operator, Rows
 from apviz.operators.keops import KeOpsOperator
 from apviz.operators.tiled import TiledOperator
 
 __all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
 
-OPERATORS: dict[str, type[Operator]] = {"dense": DenseOperator, "tiled": TiledOperator, "keops": KeOpsOperator}
+OPERATORS: dict[str, type[Operator]] = {
+    each.name: each for each in (DenseOperator, TiledOperator, KeOpsOperator, FusedOperator, FusedTF32Operator)
+}
 # a stored K of this size is 64 MB in float32; beyond it, evaluating tiles in cache beats reading memory
 DENSE_MAX_N = 4_000
 
@@ -22,11 +25,16 @@ DENSE_MAX_N = 4_000
 def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> Operator:
     """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
+    On a GPU, in float32, `auto` takes the fused kernels beyond, where Triton is installed and they have the kernel and
+    have been right on a few hundred rows of these points.
+
     Raises:
         ValueError: an unknown name; the message lists the known ones.
     """
     if name == "auto":
         name = "dense" if len(x) <= DENSE_MAX_N else "tiled"
+        if name == "tiled" and x.is_cuda and is_trusted(x, kernel, noise, dtype):
+            name = "fused"
     if name not in OPERATORS:
         raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
     return OPERATORS[name](x, kernel, noise, dtype)

@@ -304,7 +304,11 @@ def test_a_file_from_before_there_was_a_setting_opens_with_what_it_did_then(path
         (("settings", "stages"), [[2.0, 3]], "stages must be pairs of a share of the rows, below 1"),
         (("settings", "stages"), {"a": 1}, "stages must be pairs"),
         (("settings", "rank"), [1], r"the setting 'rank' must be a plain value, it is \[1\]"),
-        (("settings", "operator"), "magic", "gp.npz: operator must be one of auto, dense, tiled, keops, got 'magic'"),
+        (
+            ("settings", "operator"),
+            "magic",
+            "gp.npz: operator must be one of auto, dense, tiled, keops, fused, fused-tf32x3, got 'magic'",
+        ),
         (("settings", "solver"), "apviz.Cholesky()", "solver must be a dictionary of settings or null"),
         (
             ("settings", "solver"),

@@ -313,7 +313,9 @@ def test_bad_data_is_refused_before_any_work():
     x, y = data()
     with pytest.raises(ValueError, match=r"y must have shape \(n,\), got \(80, 1\)"):
         apviz.Training(x, y[:, None])
-    with pytest.raises(ValueError, match="operator must be auto, dense, tiled, keops, got 'sparse'"):
+    with pytest.raises(
+        ValueError, match="operator must be auto, dense, tiled, keops, fused, fused-tf32x3, got 'sparse'"
+    ):
         apviz.Training(x, y, operator="sparse")
     x[3, 1] = float("nan")
     with pytest.raises(ValueError, match="x has 1 NaN or infinite values in column 1"):

@@ -1,0 +1,238 @@
+"""The fused operator: entries are evaluated in the registers of a GPU and used there, by Triton; none is stored.
+
+Where the tiles in torch write every entry to memory some five times and read it as often, these kernels touch memory
+for X, U and the result alone. `python -m benchmarks.roofline` counts their instructions per kernel entry.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from apviz.kernels import Formula, Gradients, Kernel
+from apviz.operators.interface import Noise, Operator
+from apviz.operators.tiled import TiledOperator, exact, of_rows
+
+#: a form's name, and the whole numbers of those that have some
+Form = tuple[str, int, int]
+FORMS = frozenset({
+    "matern12", "matern32", "matern52", "rbf", "rational_quadratic", "inner_product", "equal", "power", "piecewise",
+})  # fmt: skip
+#: every part of a product is evaluated anew for each of its derivatives
+MAX_PARTS = 6
+#: programs that fill the largest GPUs a few times over, and the fewest columns that are worth a program of their own
+PROGRAMS, LEAST_COLUMNS = 512, 512
+#: rows on which it must be right before it is chosen, and the error up to which it is, of the largest number
+TRIED, TRUSTED = 300, 1e-4
+
+log = logging.getLogger("apviz")
+
+
+class Tile(NamedTuple):
+    """Rows and columns of a tile, right-hand sides at once, and warps of a program: no loop spills a register.
+
+    `tests/operators/test_fused_compiled.py` holds them to it.
+    """
+
+    rows: int
+    columns: int
+    sides: int
+    warps: int
+
+
+#: of one right-hand side; of up to 16, and of up to 32 at a time; of 16 before compute capability 9.0; of derivatives
+VECTOR, NARROW, WIDE = Tile(128, 32, 1, 4), Tile(128, 64, 16, 4), Tile(128, 32, 32, 4)
+OLDER, GRADIENT = Tile(128, 32, 16, 4), Tile(64, 64, 16, 8)
+
+
+class FusedOperator(Operator):
+    """Evaluates K in Triton, in float32 by direct differences, products in full float32 (`input_precision="ieee"`).
+
+    Any kernel of `apviz.kernels` but those of GPyTorch's own code, any d, any number of right-hand sides; beyond 32 of
+    them entries are evaluated once for every 32 (16 before compute capability 9.0). Sums are made in a fixed
+    order: the same numbers every time.
+
+    Raises:
+        ValueError: another dtype than float32; a kernel that it lacks; no GPU.
+        ImportError: Triton is not installed.
+    """
+
+    name = "fused"
+    precision: ClassVar[str] = "ieee"
+
+    def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
+        if (dtype or x.dtype) != torch.float32:
+            raise ValueError(f"operator 'fused' is for float32, not {dtype or x.dtype}; use operator='tiled'")
+        if not is_installed():
+            raise ImportError("operator 'fused' needs Triton: pip install 'apviz[gpu]', or use operator='tiled'")
+        if x.device.type != "cuda" and not is_interpreted():
+            raise ValueError(
+                f"operator 'fused' is for GPUs, and the points are on {x.device.type}; use operator='tiled' "
+                "(TRITON_INTERPRET=1 in the environment runs it anywhere, very slowly)"
+            )
+        super().__init__(x, kernel, noise, dtype)
+        if not supports(self.formula):
+            raise ValueError(
+                f"operator 'fused' lacks {kernel.name}, or a kernel of more than {MAX_PARTS} parts; use 'tiled'"
+            )
+        functions = self.formula.functions
+        self._structure: dict[str, Any] = {
+            "FORMS": tuple(form_of(function.form) for function in functions),
+            "PRODUCTS": tuple(function.of_product for function in functions),
+            "STARTS": self.formula.starts, "TERMS": self.formula.terms,
+        }  # fmt: skip
+        self._numbers = torch.tensor([*self.formula.shapes, *self.formula.weights], dtype=torch.float32).to(x.device)
+        self._transposed = self.inputs.T.contiguous()
+        major, minor = torch.cuda.get_device_capability(x.device) if x.is_cuda else (9, 0)
+        self._capability = 10 * major + minor
+
+    @property
+    def engine(self) -> str:
+        import triton
+
+        how = "interpreted on the CPU" if is_interpreted() else "products in " + self.precision
+        return f"Triton {triton.__version__}, {how}"
+
+    def _features(self, rows: Tensor) -> Tensor:
+        """(D, n) of features (n, D)."""
+        return self._transposed if rows is self.inputs else rows.T.contiguous()
+
+    def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        from apviz.operators import fused_kernels
+
+        (n, m), p = (len(rows), len(columns)), u.shape[1]
+        if not (n and m and p):
+            return
+        tile = tile_of(p, self._capability)
+        grid = (-(-n // tile.rows), -(-p // tile.sides))
+        splits = max(1, min(PROGRAMS // (grid[0] * grid[1]), m // LEAST_COLUMNS))
+        each = -(-m // (splits * tile.columns)) * tile.columns
+        splits = -(-m // each)
+        parts = torch.zeros(splits, n, p, device=out.device) if splits > 1 or not out.is_contiguous() else out[None]
+        arguments = self._features(rows), self._features(columns), u.contiguous(), parts, self._numbers, n, m
+        if p == 1:
+            self._launch(fused_kernels.vector_kernel, (grid[0], splits), tile, *arguments, each)
+        else:
+            self._launch(
+                fused_kernels.product_kernel, (*grid, splits), tile, *arguments, p, each,
+                P=tile.sides, PRECISION=self.precision,
+            )  # fmt: skip
+        if parts.data_ptr() != out.data_ptr():
+            out += parts.sum(0)
+
+    def _fill(self, rows: Tensor, columns: Tensor, out: Tensor | None = None) -> Tensor:
+        from apviz.operators import fused_kernels
+
+        n, m = len(rows), len(columns)
+        found = torch.empty(n, m, device=rows.device) if out is None else out
+        if n and m:
+            grid = -(-n // VECTOR.rows), -(-m // VECTOR.columns)
+            features = self._features(rows), self._features(columns)
+            self._launch(fused_kernels.fill_kernel, grid, VECTOR, *features, found, self._numbers, n, m)
+        return found
+
+    def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
+        from apviz.operators import fused_kernels
+
+        (n, d), parts, terms = rows.shape, len(self.formula.functions), len(self.formula.terms)
+        programs = -(-n // GRADIENT.rows)
+        features = torch.zeros(d, n, dtype=torch.float64, device=rows.device)
+        sums = torch.zeros(programs, parts + terms, dtype=torch.float64, device=rows.device)
+        if n and len(columns):
+            self._launch(
+                fused_kernels.gradient_kernel, (programs,), GRADIENT,
+                self._features(rows), self._features(columns), a.contiguous(), b.contiguous(), features, sums,
+                self._numbers, n, len(columns), a.shape[1], P=GRADIENT.sides, PRECISION=self.precision,
+            )  # fmt: skip
+        total = sums.sum(0)
+        return Gradients(features.T.contiguous(), total[:parts], total[parts:])
+
+    def _launch(self, kernel: Any, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
+        of_tile = {"BM": tile.rows, "BN": tile.columns, "num_warps": tile.warps, "enable_fp_fusion": True}
+        if is_interpreted():
+            del of_tile["num_warps"], of_tile["enable_fp_fusion"]
+        kernel[grid](*arguments, **self._structure, **constants, **of_tile)
+
+    def in_dtype(self, dtype: torch.dtype) -> Operator:
+        if dtype == torch.float32:
+            return super().in_dtype(dtype)
+        return TiledOperator(self.given, self.kernel, self.noise_of(), dtype)
+
+    def exact(self) -> TiledOperator:
+        return exact(self)
+
+    def of_rows(self, rows: Tensor, noise: Noise) -> TiledOperator:
+        return of_rows(self, rows, noise)
+
+
+class FusedTF32Operator(FusedOperator):
+    """The same with products on tensor cores, each of three TF32 ones: about 2⁻²¹ of the numbers is rounded away.
+
+    K is evaluated as by `FusedOperator`; only K U is rounded so.
+    """
+
+    name = "fused-tf32x3"
+    precision = "tf32x3"
+
+
+def is_trusted(x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> bool:
+    """Tests whether the fused engine has a kernel, and is right on this machine: a product of some rows in float64.
+
+    Where it cannot be used the answer is no; where it is wrong or fails, it is no with a warning.
+    """
+    if not is_installed():
+        return False
+    few = slice(0, TRIED)
+    try:
+        operator = FusedOperator(x[few], kernel, noise[few] if isinstance(noise, Tensor) else noise, dtype)
+    except ValueError:  # of another dtype, or a kernel that it lacks
+        return False
+    try:
+        v = torch.randn(operator.n, 3, generator=torch.Generator().manual_seed(0)).to(operator.x)
+        true = operator.exact().matmul(v.double())
+        error = float((operator.matmul(v).double() - true).abs().max() / true.abs().max())
+    except Exception as failed:  # a compiler, a driver: whatever it is, there is another engine
+        log.warning("the fused engine failed on this machine, and 'tiled' is used: %s", failed)
+        return False
+    if not error < TRUSTED:
+        log.warning("the fused engine errs by %.1e on this machine, and 'tiled' is used: please report it", error)
+    return error < TRUSTED
+
+
+def tile_of(sides: int, capability: int) -> Tile:
+    """Returns the tile for so many right-hand sides on a GPU of compute capability 80, 90, …"""
+    if sides == 1:
+        return VECTOR
+    if capability < 90:
+        return OLDER
+    return NARROW if sides <= NARROW.sides else WIDE
+
+
+def form_of(form: str) -> Form:
+    """Splits the name of a form from its whole numbers: `piecewise<1, 3>` to ("piecewise", 1, 3)."""
+    name, *numbers = re.findall(r"\w+", form)
+    a, b = (*(int(number) for number in numbers), 0, 0)[:2]
+    return name, a, b
+
+
+def supports(formula: Formula) -> bool:
+    """Tests whether the kernels here have all parts of a kernel."""
+    names = [function.form and form_of(function.form)[0] for function in formula.functions]
+    return len(names) <= MAX_PARTS and all(name in FORMS for name in names)
+
+
+def is_installed() -> bool:
+    """Tests whether Triton is."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def is_interpreted() -> bool:
+    """Tests whether Triton runs kernels on the CPU, as TRITON_INTERPRET=1 asks for before its import."""
+    from triton import knobs
+
+    return bool(knobs.runtime.interpret)

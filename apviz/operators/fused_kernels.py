@@ -1,0 +1,283 @@
+"""The kernels of the fused engine, in Triton: a tile of K is evaluated, used and forgotten, all in registers.
+
+A program owns BM rows and goes over the columns BN at a time. Features come transposed, (D, n), so that neighbouring
+threads read neighbouring numbers. FORMS, PRODUCTS, STARTS and TERMS are what `Formula` has in `functions`, `starts` and
+`terms`, a form with its whole numbers beside it; `numbers` are the shapes, then the weights.
+
+Distances are sums of squared differences, never of products: nothing cancels. Every `tl.dot` says its precision.
+"""
+
+# mypy: ignore-errors
+# what Triton compiles is not Python: `constexpr` is no type, and names are bound at compile time
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def whole_power(base, DEGREE: tl.constexpr):
+    power = base * 0.0 + 1.0
+    for _ in tl.static_range(DEGREE):
+        power *= base
+    return power
+
+
+@triton.jit
+def log_one_plus(u):
+    """To rounding for small u too (Kahan): what 1 + u rounds away is in u / ((1 + u) − 1)."""
+    above = 1.0 + u
+    gained = above - 1.0
+    return tl.where(gained == 0.0, u, tl.log(above) * (u / tl.where(gained == 0.0, 1.0, gained)))
+
+
+@triton.jit
+def bracket(r, Q: tl.constexpr, J: tl.constexpr):
+    """1 + c₁r + c₂r² + c₃r³ of the piecewise polynomial (Rasmussen & Williams, equation 4.21)."""
+    c1: tl.constexpr = 0.0 if Q == 0 else J + Q
+    c2: tl.constexpr = (J * J + 4 * J + 3) / 3.0 if Q == 2 else ((6 * J * J + 36 * J + 45) / 15.0 if Q == 3 else 0.0)
+    c3: tl.constexpr = (J * J * J + 9 * J * J + 23 * J + 15) / 15.0 if Q == 3 else 0.0
+    return 1.0 + r * (c1 + r * (c2 + r * c3)), c1 + r * (2 * c2 + r * 3 * c3)
+
+
+@triton.jit
+def value(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
+    """f(u), as `native_forms.h` has it."""
+    r = tl.sqrt(u)
+    if FORM == "rbf":
+        f = tl.exp(-u)
+    elif FORM == "matern12":
+        f = tl.exp(-r)
+    elif FORM == "matern32":
+        f = (1.0 + r) * tl.exp(-r)
+    elif FORM == "matern52":
+        f = (1.0 + r + u * (1.0 / 3.0)) * tl.exp(-r)
+    elif FORM == "rational_quadratic":
+        f = tl.exp(-shape * log_one_plus(u))
+    elif FORM == "inner_product":
+        f = u
+    elif FORM == "equal":
+        f = tl.where(u == 0.0, 1.0, 0.0)
+    elif FORM == "power":
+        f = whole_power(u, A)
+    else:
+        tl.static_assert(FORM == "piecewise", "a form that the fused engine lacks")
+        polynomial, _ = bracket(r, A, B)
+        f = whole_power(tl.maximum(1.0 - r, 0.0), A + B) * polynomial
+    return f
+
+
+@triton.jit
+def slope(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
+    """f′(u); 0 where it has none."""
+    r = tl.sqrt(u)
+    if FORM == "rbf":
+        f = -tl.exp(-u)
+    elif FORM == "matern12":
+        f = tl.where(r > 0.0, tl.exp(-r) / (-2.0 * tl.where(r > 0.0, r, 1.0)), 0.0)
+    elif FORM == "matern32":
+        f = -0.5 * tl.exp(-r)
+    elif FORM == "matern52":
+        f = (1.0 + r) * tl.exp(-r) * (-1.0 / 6.0)
+    elif FORM == "rational_quadratic":
+        f = -shape / (1.0 + u) * tl.exp(-shape * log_one_plus(u))
+    elif FORM == "inner_product":
+        f = u * 0.0 + 1.0
+    elif FORM == "equal":
+        f = u * 0.0
+    elif FORM == "power":
+        f = A * whole_power(u, A - 1)
+    else:
+        tl.static_assert(FORM == "piecewise", "a form that the fused engine lacks")
+        left = tl.maximum(1.0 - r, 0.0)
+        polynomial, derivative = bracket(r, A, B)
+        # c₂ − (j + q) c₁ + (j + q)(j + q − 1)/2, with c₁ = j + q
+        at_zero: tl.constexpr = (
+            0.0
+            if A == 0
+            else (
+                ((B * B + 4 * B + 3) / 3.0 if A == 2 else ((6 * B * B + 36 * B + 45) / 15.0 if A == 3 else 0.0))
+                - (A + B) * (A + B + 1) / 2.0
+            )
+        )
+        inside = left * derivative - (A + B) * polynomial
+        apart = whole_power(left, A + B - 1) * inside / (2.0 * tl.where(r > 0.0, r, 1.0))
+        f = tl.where(r > 0.0, apart, at_zero)
+    return f
+
+
+@triton.jit
+def between(
+    x, z, n, m, rows, columns, rows_in, columns_in,
+    START: tl.constexpr, END: tl.constexpr, OF_PRODUCT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """u of a part, (BM, BN): squared distances of features START to END, or their products."""
+    u = tl.zeros((BM, BN), dtype=tl.float32)
+    n, m = tl.cast(n, tl.int64), tl.cast(m, tl.int64)  # D n may be more than 32 bits hold
+    for k in range(START, END):
+        left = tl.load(x + k * n + rows, mask=rows_in, other=0.0)[:, None]
+        right = tl.load(z + k * m + columns, mask=columns_in, other=0.0)[None, :]
+        if OF_PRODUCT:
+            u += left * right
+        else:
+            gap = left - right
+            u += gap * gap
+    return u
+
+
+@triton.jit
+def term(
+    x, z, n, m, rows, columns, rows_in, columns_in, numbers, TERM: tl.constexpr, WITHOUT: tl.constexpr,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The product of the parts of a term, but for `WITHOUT` of them, (BM, BN)."""
+    product = tl.zeros((BM, BN), dtype=tl.float32) + 1.0
+    for i in tl.static_range(len(TERM)):
+        p: tl.constexpr = TERM[i]
+        if p != WITHOUT:
+            u = between(
+                x, z, n, m, rows, columns, rows_in, columns_in, STARTS[p], STARTS[p + 1], PRODUCTS[p], BM, BN
+            )  # fmt: skip
+            product *= value(u, FORMS[p][0], FORMS[p][1], FORMS[p][2], tl.load(numbers + p))
+    return product
+
+
+@triton.jit
+def entries(
+    x, z, n, m, rows, columns, rows_in, columns_in, numbers,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """A tile of k, (BM, BN)."""
+    k = tl.zeros((BM, BN), dtype=tl.float32)
+    for t in tl.static_range(len(TERMS)):
+        weight = tl.load(numbers + len(FORMS) + t)
+        k += weight * term(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, TERMS[t], -1, FORMS, PRODUCTS, STARTS, BM, BN
+        )  # fmt: skip
+    return k
+
+
+@triton.jit
+def product_kernel(
+    x, z, u, out, numbers, n, m, p, each,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """out[s] += k(x, z[s]) u[s], of the s-th `each` columns; programs (rows, sides, s), out (splits, n, p)."""
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    sides = tl.program_id(1) * P + tl.arange(0, P)
+    split = tl.program_id(2)
+    rows_in, sides_in = rows < n, sides < p
+    total = tl.zeros((BM, P), dtype=tl.float32)
+    for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
+        columns = start + tl.arange(0, BN)
+        columns_in = columns < m
+        k = entries(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
+        )  # fmt: skip
+        w = tl.load(
+            u + columns.to(tl.int64)[:, None] * p + sides[None, :],
+            mask=columns_in[:, None] & sides_in[None, :], other=0.0,
+        )  # fmt: skip
+        total = tl.dot(k, w, total, input_precision=PRECISION)
+    at = out + split.to(tl.int64) * n * p + rows[:, None] * p + sides[None, :]
+    inside = rows_in[:, None] & sides_in[None, :]
+    tl.store(at, tl.load(at, mask=inside) + total, mask=inside)
+
+
+@triton.jit
+def vector_kernel(
+    x, z, u, out, numbers, n, m, each,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The same for one right-hand side: one product an entry, where `tl.dot` would make sixteen."""
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    split = tl.program_id(1)
+    rows_in = rows < n
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(split * each, tl.minimum(m, (split + 1) * each), BN):
+        columns = start + tl.arange(0, BN)
+        columns_in = columns < m
+        k = entries(
+            x, z, n, m, rows, columns, rows_in, columns_in, numbers, FORMS, PRODUCTS, STARTS, TERMS, BM, BN
+        )  # fmt: skip
+        total += k * tl.load(u + columns, mask=columns_in, other=0.0)[None, :]
+    at = out + split.to(tl.int64) * n + rows
+    tl.store(at, tl.load(at, mask=rows_in) + tl.sum(total, 1), mask=rows_in)
+
+
+@triton.jit
+def fill_kernel(
+    x, z, out, numbers, n, m,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """out = k(x, z), (n, m)."""
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    rows_in, columns_in = rows < n, columns < m
+    k = entries(x, z, n, m, rows, columns, rows_in, columns_in, numbers, FORMS, PRODUCTS, STARTS, TERMS, BM, BN)
+    tl.store(out + rows[:, None] * m + columns[None, :], k, mask=rows_in[:, None] & columns_in[None, :])
+
+
+@triton.jit
+def gradient_kernel(
+    x, z, a, b, features, sums, numbers, n, m, p,
+    FORMS: tl.constexpr, PRODUCTS: tl.constexpr, STARTS: tl.constexpr, TERMS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(xᵢ, zⱼ): `features` (D, n) float64 += those in x; `sums` (programs, parts + terms)
+    float64 = those in the shapes and in the weights."""
+    program = tl.program_id(0).to(tl.int64)
+    rows = program * BM + tl.arange(0, BM)
+    rows_in = rows < n
+    far, wide = tl.cast(n, tl.int64), tl.cast(m, tl.int64)
+    for start in range(0, m, BN):
+        columns = start + tl.arange(0, BN)
+        columns_in = columns < m
+        weights = tl.zeros((BM, BN), dtype=tl.float32)
+        for first in range(0, p, P):
+            sides = first + tl.arange(0, P)
+            of_rows = tl.load(
+                a + rows[:, None] * p + sides[None, :], mask=rows_in[:, None] & (sides < p)[None, :], other=0.0
+            )  # fmt: skip
+            of_columns = tl.load(
+                b + columns.to(tl.int64)[None, :] * p + sides[:, None],
+                mask=columns_in[None, :] & (sides < p)[:, None], other=0.0,
+            )  # fmt: skip
+            weights = tl.dot(of_rows, of_columns, weights, input_precision=PRECISION)
+        for t in tl.static_range(len(TERMS)):
+            for i in tl.static_range(len(TERMS[t])):
+                part: tl.constexpr = TERMS[t][i]
+                shape = tl.load(numbers + part)
+                u = between(
+                    x, z, n, m, rows, columns, rows_in, columns_in,
+                    STARTS[part], STARTS[part + 1], PRODUCTS[part], BM, BN,
+                )  # fmt: skip
+                f = value(u, FORMS[part][0], FORMS[part][1], FORMS[part][2], shape)
+                others = weights
+                if len(TERMS[t]) > 1:
+                    others *= term(
+                        x, z, n, m, rows, columns, rows_in, columns_in, numbers,
+                        TERMS[t], part, FORMS, PRODUCTS, STARTS, BM, BN,
+                    )  # fmt: skip
+                if i == 0:
+                    at = sums + program * (len(FORMS) + len(TERMS)) + len(FORMS) + t
+                    tl.store(at, tl.load(at) + tl.sum(tl.sum(others * f, 1), 0).to(tl.float64))
+                by_value = tl.load(numbers + len(FORMS) + t) * others
+                if FORMS[part][0] == "rational_quadratic":
+                    at = sums + program * (len(FORMS) + len(TERMS)) + part
+                    in_shape = tl.sum(tl.sum(-by_value * log_one_plus(u) * f, 1), 0)
+                    tl.store(at, tl.load(at) + in_shape.to(tl.float64))
+                by_u = by_value * slope(u, FORMS[part][0], FORMS[part][1], FORMS[part][2], shape)
+                for k in range(STARTS[part], STARTS[part + 1]):
+                    right = tl.load(z + k * wide + columns, mask=columns_in, other=0.0)[None, :]
+                    if PRODUCTS[part]:
+                        by_feature = tl.sum(by_u * right, 1)
+                    else:  # of differences, so that nothing cancels
+                        left = tl.load(x + k * far + rows, mask=rows_in, other=0.0)[:, None]
+                        by_feature = 2.0 * tl.sum(by_u * (left - right), 1)
+                    into = features + k * far + rows
+                    tl.store(into, tl.load(into, mask=rows_in) + by_feature.to(tl.float64), mask=rows_in)

@@ -1,0 +1,242 @@
+"""What `test_fused.py` measures, as JSON: errors of the fused engine against formulas in float64 that are all here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import apviz
+from apviz.operators import OPERATORS
+
+torch.set_num_threads(1)
+NOISE = 0.3
+
+
+def squared(x: Tensor, z: Tensor, lengthscale: float | Tensor = 1.0) -> Tensor:
+    return ((x[:, None] / lengthscale - z[None] / lengthscale) ** 2).sum(-1)
+
+
+def distance(x: Tensor, z: Tensor, lengthscale: float | Tensor = 1.0) -> Tensor:
+    gap = squared(x, z, lengthscale)
+    return torch.where(gap > 0, torch.where(gap > 0, gap, 1.0).sqrt(), 0.0)
+
+
+def matern52(x: Tensor, z: Tensor, lengthscale: float | Tensor = 1.0) -> Tensor:
+    r = math.sqrt(5) * distance(x, z, lengthscale)
+    return (1 + r + r**2 / 3) * torch.exp(-r)
+
+
+def matern32(x: Tensor, z: Tensor, lengthscale: float = 1.0) -> Tensor:
+    r = math.sqrt(3) * distance(x, z, lengthscale)
+    return (1 + r) * torch.exp(-r)
+
+
+def rbf(x: Tensor, z: Tensor, lengthscale: float = 1.0) -> Tensor:
+    return torch.exp(-squared(x, z, lengthscale) / 2)
+
+
+def piecewise0(x: Tensor, z: Tensor, lengthscale: float) -> Tensor:
+    r, j = distance(x, z, lengthscale), 3 // 2 + 0 + 1
+    return torch.clamp(1 - r, min=0) ** j
+
+
+def piecewise2(x: Tensor, z: Tensor, lengthscale: float) -> Tensor:
+    r, j = distance(x, z, lengthscale), 3 // 2 + 2 + 1
+    return torch.clamp(1 - r, min=0) ** (j + 2) * (1 + (j + 2) * r + (j**2 + 4 * j + 3) / 3 * r**2)
+
+
+ARD = (0.5, 1.0, 2.0)
+#: of three inputs
+CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
+    "matern12": (
+        apviz.Matern12(lengthscale=0.7, outputscale=2.0), lambda x, z: 2.0 * torch.exp(-distance(x, z, 0.7)),
+    ),
+    "matern32": (apviz.Matern32(lengthscale=0.7), lambda x, z: matern32(x, z, 0.7)),
+    "matern52": (apviz.Matern52(lengthscale=0.7), lambda x, z: matern52(x, z, 0.7)),
+    "rbf": (apviz.RBF(lengthscale=0.7), lambda x, z: rbf(x, z, 0.7)),
+    "ard": (apviz.Matern52(lengthscale=ARD), lambda x, z: matern52(x, z, torch.tensor(ARD, dtype=x.dtype))),
+    "rational-quadratic": (
+        apviz.RationalQuadratic(lengthscale=0.7, alpha=1.3),
+        lambda x, z: (1 + squared(x, z, 0.7) / (2 * 1.3)) ** -1.3,
+    ),
+    "periodic": (
+        apviz.Periodic(period=0.9, lengthscale=1.2).on((0,)),
+        lambda x, z: torch.exp(-2 * torch.sin(math.pi * (x[:, None, 0] - z[None, :, 0]) / 0.9) ** 2 / 1.2**2),
+    ),
+    "polynomial": (apviz.Polynomial(degree=2, offset=0.5), lambda x, z: (x @ z.T + 0.5) ** 2),
+    "piecewise-0": (apviz.PiecewisePolynomial(q=0, lengthscale=1.5), lambda x, z: piecewise0(x, z, 1.5)),
+    "piecewise-2": (apviz.PiecewisePolynomial(q=2, lengthscale=1.5), lambda x, z: piecewise2(x, z, 1.5)),
+    "sum": (
+        2.0 * apviz.RBF(lengthscale=0.4) + apviz.Matern32(lengthscale=2.0),
+        lambda x, z: 2.0 * rbf(x, z, 0.4) + matern32(x, z, 2.0),
+    ),
+    "product": (
+        apviz.RBF(lengthscale=0.4).on((0, 1)) * apviz.Matern32(lengthscale=2.0).on((2,)),
+        lambda x, z: rbf(x[:, :2], z[:, :2], 0.4) * matern32(x[:, 2:], z[:, 2:], 2.0),
+    ),
+    "with-white": (
+        apviz.RBF(lengthscale=0.4) + 0.3 * apviz.White(), lambda x, z: rbf(x, z, 0.4) + 0.3 * (squared(x, z) == 0),
+    ),
+    "sum-of-products": (
+        0.7 * apviz.RBF(lengthscale=0.4).on((0,)) * apviz.Matern32(lengthscale=2.0).on((2,))
+        + 1.5 * apviz.Matern52(lengthscale=0.9),
+        lambda x, z: 0.7 * rbf(x[:, :1], z[:, :1], 0.4) * matern32(x[:, 2:], z[:, 2:], 2.0) + 1.5 * matern52(x, z, 0.9),
+    ),
+}  # fmt: skip
+
+
+def points(n: int, d: int, seed: int) -> Tensor:
+    """In float32, so that both see the same."""
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+def normal(n: int, p: int, seed: int) -> Tensor:
+    return torch.randn(n, p, generator=torch.Generator().manual_seed(seed))
+
+
+def error(found: Tensor, true: Tensor) -> float:
+    return float((found.double() - true).abs().max() / true.abs().max())
+
+
+def fused(x: Tensor, kernel: apviz.Kernel) -> apviz.operators.Operator:
+    return OPERATORS["fused"](x, kernel, NOISE)
+
+
+def of_a_kernel(kernel: apviz.Kernel, textbook: Callable[[Tensor, Tensor], Tensor]) -> dict[str, float]:
+    n, chosen = 90, slice(20, 87)
+    x, z, operator = points(n, 3, 0), points(37, 3, 1), fused(points(n, 3, 0), kernel)
+    k = textbook(x.double(), x.double())
+    full, u, v = k + NOISE * torch.eye(n, dtype=torch.float64), normal(67, 3, 2), normal(n, 5, 3)
+    a, b = normal(n, 4, 4), normal(n, 4, 5)
+    at = x.double().requires_grad_()
+    total = ((a.double() @ b.double().T) * textbook(at, at)).sum()
+    (by_inputs,) = torch.autograd.grad(total, at)
+    derivatives = operator.bilinear_derivatives(a, b, with_inputs=True)
+    assert derivatives.inputs is not None
+    by_hyperparameters = [
+        # of an outputscale: the kernel is linear in it
+        abs(float(derivatives.kernel[name]) * value - float(total)) / abs(float(total))
+        for name, value in kernel.hyperparameters.items()
+        if name == "outputscale" and isinstance(value, float)
+    ]
+    return {
+        "columns": error(operator.columns_matmul(chosen, u), full[:, chosen] @ u.double()),
+        "columns of one side": error(operator.columns_matmul(chosen, u[:, :1]), full[:, chosen] @ u[:, :1].double()),
+        "block": error(operator.block(chosen), full[chosen, chosen]),
+        "rows": error(operator.rows_matmul(chosen, v), full[chosen] @ v.double()),
+        "cross": error(operator.cross_matmul(z, v), textbook(z.double(), x.double()) @ v.double()),
+        "derivatives": max([error(derivatives.inputs, by_inputs), *by_hyperparameters]),
+    }
+
+
+def of_inputs(d: int) -> float:
+    lengthscale = math.sqrt(d)
+    x, u = points(70, d, d), normal(70, 16, 1)
+    true = (matern52(x.double(), x.double(), lengthscale) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
+    return error(fused(x, apviz.Matern52(lengthscale=lengthscale)).matmul(u), true)
+
+
+def of_sides(p: int) -> float:
+    x, u = points(70, 2, 0), normal(70, p, 1)
+    true = (matern32(x.double(), x.double()) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
+    return error(fused(x, apviz.Matern32()).matmul(u), true)
+
+
+def of_an_edge(n: int, m: int) -> float:
+    z, x, v = points(n, 2, 0), points(m, 2, 1), normal(m, 3, 2)
+    return error(fused(x, apviz.RBF(lengthscale=0.5)).cross_matmul(z, v), rbf(z.double(), x.double(), 0.5) @ v.double())
+
+
+def refusals() -> dict[str, str]:
+    said = {}
+    x, rbf_ = points(10, 2, 0), apviz.RBF()
+    many = rbf_
+    for _ in range(6):
+        many = many + apviz.RBF()
+
+    def of_pairs(x: Tensor, z: Tensor, values: dict[str, Tensor]) -> Tensor:
+        return torch.exp(-values["scale"] * torch.cdist(x, z))
+
+    evaluated = apviz.kernels.Evaluated(of_pairs, {"scale": (2.0,)}, {"scale": (1,)}, "own")
+    for name, make in {
+        "float64": lambda: fused(x.double(), rbf_),
+        "evaluated": lambda: fused(x, evaluated),
+        "many parts": lambda: fused(x, many),
+    }.items():
+        try:
+            make()
+            said[name] = "it was taken"
+        except ValueError as refused:
+            said[name] = str(refused)
+    return said
+
+
+def trusted() -> dict[str, str]:
+    """What `operator="auto"` asks on a GPU, of an engine that is right, one that is wrong, and one that fails."""
+    from apviz.operators import fused as engine
+
+    said = list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    engine.log.addHandler(handler)
+    x, kernel = points(400, 2, 0), apviz.Matern32(lengthscale=0.5)
+    found = {
+        "right": str(engine.is_trusted(x, kernel, NOISE)),
+        "float64": str(engine.is_trusted(x.double(), kernel, NOISE)),
+    }
+    accumulate = engine.FusedOperator._accumulate
+
+    def wrong(self: Any, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        accumulate(self, out, rows, columns, 1.01 * u)
+
+    def failing(self: Any, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
+        raise RuntimeError("no driver")
+
+    for name, broken in {"wrong": wrong, "failing": failing}.items():
+        engine.FusedOperator._accumulate = broken  # type: ignore[method-assign]
+        found[name] = f"{engine.is_trusted(x, kernel, NOISE)}: {said[-1]}"
+    engine.FusedOperator._accumulate = accumulate  # type: ignore[method-assign]
+    return found
+
+
+def solves() -> dict[str, float]:
+    x = points(300, 2, 0)
+    b = torch.cat([torch.sin(6 * x[:, :1]), normal(300, 2, 1)], 1)
+    k = matern52(x.double(), x.double(), 0.3) + NOISE * torch.eye(300, dtype=torch.float64)
+    system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=NOISE, operator="fused", device="cpu")
+    found = {}
+    for name, solver in {
+        "alternating projection": apviz.AlternatingProjection(block_size=100, tol=1e-2),
+        "CG": apviz.ConjugateGradient(tol=1e-2),
+    }.items():
+        weights = apviz.solve(system, solver).weights.double()
+        left = torch.linalg.vector_norm(b.double() - k @ weights, dim=0) / torch.linalg.vector_norm(b.double(), dim=0)
+        found[name] = float(left.mean())
+    return found
+
+
+def main() -> None:
+    found: dict[str, dict[str, float] | dict[str, str]] = {name: of_a_kernel(*case) for name, case in CASES.items()}
+    found["inputs"] = {str(d): of_inputs(d) for d in (1, 2, 3, 7, 26, 100, 385, 400)}
+    found["sides"] = {str(p): of_sides(p) for p in (1, 2, 15, 16, 17, 32, 33, 64, 65)}
+    shapes = ((1, 1), (1, 130), (63, 64), (64, 64), (65, 1), (129, 63), (3, 1500))
+    found["edges"] = {f"{n}x{m}": of_an_edge(n, m) for n, m in shapes}
+    x, u = points(70, 2, 0) + 64.0, normal(70, 3, 1)
+    true = (rbf(x.double(), x.double(), 0.2) + NOISE * torch.eye(70, dtype=torch.float64)) @ u.double()
+    operator = fused(x, apviz.RBF(lengthscale=0.2))
+    found["far"] = {"columns": error(operator.matmul(u), true)}
+    found["twice"] = {"difference": float((operator.matmul(u) - operator.matmul(u)).abs().max())}
+    found["solved"] = solves()
+    found["refused"] = refusals()
+    found["trusted"] = trusted()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

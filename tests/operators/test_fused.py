@@ -1,0 +1,95 @@
+"""The fused engine, run by Triton's interpreter on the CPU, against the textbook in float64 and its autograd.
+
+The interpreter runs the programs one after another on NumPy arrays: it shows what they compute, and neither races nor
+limits of shared memory nor what TF32 rounds away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gpu]'")
+ROOT = __file__.rsplit("/tests/", 1)[0]
+KERNELS = (
+    "matern12", "matern32", "matern52", "rbf", "ard", "rational-quadratic", "periodic", "polynomial", "piecewise-0",
+    "piecewise-2", "sum", "product", "with-white", "sum-of-products",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[str, float]]:
+    """Errors, relative to the largest number, of every case; found in one process, for Triton is told at its import."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    script = [sys.executable, "-m", "tests.operators.fused_in_the_interpreter"]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found: dict[str, dict[str, float]] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("what", ["columns", "columns of one side", "block", "rows", "cross", "derivatives"])
+def test_the_fused_engine_computes_what_the_textbook_says(measured, kernel, what):
+    assert measured[kernel][what] < 1e-5
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 26, 100, 385, 400])
+def test_any_number_of_inputs(measured, d):
+    assert measured["inputs"][str(d)] < 1e-5
+
+
+@pytest.mark.parametrize("sides", [1, 2, 15, 16, 17, 32, 33, 64, 65])
+def test_any_number_of_right_hand_sides(measured, sides):
+    assert measured["sides"][str(sides)] < 1e-5
+
+
+@pytest.mark.parametrize("shape", ["1x1", "1x130", "63x64", "64x64", "65x1", "129x63", "3x1500"])
+def test_any_edge_of_a_tile_and_columns_split_over_programs(measured, shape):
+    assert measured["edges"][shape] < 1e-5
+
+
+def test_coordinates_far_from_the_origin_lose_nothing_for_nothing_cancels(measured):
+    assert measured["far"]["columns"] < 1e-5
+
+
+def test_the_same_numbers_every_time(measured):
+    assert measured["twice"]["difference"] == 0.0
+
+
+@pytest.mark.parametrize("solver", ["alternating projection", "CG"])
+def test_a_solve_on_the_fused_engine_reaches_its_tolerance(measured, solver):
+    assert measured["solved"][solver] < 1.01e-2
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        ("float64", "operator 'fused' is for float32, not torch.float64; use operator='tiled'"),
+        ("evaluated", "operator 'fused' lacks"),
+        ("many parts", "or a kernel of more than 6 parts"),
+    ],
+)
+def test_what_it_lacks_is_refused_with_what_to_take(measured, refused, said):
+    assert said in measured["refused"][refused]
+
+
+def test_auto_takes_the_engine_only_where_it_has_been_right_on_a_few_rows(measured):
+    found = measured["trusted"]
+    assert found["right"] == "True" and found["float64"] == "False"
+    assert found["wrong"].startswith("False: the fused engine errs by") and "'tiled' is used" in found["wrong"]
+    assert found["failing"] == "False: the fused engine failed on this machine, and 'tiled' is used: no driver"
+
+
+def test_without_a_gpu_and_without_the_interpreter_it_says_what_to_take():
+    script = (
+        "import torch, apviz; x = torch.rand(10, 2)\n"
+        "apviz.KernelSystem(x, x[:, 0], apviz.RBF(), noise=0.1, operator='fused', device='cpu')"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert "operator 'fused' is for GPUs, and the points are on cpu; use operator='tiled'" in ran.stderr

@@ -1,0 +1,64 @@
+"""The fused kernels as machine code of three architectures, compiled here without a GPU.
+
+What code does on a GPU no test here shows: races, waiting, and what TF32 rounds away. What it is made of, they do.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gpu]'")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("Triton compiles nothing where it interprets", allow_module_level=True)
+
+from apviz.operators.fused import GRADIENT, tile_of
+from benchmarks.roofline import GPUS, compiled, minimum
+
+FEW = [(capability, d, 16) for capability in GPUS for d in (3, 26)]
+MANY = [(capability, d, sides) for capability in GPUS for d in (1, 9, 100, 385) for sides in (1, 16, 32)]
+
+
+def check(capability: int, form: str, d: int, sides: int) -> None:
+    tile = tile_of(sides, capability)
+    found = compiled("vector_kernel" if sides == 1 else "product_kernel", capability, form, d, tile)
+    # on Blackwell of many inputs one register in a tile of columns, of some thousand instructions
+    assert found.spilled <= (2 if capability == 100 and d >= 100 else 0) and found.registers <= 255
+    assert found.programs(tile.warps) >= 2, (
+        "a multiprocessor is to hold two programs, so that one computes as one waits"
+    )
+    # an entry is evaluated once, and multiplied with every right-hand side once
+    multiplied = found.an_entry["FFMA"] + 2 * found.an_entry["FFMA2"]
+    assert multiplied >= tile.sides + d
+    assert round(found.an_entry["MUFU"]) == (1 if form == "rbf" else 2), "one exponential, and one root"
+    assert not found.mma, "in full float32, which tensor cores do not have"
+    # `benchmarks/results/roofline.json` has each: 1.0 to 1.4; of few inputs and one right-hand side there is little
+    # that the instructions around the arithmetic could hide behind
+    if d >= 9:
+        assert max(found.cycles(capability).values()) <= 1.55 * minimum(form, d, tile.sides, capability)
+
+
+@pytest.mark.parametrize(("capability", "d", "sides"), FEW)
+def test_a_product_spills_nothing_and_is_near_the_fewest_instructions(capability, d, sides):
+    check(capability, "matern52", d, sides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["matern12", "matern32", "matern52", "rbf"])
+@pytest.mark.parametrize(("capability", "d", "sides"), MANY)
+def test_every_product_spills_nothing_and_is_near_the_fewest_instructions(capability, form, d, sides):
+    check(capability, form, d, sides)
+
+
+@pytest.mark.parametrize("capability", GPUS)
+def test_derivatives_and_blocks_fit_the_registers(capability):
+    for kernel, tile in (("gradient_kernel", GRADIENT), ("fill_kernel", tile_of(1, capability))):
+        found = compiled(kernel, capability, "matern52", 9, tile)
+        assert found.registers <= 255 and found.spilled == 0
+
+
+@pytest.mark.parametrize("capability", GPUS)
+def test_three_tf32_products_are_on_tensor_cores(capability):
+    tile = tile_of(16, capability)
+    assert compiled("product_kernel", capability, "matern52", 9, tile, precision="tf32x3").mma
