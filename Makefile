@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow lint bench screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab test test-slow test-trust lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -43,6 +43,10 @@ test: $(VENV)/installed-dev
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# random cases against what is promised, as long as wanted: make test-trust BUDGET=2h
+test-trust: $(VENV)/installed-dev
+	$(BIN)/python -m tests.trust --budget $(or $(BUDGET),10m)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -241,3 +241,31 @@ def test_a_live_figure_changes_its_theme_with_the_page(visit):
     dark = plots._style.theme_named("dark").paper
     page.wait_for_function(f"document.querySelector('.js-plotly-plot')?._fullLayout?.paper_bgcolor === '{dark}'")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_table_of_measurements_is_sorted_by_the_header_that_is_pressed_and_shows_the_rows_asked_for(visit):
+    page = visit("benchmarks/index.html")
+    table = page.locator("article table").filter(has_text="A: AP, overlapping").first
+    column = table.locator("thead th").all_inner_texts().index("kin40k")
+
+    def cells() -> list[str]:
+        return table.locator(f"tbody tr:visible td:nth-child({column + 1})").all_inner_texts()
+
+    before = cells()
+    button = table.get_by_role("button", name="kin40k")
+    button.focus()
+    page.keyboard.press("Enter")
+    numbers = [float(each.split()[0]) for each in cells() if each[0].isdigit()]
+    assert numbers == sorted(numbers) and len(numbers) > 3
+    failed = [each for each in before if not each[0].isdigit() and each[0] != "("]
+    assert failed and cells()[-len(failed) :] == failed  # what has no number is last, either way
+    button.click()
+    assert table.locator("th").nth(column).get_attribute("aria-sort") == "descending"
+    assert [float(each.split()[0]) for each in cells() if each[0].isdigit()] == numbers[::-1]
+    assert sorted(cells()) == sorted(before)
+    page.locator(".rows-with").first.fill("no row has this")
+    assert page.locator("article table tbody").locator("tr[hidden]").count() > 0
+
+
+def test_a_table_of_the_guide_is_not_sorted(visit):
+    assert visit("guide/methods.html").locator("th > button").count() == 0
