@@ -63,6 +63,8 @@ class Verdict:
         return self.how in ("false", "error", "endless")
 
 
+#: of overlapping blocks, and of others
+TREES, PARTITIONS = ("kd-tree", "principal-axis-tree"), ("sequential", "kd-tree", "shuffled")
 LEAVES = {
     "matern12": apviz.Matern12, "matern32": apviz.Matern32, "matern52": apviz.Matern52, "rbf": apviz.RBF,
     "rational-quadratic": apviz.RationalQuadratic,
@@ -157,7 +159,7 @@ def _solver(rng: np.random.Generator, n: int) -> Any:
         overlap = float(one_of(0.0, 0.0, 0.3, 1.0))
         return apviz.AlternatingProjection(
             block_size=size, rule=one_of("gauss-southwell", "cyclic", "random", "shuffled"), overlap=overlap,
-            partition=one_of("kd-tree", "principal-axis-tree") if overlap else one_of("sequential", "kd-tree", "shuffled"),
+            partition=one_of(*(TREES if overlap else PARTITIONS)),
             history=int(one_of(0, 0, 4)), **common,
         )  # fmt: skip
     if which < 5:
