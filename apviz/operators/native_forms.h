@@ -30,7 +30,7 @@ inline double exponential(double x) {
   p = p * f + 1.0 / 6;
   p = p * f + 0.5;
   p = p * f * f + f + 1.0;
-  int64_t exponent, bits;
+  uint64_t exponent, bits;  // without a sign, what is shifted out is lost in every compiler's view
   std::memcpy(&exponent, &shifted, 8);
   std::memcpy(&bits, &p, 8);
   bits += exponent << 52;
@@ -52,7 +52,7 @@ inline float exponential(float x) {
   p = p * f + 1.6666665459e-1f;
   p = p * f + 5.0000001201e-1f;
   p = p * f * f + f + 1.0f;
-  int32_t exponent, bits;
+  uint32_t exponent, bits;
   std::memcpy(&exponent, &shifted, 4);
   std::memcpy(&bits, &p, 4);
   bits += exponent << 23;
