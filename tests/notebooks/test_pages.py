@@ -221,7 +221,7 @@ def test_printed_a_page_has_every_figure_and_widget_and_its_answers_and_is_as_it
     tab.pdf(path=tmp_path / "page.pdf")
     pages = pypdf.PdfReader(tmp_path / "page.pdf").pages
     printed = "\n".join(page.extract_text() for page in pages)
-    for words in ("first chart", "second chart", "It is", "Right.", "And so it is", "of a sweep"):
+    for words in ("first chart", "second chart", "It is", "Right.", "And so it is", "after the first sweep"):
         assert words in printed, words
     assert "all notebooks" not in printed
     # a chart is whole, and no wider than the sheet

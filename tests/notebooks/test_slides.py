@@ -10,9 +10,8 @@ import pytest
 
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
-from apviz.widgets.static_export import STATIC
-
 from apviz.widgets import Angles
+from apviz.widgets.live_widget import STATIC
 from notebooks.build.slides import on_slides, slides, write_slides
 from tests.notebooks.making import made
 
