@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow test-trust lint bench screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab test test-slow test-trust test-sanitized lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -47,6 +47,12 @@ test-slow: $(VENV)/installed-dev
 # random cases against what is promised, as long as wanted: make test-trust BUDGET=2h
 test-trust: $(VENV)/installed-dev
 	$(BIN)/python -m tests.trust --budget $(or $(BUDGET),10m)
+
+# the compiled engine under the address and undefined-behaviour sanitizers of g++
+test-sanitized: $(VENV)/installed-dev
+	XDG_CACHE_HOME=$$(mktemp -d) LD_PRELOAD=$$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
+	  $(BIN)/python -m pytest -s tests/operators/test_operators.py tests/operators/test_accuracy.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
