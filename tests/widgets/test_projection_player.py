@@ -25,7 +25,7 @@ def test_the_updates_are_the_projections_that_numpy_computes_and_lead_to_the_sol
         weights[rows] += np.linalg.solve(gram[np.ix_(rows, rows)], (b - gram @ weights)[rows])
         np.testing.assert_allclose(step.weights, weights, rtol=0, atol=1e-10 * np.abs(solution).max())
         errors.append((weights - solution) @ gram @ (weights - solution))
-    assert len(errors) == 31 and (np.diff(errors) <= 1e-12).all() and errors[-1] < errors[0] / 5
+    assert len(errors) == 31 and (np.diff(errors) <= 1e-12).all() and errors[-1] < errors[0] / 4
 
 
 @pytest.mark.parametrize(("size", "sizes"), [(5, [5, 5, 5, 1]), (4, [4] * 4), (20, [16])])
@@ -53,7 +53,7 @@ def test_one_more_point_leaves_the_others_where_they_are():
 def test_data_that_one_sets_are_solved_for_and_others_get_a_message():
     widget = ProjectionPlayer(points=8)
     widget.data = [0.0] * 40
-    assert len(widget.trajectory.steps) == 1
+    assert all((step.weights == 0).all() for step in widget.trajectory.steps)
     for data in ([0.0] * 39, [3.0] + [0.0] * 39):
         with pytest.raises(traitlets.TraitError):
             widget.data = data
