@@ -243,6 +243,7 @@ def test_a_live_figure_changes_its_theme_with_the_page(visit):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_table_of_measurements_is_sorted_by_the_header_that_is_pressed_and_shows_the_rows_asked_for(visit):
     page = visit("benchmarks/index.html")
     table = page.locator("article table").filter(has_text="A: AP, overlapping").first
@@ -267,5 +268,6 @@ def test_a_table_of_measurements_is_sorted_by_the_header_that_is_pressed_and_sho
     assert page.locator("article table tbody").locator("tr[hidden]").count() > 0
 
 
+@pytest.mark.slow
 def test_a_table_of_the_guide_is_not_sorted(visit):
     assert visit("guide/methods.html").locator("th > button").count() == 0
