@@ -70,8 +70,8 @@ class AlternatingProjection(Solver):
         factor_dtype: in which the factors, and the maps onto skeletons, are kept: `inner`, that of the recursion;
             `float16`, half its memory: the projections are then a little less exact, which a history makes up for, and
             so do passes; σ² is to be above 1e-6 of the outputscale; `auto`: float16 where the other would not fit.
-        fallback_rank: of the preconditioner of CG that takes over where epochs turn out to lower the residual more
-            slowly than it would (`apviz.solvers.takeover`); each of its iterations counts as an epoch; 0: none.
+        fallback_rank: the most of the preconditioner of CG that takes over where epochs turn out to lower the residual
+            more slowly than it would (`apviz.solvers.takeover`); each of its iterations counts as an epoch; 0: none.
         tol: stop when the mean over right-hand sides of ‖r‖/‖b‖, recomputed, is below this.
         max_epochs, min_epochs: in epochs, each as many updates as there are blocks.
         check_every: epochs between evaluations of B − KW (1.0 work each) where there is no other reason for one:

@@ -199,9 +199,20 @@ def trusted() -> dict[str, str]:
         raise RuntimeError("no driver")
 
     for name, broken in {"wrong": wrong, "failing": failing}.items():
+        engine._trusted.clear()
         engine.FusedOperator._accumulate = broken  # type: ignore[method-assign]
         found[name] = f"{engine.is_trusted(x, kernel, NOISE)}: {said[-1]}"
     engine.FusedOperator._accumulate = accumulate  # type: ignore[method-assign]
+    gradients = engine.FusedOperator._gradients
+
+    def wrong_derivatives(self: Any, *arguments: Tensor) -> Any:
+        of_it = gradients(self, *arguments)
+        return of_it._replace(features=-of_it.features)
+
+    engine._trusted.clear()
+    engine.FusedOperator._gradients = wrong_derivatives  # type: ignore[method-assign]
+    found["wrong derivatives"] = f"{engine.is_trusted(x, kernel, NOISE)}: {said[-1]}"
+    engine.FusedOperator._gradients = gradients  # type: ignore[method-assign]
     return found
 
 

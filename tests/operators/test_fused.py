@@ -82,6 +82,7 @@ def test_auto_takes_the_engine_only_where_it_has_been_right_on_a_few_rows(measur
     found = measured["trusted"]
     assert found["right"] == "True" and found["float64"] == "False"
     assert found["wrong"].startswith("False: the fused engine errs by") and "'tiled' is used" in found["wrong"]
+    assert found["wrong derivatives"].startswith("False: the fused engine errs by 2.0e+00")
     assert found["failing"] == "False: the fused engine failed on this machine, and 'tiled' is used: no driver"
 
 

@@ -32,9 +32,10 @@ LIES: tuple[Any, ...] = (
 
 
 @functools.cache
-def good() -> Path:
-    """Two traces: of projections with all that is recorded, and of CG."""
-    folder = Path(tempfile.mkdtemp(prefix="apviz-trust-"))
+def _made() -> tempfile.TemporaryDirectory[str]:
+    """Removed with the process."""
+    made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
+    folder = Path(made.name)
     x = torch.linspace(0, 1, 60, dtype=torch.float64)
     kernel = apviz.Matern32(lengthscale=0.2)
     system = apviz.KernelSystem(x, torch.sin(9 * x), kernel, noise=0.05, device="cpu", dataset="made")
@@ -43,7 +44,12 @@ def good() -> Path:
         "cg": apviz.ConjugateGradient(tol=1e-3),
     }.items():
         apviz.solve(system, solver, hooks=[apviz.Recorder(folder / f"{name}.zarr")])
-    return folder
+    return made
+
+
+def good() -> Path:
+    """A folder of two traces: of projections with all that is recorded, and of CG."""
+    return Path(_made().name)
 
 
 def mutate(path: Path, rng: np.random.Generator) -> str:
@@ -69,8 +75,9 @@ def mutate(path: Path, rng: np.random.Generator) -> str:
         file.unlink()
         os.symlink("/etc/hostname", file)
     elif what == "strange file":
-        (path / one_of(("x", "update/c/0/x", "epoch/zarr.json.tmp"))).parent.mkdir(parents=True, exist_ok=True)
-        (path / "x").write_text(MARK)
+        strange = path / one_of(("x", "update/c/0/x", "epoch/zarr.json.tmp"))
+        strange.parent.mkdir(parents=True, exist_ok=True)
+        strange.write_text(MARK)
     else:
         file = one_of(metadata)
         try:

@@ -174,8 +174,8 @@ function tridiagonal(a) {
   return {diagonal: Float64Array.from(t, (row, i) => row[i]), beside, basis};
 }
 
-/** Rotations that make `beside` vanish; the columns of Q in `basis` turn along. */
-function rotateToDiagonal(diagonal, beside, basis) {
+/** Rotations that make `beside` vanish; the columns of Q in `basis`, where given, turn along. */
+export function rotateToDiagonal(diagonal, beside, basis) {
   const n = diagonal.length;
   // what rounding leaves of a matrix of this size, in which the eigenvalues are as exact
   const sizes = diagonal.map((each, i) => Math.abs(each) + Math.abs(beside[i])),
@@ -187,7 +187,7 @@ function rotateToDiagonal(diagonal, beside, basis) {
       if (high === low) break;
       if (turn > 60) throw new RangeError("the eigenvalues do not settle");
       let g = (diagonal[low + 1] - diagonal[low]) / (2 * beside[low]);
-      g = diagonal[high] - diagonal[low] + beside[low] / (g + Math.sign(g || 1) * Math.hypot(g, 1));
+      g = diagonal[high] - diagonal[low] + beside[low] / (g + Math.sign(g || 1) * Math.sqrt(g * g + 1));
       let s = 1,
         c = 1,
         shift = 0,
@@ -195,7 +195,7 @@ function rotateToDiagonal(diagonal, beside, basis) {
       for (; i >= low; i--) {
         const f = s * beside[i],
           b = c * beside[i],
-          r = Math.hypot(f, g);
+          r = Math.sqrt(f * f + g * g);
         beside[i + 1] = r;
         if (r === 0) {
           diagonal[i + 1] -= shift;
@@ -209,7 +209,7 @@ function rotateToDiagonal(diagonal, beside, basis) {
         shift = s * rest;
         diagonal[i + 1] = before + shift;
         g = c * rest - b;
-        rotate(basis[i + 1], basis[i], c, s);
+        if (basis) rotate(basis[i + 1], basis[i], c, s);
       }
       if (i >= low) continue;
       diagonal[low] -= shift;

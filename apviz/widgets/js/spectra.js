@@ -3,7 +3,7 @@
  * and as generators that may be left between two frames.
  */
 
-import {cholesky, dot, part, solve} from "./algebra.js";
+import {cholesky, dot, part, rotateToDiagonal, solve} from "./algebra.js";
 
 /** multiplications after which a generator may be left; share of a value below which it has settled */
 const PORTION = 400_000,
@@ -69,47 +69,8 @@ export function* eigenvaluesOf(matrix) {
 
 /** Of the symmetric matrix with a diagonal, and beside it the entries (i, i + 1); both are changed. */
 export function eigenvaluesOfTridiagonal(diagonal, beside) {
-  const n = diagonal.length;
-  let largest = 0;
-  for (let i = 0; i < n; i++) largest = Math.max(largest, Math.abs(diagonal[i]) + Math.abs(beside[i]));
-  const rounding = 2 ** -52 * largest;
-  beside[n - 1] = 0;
-  for (let low = 0; low < n; low++) {
-    for (let turn = 0; ; turn++) {
-      let high = low;
-      while (high < n - 1 && Math.abs(beside[high]) > rounding) high++;
-      if (high === low) break;
-      if (turn > 60) throw new RangeError("the eigenvalues do not settle");
-      let g = (diagonal[low + 1] - diagonal[low]) / (2 * beside[low]);
-      g = diagonal[high] - diagonal[low] + beside[low] / (g + Math.sign(g || 1) * Math.sqrt(g * g + 1));
-      let s = 1,
-        c = 1,
-        shift = 0,
-        i = high - 1;
-      for (; i >= low; i--) {
-        const f = s * beside[i],
-          b = c * beside[i],
-          r = Math.sqrt(f * f + g * g);
-        beside[i + 1] = r;
-        if (r === 0) {
-          diagonal[i + 1] -= shift;
-          beside[high] = 0;
-          break;
-        }
-        s = f / r;
-        c = g / r;
-        const before = diagonal[i + 1] - shift,
-          rest = (diagonal[i] - before) * s + 2 * c * b;
-        shift = s * rest;
-        diagonal[i + 1] = before + shift;
-        g = c * rest - b;
-      }
-      if (i >= low) continue;
-      diagonal[low] -= shift;
-      beside[low] = g;
-      beside[high] = 0;
-    }
-  }
+  beside[diagonal.length - 1] = 0;
+  rotateToDiagonal(diagonal, beside);
   return diagonal.sort().reverse();
 }
 
