@@ -1,5 +1,6 @@
 from . import analysis as analysis
 from . import datasets as datasets
+from . import distributed as distributed
 from . import gpytorch as gpytorch
 from . import kernels as kernels
 from . import partitions as partitions
@@ -51,11 +52,13 @@ from .solvers import Solution as Solution
 from .solvers import StopReason as StopReason
 from .solvers import solve as solve
 from .system import KernelSystem as KernelSystem
+from .tracing import KeepWeights as KeepWeights
 from .tracing import PredictionHook as PredictionHook
 from .tracing import ProgressHook as ProgressHook
 from .tracing import Recorder as Recorder
 from .tracing import StopHook as StopHook
 from .tracing import Trace as Trace
+from .tracing import last_weights as last_weights
 from .tracing import open_trace as open_trace
 
 __version__: str

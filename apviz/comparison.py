@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from apviz.datasets import Dataset
+from apviz.distributed import records
 from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -287,7 +288,7 @@ def recorded_solve(
     data = recording.data
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
     with_pictures = recording.pictures > 0 and recording.pictured(solver)
-    claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}")
+    claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}") if records() else None
     recorder = Recorder(
         claim,
         rows=with_pictures,
@@ -303,10 +304,11 @@ def recorded_solve(
     except (ValueError, MemoryError, RuntimeError) as problem:
         error = str(problem)
     finally:
-        claim.release()
+        if claim is not None:
+            claim.release()
     if not recorder.traces:
         return Outcome(solver, None, error), interrupt
-    return Outcome(solver, recorder.trace, error, claim.path), interrupt
+    return Outcome(solver, recorder.trace, error, None if claim is None else claim.path), interrupt
 
 
 def claim_free_path(folder: Path, name: str) -> Claim:

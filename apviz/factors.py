@@ -51,18 +51,21 @@ class BlockFactors:
     ) -> None:  # fmt: skip
         self.rows, self._low_rank, self._operator = rows, low_rank, operator
         of_size: dict[int, list[int]] = defaultdict(list)
+        layout, x = operator.layout, operator.x
         for block, held in enumerate(rows):
-            of_size[count(held)].append(block)
-        x = operator.x
+            if layout.is_home(block):
+                of_size[count(held)].append(block)
+            else:
+                operator.evaluated_elsewhere(count(held) ** 2)
         self.jitter = torch.zeros(len(rows), dtype=torch.float64)
-        self.numbers = numbers_held(count(held) for held in rows)
+        self.numbers = numbers_held(count(held) for block, held in enumerate(rows) if layout.is_home(block))
         self.dtype = dtype or x.dtype
         if self.dtype == torch.float16 and operator.noise < HALF_NOISE * operator.largest_signal:
             raise ValueError(
                 f"factors in float16 need a noise of at least {HALF_NOISE:g} of the outputscale, got "
                 f"{operator.noise / operator.largest_signal:.1e} of it; use factor_dtype='inner'"
             )
-        _check_memory(self.numbers, self.dtype, x, max(of_size))
+        _check_memory(self.numbers, self.dtype, x, max(of_size, default=0))
         self._unit: dict[int, Tensor] = {}
         self._pivots: dict[int, Tensor] = {}
         for size, blocks in of_size.items():
@@ -74,6 +77,7 @@ class BlockFactors:
                 for first in range(0, len(half := blocks[upper::2]), together):
                     several = half[first : first + together]
                     self._factor(several, squares[first : first + len(several)], spare[: len(several)], upper)
+        self.jitter = layout.sum(self.jitter.to(x.device)).cpu()
         if self.jitter.any():
             worst = int(self.jitter.argmax())
             warnings.warn(
@@ -112,7 +116,16 @@ class BlockFactors:
         return out.mT  # symmetric: the same matrices
 
     def __len__(self) -> int:
-        return len(self._unit)
+        return len(self.rows)
+
+    def project(self, block: int, r: Tensor) -> Tensor:
+        """Solves K[I, I] U = R_I for the residual r, of which the rows in the operator's layout are here: (|I|, l+1).
+
+        Who has the factor solves, and tells all others.
+        """
+        layout, rows = self._operator.layout, self.rows[block]
+        at_home = layout.bring(r, rows, block)
+        return layout.made_at_home(block, lambda: self.solve(block, at_home), r, count(rows))
 
     def solve(self, block: int, r: Tensor) -> Tensor:
         """Solves K[I, I] U = r for r: (|I|, l+1), to the same shape."""
@@ -172,17 +185,18 @@ def more_digits(dtype: torch.dtype) -> str:
     return "more noise" if dtype == torch.float64 else "float64 or more noise"
 
 
-def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | None = None) -> None:
+def check_fits(x: Tensor, block_size: int, overlap: float, dtype: torch.dtype | None = None, ranks: int = 1) -> None:
     """Checks, before rows are put into blocks, that the factors for the inputs x: (n, d) will fit the memory.
 
     Args:
         dtype: in which they are kept; None: that of x.
+        ranks: that share them.
 
     Raises:
         MemoryError: they would not fit the free memory.
     """
     sizes = _solved_sizes(len(x), block_size, overlap)
-    _check_memory(numbers_held(sizes), dtype or x.dtype, x, max(sizes))
+    _check_memory(numbers_held(sizes) // ranks, dtype or x.dtype, x, max(sizes))
 
 
 def factor_bytes(x: Tensor, block_size: int, overlap: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -34,7 +35,7 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
 
     For the processor they are the least of what is available on the machine, what the limits of its control groups
     leave (containers, batch systems, systemd), and what its limit of address space leaves (`ulimit -v`). Where a system
-    has none of these they do not count.
+    has none of these they do not count. Ranks of a job on one machine share alike.
 
     Args:
         root: where `proc` and `sys` are.
@@ -44,7 +45,9 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
 
         return torch.cuda.mem_get_info(device)[0]
     available = int(psutil.virtual_memory().available)
-    return max(0, min([available, *_left_by_control_groups(root), *_left_of_address_space()]))
+    shared = [available, *_left_by_control_groups(root)]
+    # torchrun says how many processes of a job are on this machine
+    return max(0, min([min(shared) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")), *_left_of_address_space()]))
 
 
 def _left_of_address_space() -> Iterator[int]:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from apviz.operators import native
-from apviz.operators.interface import Rows, count
+from apviz.operators.interface import count
+from apviz.operators.layout import Rows
 from apviz.registry import Registry
 
 #: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it

@@ -85,18 +85,23 @@ class Skeletons:
         self._near = near_rows(partition, inputs, near)
         order = _farthest_first(inputs, self._rows, rank)
         self._skeletons: list[Tensor] = []
-        self._maps: list[Tensor] = []
-        generator = torch.Generator().manual_seed(seed)
-        error = total = 0.0
+        self._maps: dict[int, Tensor] = {}
+        found = torch.zeros(2, dtype=torch.float64)  # squared errors, and the entries drawn for the fits
         for block, rows in enumerate(self._rows):
+            self._skeletons.append(_indices(rows, inputs)[order[block]])
+            if not operator.layout.is_home(block):
+                continue
+            # drawn alike wherever a block is at home
+            generator = torch.Generator().manual_seed(seed + block)
             fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
             t = fit.map(len(order[block]))
-            self._maps.append(t.to(kept))
-            self._skeletons.append(_indices(rows, inputs)[order[block]])
+            self._maps[block] = t.to(kept)
             z = _signs(count(rows), inputs, generator)
-            error += fit.squared_error(t, factors.solve(block, z))
-            total += len(inputs) / len(partition)
-        self.drift = math.sqrt(error / total)
+            found[0] += fit.squared_error(t, factors.solve(block, z))
+            found[1] += fit.entries
+        entries, (error, evaluated) = float(found[1]), operator.layout.sum(found.to(inputs.device)).tolist()
+        operator.evaluated_elsewhere(round(evaluated - entries))
+        self.drift = math.sqrt(error / len(inputs))
 
     def near(self, block: int) -> Tensor:
         """Returns the rows whose entries are always evaluated, sorted."""
@@ -118,12 +123,14 @@ class BoundSkeletons:
         self._of, self._operator = skeletons, operator
 
     def subtract_(self, r: Tensor, block: int, u: Tensor) -> None:
-        of, operator = self._of, self._operator
+        of, operator, layout = self._of, self._operator, self._operator.layout
         near, skeleton = of._near[block], of._skeletons[block]
-        kept = r[near]
-        if len(near) < len(r):
-            operator.subtract_columns_(r, skeleton, of._maps[block].to(u) @ u)
-        r[near] = kept
+        here = layout.here(near)
+        kept = r[here]
+        if len(near) < operator.n:
+            of_skeleton = layout.made_at_home(block, lambda: of._maps[block].to(u) @ u, u, len(skeleton))
+            operator.subtract_columns_(r, skeleton, of_skeleton)
+        r[here] = kept
         operator.subtract_part_(r, near, of._rows[block], u)
 
 
@@ -143,6 +150,8 @@ class _Fit:
         drawn, weight = _drawn(chance, size, generator)
         self._order = order
         self._entries = operator.part(drawn, rows).mul_(weight[:, None])
+        #: how many were evaluated
+        self.entries = self._entries.numel()
 
     def map(self, rank: int) -> Tensor:
         """Fits T, (rank, |I|), for the first `rank` rows of the order."""

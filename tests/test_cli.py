@@ -40,7 +40,7 @@ def apviz_here(tmp_path, monkeypatch) -> Callable[..., Result]:
 
 def apviz_command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "apviz.cli", *words],
+        [sys.executable, "-m", "apviz", *words],
         cwd=folder, env={**os.environ, "COLUMNS": "150"}, capture_output=True, text=True,
     )  # fmt: skip
 
@@ -221,7 +221,7 @@ def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_p
 
 def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "apviz.cli", "compare", "--dataset", "china", "--n", "8000", "--rules", "cyclic",
+        [sys.executable, "-m", "apviz", "compare", "--dataset", "china", "--n", "8000", "--rules", "cyclic",
          "--block-sizes", "100", "--methods", "ap", "--max-epochs", "100000", "--tol", "1e-12"],
         cwd=tmp_path, env={**os.environ, "COLUMNS": "150"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -137,7 +137,7 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
     wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
     assert len(wanted) == 8
     for command in wanted:
-        done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
+        done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "runs/diabetes/report.html").stat().st_size > 1_000_000
 
@@ -157,7 +157,7 @@ def demo(tmp_path_factory) -> tuple[str, Path]:
     printed = run(["make", "--dry-run", "demo"], ROOT).stdout
     (line,) = [line for line in printed.replace("\\\n", "").splitlines() if " compare " in line]
     out = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "apviz.cli", *shlex.split(line)[1:]]
+    command = [sys.executable, "-m", "apviz", *shlex.split(line)[1:]]
     command[command.index("--out") + 1] = str(out)
     done = run(command, ROOT)
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from apviz.advice import advise as advise_on
 from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
-from apviz.cli.terminal import console, errors, fail
+from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
+from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
 from apviz.experiments import report as experiment_report
@@ -95,7 +97,8 @@ def compare(
     copies: Annotated[
         str, typer.Option(help="Rows of a file that are exact copies of another: keep or drop.")
     ] = "keep",
-    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
+    # torchrun takes --n for one of its own options, and refuses it
+    n: Annotated[int | None, typer.Option("--n", "--rows", help="Training rows to keep; all if not given.")] = None,
     methods: Annotated[str, typer.Option(help=f"Among {', '.join(comparison.METHODS)}.")] = "ap,cg,pcg,auto",
     rules: Annotated[str, typer.Option(help="Among gauss-southwell, cyclic, random, shuffled.")] = (
         "gauss-southwell,cyclic,random"
@@ -127,7 +130,8 @@ def compare(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
 ) -> None:
-    """Solve one system with many solvers: a table, a trace each, and a report."""
+    """Solve one system with many solvers: a table, a trace each, and a report; under torchrun, on many ranks."""
+    ranks = join_ranks()
     try:
         if dtype not in DTYPES:
             raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
@@ -144,14 +148,17 @@ def compare(
             seed=seed,
         )
         chosen_inputs = None if inputs is None else _words(inputs)
-        data = _load(
-            dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies
-        )  # fmt: skip
+        with ranks.in_turn() if ranks else nullcontext():
+            data = _load(
+                dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies
+            )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(
             data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
         )
         data = data.for_comparison()
+        if ranks is not None and forecast:
+            raise ValueError("--forecast measures one process; leave it out on many ranks")
         if pictures and system.d != 2:
             raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
     except (ValueError, OSError, ImportError) as error:
@@ -162,7 +169,7 @@ def compare(
         console.print(f"  {note}", highlight=False, markup=False)
     console.print(f"{chosen.kernel}, σ² = {chosen.noise:.3g}: {chosen.provenance}", highlight=False)
     hooks: list[Hook] = [ProgressHook(errors)]
-    if forecast or (forecast is None and system.n >= FORECAST_ROWS):
+    if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
         hooks = _forecasting(system, solvers, tol, max_epochs)
     outcomes = comparison.compare(
         system, solvers, out, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
@@ -206,6 +213,7 @@ def advise(
     out: Annotated[Path, typer.Option(help="Folder of the trace and the report of --solve.")] = Path("runs"),
 ) -> None:
     """Say which method to take, how long each would, and in how much memory, before any has been tried."""
+    refuse_ranks("advise")
     try:
         if dtype not in DTYPES:
             raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
@@ -251,7 +259,7 @@ def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
     except KeyboardInterrupt:
         interrupted = True
         errors.print("interrupted: the table so far")
-    if traces:
+    if traces and records():
         console.print(terminal_table(traces))
         verdict = judge(traces, full_names(traces))
         console.print(verdict.sentence, highlight=False, markup=False)
@@ -332,6 +340,7 @@ def experiment(
 
     A run that was cut goes on where it was when the same command is given again.
     """
+    refuse_ranks("experiment")
     try:
         if name not in EXPERIMENTS:
             raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")

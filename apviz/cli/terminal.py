@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import os
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+if TYPE_CHECKING:
+    from apviz.distributed import Ranks
+
 console = Console()
 errors = Console(stderr=True)
+
+
+def join_ranks() -> Ranks | None:
+    """Joins the ranks that torchrun has started, of which rank 0 alone writes to the terminal; None of one process."""
+    from apviz import distributed
+
+    ranks = distributed.init_if_started_by_torchrun()
+    console.quiet = errors.quiet = not distributed.records()
+    return ranks
+
+
+def refuse_ranks(command: str) -> None:
+    """Ends a command that many ranks would all run alike, and not together."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        errors.quiet = os.environ.get("RANK") != "0"
+        fail(ValueError(f"apviz {command} is of one process; of the commands, compare runs on many ranks"))
 
 
 def fail(error: Exception) -> NoReturn:

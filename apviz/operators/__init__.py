@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from apviz.distributed import current
 from apviz.kernels import Kernel
 from apviz.operators.counting import CountingOperator
 from apviz.operators.dense import DenseOperator
+from apviz.operators.distributed import DistributedOperator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator, is_trusted
-from apviz.operators.interface import Noise, Operator, Rows
+from apviz.operators.interface import Noise, Operator
 from apviz.operators.keops import KeOpsOperator
+from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator
 
 __all__ = ["DENSE_MAX_N", "OPERATORS", "CountingOperator", "Noise", "Operator", "Rows", "make_operator"]
@@ -26,15 +29,20 @@ def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: tor
     """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
     On a GPU, in float32, `auto` takes the fused kernels beyond, where Triton is installed and they have the kernel and
-    have been right on a few hundred rows of these points.
+    have been right on a few hundred rows of these points. Where ranks share the work (`apviz.distributed`) nothing is
+    stored.
 
     Raises:
-        ValueError: an unknown name; the message lists the known ones.
+        ValueError: an unknown name, or a stored K on many ranks; the message says what would be accepted.
     """
+    ranks = current()
     if name == "auto":
-        name = "dense" if len(x) <= DENSE_MAX_N else "tiled"
+        name = "dense" if len(x) <= DENSE_MAX_N and ranks is None else "tiled"
         if name == "tiled" and x.is_cuda and is_trusted(x, kernel, noise, dtype):
             name = "fused"
     if name not in OPERATORS:
         raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
-    return OPERATORS[name](x, kernel, noise, dtype)
+    if ranks is not None and name == "dense":
+        raise ValueError(f"operator='dense' would store all of K on each of the {ranks.size} ranks; take 'auto'")
+    operator = OPERATORS[name](x, kernel, noise, dtype)
+    return operator if ranks is None else DistributedOperator(operator, ranks)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, Rows, count
+from apviz.operators.interface import CrossDerivatives, KernelDerivatives, Noise, Operator, count
+from apviz.operators.layout import Rows
 
 
 @dataclass
@@ -28,10 +29,7 @@ class CountingOperator(Operator):
     def __init__(self, operator: Operator, entries: Entries | None = None) -> None:
         # not Operator's own, which would scale the inputs again
         self._operator, self._entries = operator, entries or Entries()
-        self.given, self.kernel = operator.given, operator.kernel
-        self.noise, self.noises = operator.noise, operator.noises
-        self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
-        self.name = operator.name  # type: ignore[misc]
+        self._adopt(operator)
 
     @property
     def entries(self) -> int:
@@ -54,6 +52,17 @@ class CountingOperator(Operator):
 
     def reordered(self, order: Tensor) -> CountingOperator:
         return self.of(self._operator.reordered(order))
+
+    def sharded(self) -> CountingOperator:
+        return self.of(self._operator.sharded())
+
+    @property
+    def whole(self) -> CountingOperator:
+        return self.of(self._operator.whole)
+
+    def evaluated_elsewhere(self, entries: int) -> None:
+        """Counts entries that another rank evaluates."""
+        self._entries.number += entries
 
     # --- counted --------------------------------------------------------------------------------------------------
 
@@ -117,6 +126,10 @@ class CountingOperator(Operator):
     @property
     def engine(self) -> str:
         return self._operator.engine
+
+    @property
+    def traffic(self) -> tuple[int, int] | None:
+        return self._operator.traffic
 
     def prepare(self, columns: int = 1) -> None:
         self._operator.prepare(columns)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
 from apviz.operators import native
-from apviz.operators.interface import Noise, Operator, Rows, count
+from apviz.operators.interface import Noise, Operator, count
+from apviz.operators.layout import Rows
 from apviz.operators.tiled import TiledOperator, exact, of_rows
 
 #: rows of entries that are not stored, evaluated at once: 16 MB in float32 at n = 4,000

@@ -18,14 +18,13 @@ from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel, centre_of, pairwise_distances
 from apviz.memory import require_memory
+from apviz.operators.layout import ALL_HERE, Layout, Rows
 
 #: in lengthscales; squared, it is far inside the range of float32
 MAX_SPAN = 1e9
 #: rows and columns of a tile of derivatives: some five tiles a part of the kernel are held at a time
 DERIVATIVE_TILE = 1024
 
-#: rows of K: a slice, or their indices without repetition
-Rows = slice | Tensor
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
 
@@ -86,6 +85,8 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
+    #: which rows of the n × p arrays given to it are here: all, but on ranks
+    layout: Layout = ALL_HERE
 
     def __init__(self, x: Tensor, kernel: Kernel, noise: Noise, dtype: torch.dtype | None = None) -> None:
         self.given, self.kernel = x, kernel
@@ -97,6 +98,15 @@ class Operator(ABC):
         self.formula = self._lowered.formula([part.shape[1] for part in self._lowered.features(x[:1], self._centre)])
         self.inputs = self.scaled(x)
         self._check_span()
+
+    def _adopt(self, operator: Operator) -> None:
+        """Takes over what another operator, which this one is made around, has made of the points."""
+        self.given, self.kernel = operator.given, operator.kernel
+        self.noise, self.noises = operator.noise, operator.noises
+        self.x, self.inputs, self.formula = operator.x, operator.inputs, operator.formula
+        self._centre, self._lowered = operator._centre, operator._lowered
+        self.layout = operator.layout
+        self.name = operator.name  # type: ignore[misc]
 
     def _check_span(self) -> None:
         for function, (start, end) in zip(self.formula.functions, pairwise(self.formula.starts), strict=True):
@@ -121,6 +131,20 @@ class Operator(ABC):
     def engine(self) -> str:
         """The engine that computes the entries, in words, for the trace."""
         return self.name
+
+    @property
+    def traffic(self) -> tuple[int, int] | None:
+        """The messages this rank has taken part in, and the bytes of their payload; None of a process alone."""
+        return None
+
+    def sharded(self) -> Operator:
+        """Returns K for a solve whose n × p arrays are shared by ranks; itself, for a process alone."""
+        return self
+
+    @property
+    def whole(self) -> Operator:
+        """K for arrays of which all rows are here, in the same order."""
+        return self
 
     def prepare(self, columns: int = 1) -> None:
         """Compiles now rather than at the first solve, for products with so many columns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, get_args
@@ -30,7 +31,7 @@ from apviz.solvers.choices import RANK_STEPS, near_size, near_sizes, resolve
 from apviz.solvers.interface import SOLVERS, Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
 from apviz.solvers.run import Run
-from apviz.solvers.steps import Alone, Coarse, History, Step
+from apviz.solvers.steps import Alone, Coarse, History, Step, column_squares
 from apviz.solvers.takeover import Takeover
 
 InnerDtype = Literal["system", "float32", "float64", "auto"]
@@ -167,18 +168,20 @@ class AlternatingProjection(Solver):
                 choices = {**choices, **others, "skeleton_rank": why}
                 partition, stored = settings._cut(inner)
         rows = [partition.solved(block) for block in range(len(partition))]
-        factors = BlockFactors(stored, rows, dtype=settings._kept(stored))
+        shared = stored.sharded()
+        factors = BlockFactors(shared, rows, dtype=settings._kept(stored))
         coarse = skeletons = None
         if settings.coarse_rank:
             factor = randomly_pivoted_cholesky(stored, int(chosen("coarse_rank", settings.coarse_rank)), settings.seed)
             v = torch.linalg.qr(factor).Q
-            coarse = biorthonormal(v, stored.matmul(v))[:2]
+            v, kv, _ = biorthonormal(v, stored.matmul(v))
+            coarse = shared.layout.local(v), shared.layout.local(kv)
         if settings.skeleton_rank:
             rank = int(chosen("skeleton_rank", settings.skeleton_rank))
             near = settings.near_rows or near_size(partition)
-            skeletons = Skeletons(stored, partition, factors, rank, near, settings.seed)
+            skeletons = Skeletons(shared, partition, factors, rank, near, settings.seed)
         return Blocks(
-            solver=settings, given=operator.uncounted, operator=stored.uncounted, choices=choices, partition=partition,
+            solver=settings, given=operator.uncounted, operator=shared.uncounted, choices=choices, partition=partition,
             factors=factors, coarse=coarse, skeletons=skeletons,
             may_improve=skeletons is not None and self.skeleton_rank == "auto",
         )  # fmt: skip
@@ -186,7 +189,7 @@ class AlternatingProjection(Solver):
     def _cut(self, operator: CountingOperator) -> tuple[Partition, CountingOperator]:
         """The blocks, and the operator with its rows as they are stored."""
         size, overlap = int(chosen("block_size", self.block_size)), chosen("overlap", self.overlap)
-        check_fits(operator.x, size, overlap, self._kept(operator))
+        check_fits(operator.x, size, overlap, self._kept(operator), operator.layout.ranks)
         partition = partitioner_named(self.partition, self.seed)(operator.inputs, size, overlap)
         return partition, operator if partition.is_identity else operator.reordered(partition.order)
 
@@ -201,7 +204,7 @@ class AlternatingProjection(Solver):
         nears = [self.near_rows] if self.near_rows else nears
         if like is not None:
             like = like if partition.is_identity else like[partition.order]
-        found = suggest(stored, partition, ranks, nears, self.tol, like, self.seed)
+        found = stored.layout.agreed(suggest(stored, partition, ranks, nears, self.tol, like, self.seed))
         if found.drift > MAX_DRIFT:
             return 0, 0, f"0: skeletons of rank {found.rank} would let the residual drift by about {found.drift:.0%}"
         why = f"lets the residual drift by about {found.drift:.1%} (an estimate) beyond {found.near:,} near rows"
@@ -241,14 +244,14 @@ class _Projection:
         columns: Columns = ExactColumns(operator, self.factors.rows)
         if prepared.skeletons is not None:
             columns = prepared.skeletons.bind(operator)
-        self.step: Step = Alone(columns)
+        self.step: Step = Alone(columns, operator.layout)
         if settings.history:
             longest = max(partition.solved_sizes())
             self.step = History(operator, columns, int(chosen("history", settings.history)), self.r, longest)
         if prepared.coarse is not None:
-            self.step = Coarse(self.step, *prepared.coarse)
+            self.step = Coarse(self.step, *prepared.coarse, operator.layout)
         self._spare = torch.empty_like(self.r)
-        self._start = torch.linalg.vector_norm(self.r) if prepared.may_improve else None  # at the last pass
+        self._start = self._norm(self.r) if prepared.may_improve else None  # at the last pass
 
     def iterate(self) -> StopReason:
         """Algorithm 1."""
@@ -263,7 +266,7 @@ class _Projection:
             for _ in range(m):  # mini-batch
                 block = select(run.update_number, run.weighted(norms))
                 rows = self.factors.rows[block]
-                u = self.factors.solve(block, r[rows])
+                u = self.factors.project(block, r)
                 decrease = self.step.project_(w, r, block, rows, u)
                 if self.rule.needs_norms or run.records_updates:
                     norms = self.block_norms()
@@ -303,17 +306,20 @@ class _Projection:
 
     def adopt(self, fresh: Tensor, claimed: bool) -> bool:
         """B − KW afresh always becomes the residual: the projection does not care where R came from."""
-        is_bad = self._start is not None and torch.linalg.vector_norm(self.r - fresh) > BAD_DRIFT * self._start
+        is_bad = self._start is not None and self._norm(self.r - fresh) > BAD_DRIFT * self._start
         self.r.copy_(fresh)
         if self._start is not None:
-            self._start = torch.linalg.vector_norm(self.r)
+            self._start = self._norm(self.r)
         if is_bad:
             self._improve_skeletons()
         return True
 
+    def _norm(self, r: Tensor) -> float:
+        return math.sqrt(float(self.operator.layout.sum(column_squares(r)).sum()))
+
     def _improve_skeletons(self) -> None:
         """Takes twice the near rows and twice the rank, for this run."""
-        old, n = self.skeletons, len(self.r)
+        old, n = self.skeletons, self.operator.n
         if old is None or 2 * old.near_size > n // 2:
             return
         rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed

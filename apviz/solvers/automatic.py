@@ -92,7 +92,7 @@ class Automatic(Solver):
             [rank, rank // 2, rank // 4, 0],
             max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank),
         )
-        plan = cheapest(operator, like, ranks, self.tol, columns, usual, rows, self.seed)
+        plan = operator.layout.agreed(cheapest(operator, like, ranks, self.tol, columns, usual, rows, self.seed))
         if plan is None:
             most = affordable_iterations(operator, columns, rank, usual)
             why = f"CG with rank {rank} would take more than the {most:.0f} iterations that are cheaper (an estimate)"

@@ -67,7 +67,9 @@ def resolve(settings: S, operator: Operator, columns: int) -> tuple[S, dict[str,
     choose("overlap", 0.5 if flat else 1.0, f"d = {d}, {'few' if flat else 'many'} neighbours around a block")
     overlap = found.get("overlap", given["overlap"])
     item = 4 if found.get("inner_dtype", given.get("inner_dtype")) == "float32" else operator.inputs.element_size()
-    plan = _Plan(n, columns, overlap, skeleton, item, free_memory(operator.inputs.device))
+    layout = operator.layout  # what is kept is shared by its ranks
+    free = layout.ranks * layout.agreed(free_memory(operator.inputs.device))
+    plan = _Plan(n, columns, overlap, skeleton, item, free)
     wished = solved_rows(n, d, has_skeletons=skeleton > 0) / (1 + overlap)
     dtype, why = plan.factor_dtype(wished, operator)
     choose("factor_dtype", dtype, why)

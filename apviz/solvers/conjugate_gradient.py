@@ -94,7 +94,7 @@ class ConjugateGradient(Solver):
         settings, choices = self.resolve(operator, columns)
         apply = settings.preconditioner.build(operator) if settings.preconditioner else None
         return Preconditioned(
-            solver=settings, given=operator.uncounted, operator=operator.uncounted,
+            solver=settings, given=operator.uncounted, operator=operator.uncounted.sharded(),
             choices=choices, preconditioner=apply,
         )  # fmt: skip
 
@@ -106,12 +106,12 @@ class Preconditioned(Prepared):
     solver: ConjugateGradient
 
     def run(self, run: Run) -> StopReason:
-        b = run.b
+        b = self.in_order(run.b)
         if run.initial_weights is None:
             w, r = torch.zeros_like(b, dtype=torch.float64), b.to(run.operator.x.dtype, copy=True)
         else:
-            w = run.initial_weights
-            r = run.residual_of(w).to(run.operator.x.dtype)
+            w = self.in_order(run.initial_weights)
+            r = run.residual_of(run.initial_weights).to(run.operator.x.dtype)
         iteration, s = Iteration(run, run.operator, self.preconditioner or _identity, b, w, r), self.solver
         run.start(iteration, Limits(s.tol, s.min_epochs, s.max_epochs, s.check_every))
         return iteration.iterate()
@@ -122,6 +122,7 @@ class Iteration:
 
     Args:
         run: has been told of it before `iterate`.
+        precondition: of residuals of which all rows are here.
         b, w, r: (n, l+1) the right-hand sides, and weights and residual to start from, which are changed.
         norms: of blocks of r, (m, l+1), where the run reports some.
     """
@@ -130,28 +131,34 @@ class Iteration:
         self, run: Run, operator: Operator, precondition: Apply, b: Tensor, w: Tensor, r: Tensor,
         norms: Callable[[Tensor], Tensor | None] = lambda r: None,
     ) -> None:  # fmt: skip
-        self.run, self.operator, self.precondition = run, operator, precondition
+        self.run, self.operator = run, operator
+        self._precondition = precondition
         self.b, self.w, self.r, self._norms = b, w, r, norms
         self.restart = True
 
     def iterate(self) -> StopReason:
-        run, w, r = self.run, self.w, self.r
+        run, w, r, layout = self.run, self.w, self.r, self.operator.layout
         rz = p = r  # set at once by the restart
         while True:
             z = self.precondition(r)
-            rz, rz_before = _inner(r, z), rz
+            rz, rz_before = layout.sum(_inner(r, z)), rz
             p = z.clone() if self.restart else p.mul_(_ratio(rz, rz_before)).add_(z)
             self.restart = False
             kp = self.operator.matmul(p)
-            step = _ratio(rz, _inner(p, kp))
+            step = _ratio(rz, layout.sum(_inner(p, kp)))
             w += p * step
             r.addcmul_(kp, step, value=-1)
-            squared = column_squares(r)
+            squared = layout.sum(column_squares(r))
             # exact line search: each column lowers h by half of step · rᵀz
             run.updated(-1, 0.5 * step.double() * rz.double(), squared)
             reason = run.end_epoch(squared)
             if reason is not None:
                 return reason
+
+    def precondition(self, r: Tensor) -> Tensor:
+        """Computes P⁻¹r for the rows that are here: every rank applies P to all of them."""
+        layout = self.operator.layout
+        return r if self._precondition is _identity else layout.local(self._precondition(layout.whole(r)))
 
     # --- what the run asks for ------------------------------------------------------------------------------------
 

@@ -129,6 +129,7 @@ class Update:
         energy_decrease: 0-d float64 tensor, the decrease of h.
         squared_residual: (l+1,) float64 tensor of ‖r_i‖²/‖b_i‖².
         mark: a reading of the run's clock.
+        traffic: where ranks share the solve, the messages so far that this one took part in, and their bytes.
     """
 
     number: int
@@ -138,6 +139,7 @@ class Update:
     energy_decrease: Tensor
     squared_residual: Tensor
     mark: tuple[Any, float]
+    traffic: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -345,11 +347,16 @@ class Prepared(ABC):
         )
 
     def in_order(self, a: Tensor) -> Tensor:
-        """Copies a: (n, p) with its rows from the user's order to that of the solve."""
-        return a.clone() if self.partition is None else a[self.partition.order]
+        """Copies a: (n, p), the rows held here, from the user's order to that of the solve."""
+        layout = self.operator.layout
+        if self.partition is not None:
+            return a[layout.local(self.partition.order[:, None])[:, 0]]
+        here = layout.local(a)
+        return here.clone() if here is a else here
 
     def in_users_order(self, a: Tensor) -> Tensor:
-        """Returns a: (n, p) with its rows from the order of the solve to the user's."""
+        """Returns all rows of a, of which those in the solve are given, from its order to the user's: (n, p)."""
+        a = self.operator.layout.whole(a)
         if self.partition is None or self.partition.is_identity:
             return a
         restored = a.new_empty(a.shape)

@@ -46,17 +46,14 @@ class ExactResidual:
 
         Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
         """
-        columns, w = w.shape[1], w.double()
-        norms = torch.linalg.vector_norm(w, dim=0)
-        rounding = self._roundings * self._trace * norms
-        is_small = bool(
-            (rounding <= NEGLIGIBLE_TOL_SHARE * tol * torch.linalg.vector_norm(b, dim=0, dtype=torch.float64)).all()
-        )
+        columns, w, layout = w.shape[1], w.double(), self._operator.layout
+        norms, of_b = layout.sum(torch.stack([column_squares(w), column_squares(b)])).sqrt()
+        is_small = bool((self._roundings * self._trace * norms <= NEGLIGIBLE_TOL_SHARE * tol * of_b).all())
         products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
         r = products[:, :columns].neg_().add_(b)
-        found: Tensor = torch.linalg.vector_norm(r, dim=0)
+        found = layout.sum(column_squares(r)).sqrt()
         if not is_small:
-            found += self._roundings * torch.linalg.vector_norm(products[:, columns:], dim=0)
+            found += self._roundings * layout.sum(column_squares(products[:, columns:])).sqrt()
         return r, found.square()
 
     def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
@@ -65,10 +62,10 @@ class ExactResidual:
         Args:
             norms: (l+1,) ‖b‖ on the host.
         """
-        n = len(r)
+        n, layout = self._operator.n, self._operator.layout
         size = min(n, max(LOOK_ROWS, round(LOOK_SHARE * n)))
         rows = torch.randperm(n, generator=generator)[:size].to(r.device)
-        missed = r[rows] - (b[rows] - self._operator.rows_matmul(rows, w.double()))
+        missed = layout.take(r, rows) - (layout.take(b, rows) - self._operator.rows_matmul(rows, w.double()))
         return float((torch.linalg.vector_norm(missed, dim=0).cpu() / norms).mean()) * math.sqrt(n / size)
 
 
@@ -105,7 +102,8 @@ class Passes:
         """
         w = self._recursion.weights()
         held = self._units.as_held(w)
-        self.is_lost = held is not w
+        lost = torch.tensor(float(held is not w), dtype=torch.float64, device=w.device)
+        self.is_lost = bool(self._operator.layout.sum(lost))
         return self._exact.residual(self._recursion.b, held, self._limits.tol)
 
     def wants_one(self, squared: Tensor) -> bool:
@@ -169,8 +167,8 @@ class Passes:
             fresh, squared = self.fresh_residual()
         else:
             fresh = recursion.b - self._operator.matmul(recursion.weights().to(recursion.r))
-            squared = column_squares(fresh)
-        drift = self._units.relative(recursion.r - fresh)
+            squared = self._operator.layout.sum(column_squares(fresh))
+        drift = self._units.relative(self._operator.layout.sum(column_squares(recursion.r - fresh)))
         # one that has drifted so far follows its own rounding
         is_adopted = not self.is_lost and recursion.adopt(fresh, self._claims or drift > claimed)
         residual = self._units.mean_relative(squared)
@@ -182,4 +180,5 @@ class Passes:
     ) -> Pass:
         self._number += 1
         seconds = self._clock.seconds(self._clock.mark())
-        return Pass(self._number, epoch, self._operator.work, seconds, claimed, residual, drift, is_exact, is_adopted)
+        work, traffic = self._operator.work, self._operator.traffic
+        return Pass(self._number, epoch, work, seconds, claimed, residual, drift, is_exact, is_adopted, traffic)

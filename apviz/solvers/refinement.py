@@ -90,6 +90,7 @@ class Pass:
         drift: ‖R − (B − KW)‖_F/‖B‖_F; NaN of a direct solve.
         is_exact: whether in float64, as every claim of convergence is; else in the dtype of the recursion.
         is_adopted: whether the recursion goes on from it; else with the residual it has.
+        traffic: where ranks share the solve, the messages so far that this one took part in, and their bytes.
     """
 
     number: int
@@ -101,6 +102,7 @@ class Pass:
     drift: float
     is_exact: bool
     is_adopted: bool
+    traffic: tuple[int, int] | None = None
 
 
 class Refinement:

@@ -30,7 +30,7 @@ class Rehearsal:
     m²·(d + rank) and 2m² operations; no work of the solve.
 
     Args:
-        b: (n, l+1) right-hand sides; None: random ones.
+        b: (n, l+1) right-hand sides, in the layout of the operator; None: random ones.
         rank: the most that are asked for.
         rows: m; n where that is less.
         seed: of the rows and the pivots.
@@ -46,7 +46,7 @@ class Rehearsal:
         # (m, 1) σ² of the least ÷ that of each
         self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
         random = torch.randn(m, MOST_SIDES, generator=generator)
-        r = random.to(self._probe.x) if b is None else b[drawn, :MOST_SIDES].double()
+        r = random.to(self._probe.x) if b is None else operator.layout.take(b[:, :MOST_SIDES], drawn).double()
         self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:

@@ -63,6 +63,7 @@ class Run:
         self._stopped_inside = False
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
         self._stop_requested: str | None = None
+        self._stop_wished: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
         self.residual_per_rhs = torch.ones_like(self._units.norms)
 
@@ -126,8 +127,10 @@ class Run:
         return self.clock.seconds(self.clock.mark())
 
     def request_stop(self, why: str) -> None:
-        """Asks the solve to stop after the current update."""
-        self._stop_requested = why
+        """Asks the solve to stop after the current update; on many ranks, after the epoch, where rank 0 asks."""
+        self._stop_wished = why
+        if self.operator.layout.ranks == 1:
+            self._stop_requested = why
 
     @property
     def must_stop(self) -> bool:
@@ -143,7 +146,7 @@ class Run:
         self._first_energy = self._last_energy = self._energy_now(recursion.r)
         for hook in self.hooks:
             hook.on_start(self)
-        self._report_epoch(column_squares(recursion.r), math.nan, math.nan)
+        self._report_epoch(self.operator.layout.sum(column_squares(recursion.r)), math.nan, math.nan)
         self._first_residual = self.residual
         self._begin_passes()
 
@@ -182,7 +185,7 @@ class Run:
         update = Update(
             self.update_number, self.epoch_number + 1, block, self.work,
             decrease * self._units.energy, squared_residual / self._units.norms.to(squared_residual.device).square(),
-            self.clock.mark(),
+            self.clock.mark(), self.operator.traffic,
         )  # fmt: skip
         for hook in self.hooks:
             hook.on_update(update)
@@ -205,6 +208,7 @@ class Run:
             is_fresh: they are of B − KW already (`fresh_residual`), and there is no recursion that could have drifted.
         """
         self.epoch_number += 1
+        self._stop_requested = self.operator.layout.agreed(self._stop_wished)
         if self._stopped_inside:  # a last and incomplete epoch
             self._report_epoch(squared_residual, math.nan, math.nan)
             return self._stopped()
@@ -258,7 +262,7 @@ class Run:
 
     def _energy_now(self, r: Tensor) -> float:
         """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
-        by_column = column_inner(self._recursion.weights(), self._recursion.b + r)
+        by_column = self.operator.layout.sum(column_inner(self._recursion.weights(), self._recursion.b + r))
         return -0.5 * float((by_column * self._units.share).sum())
 
     def _stopped(self) -> StopReason:

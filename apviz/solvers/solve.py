@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from apviz import distributed
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
@@ -44,6 +45,7 @@ def solve(
             another solver or for another operator.
         NotConverged: where `throw` is true, with the solution so far as its `solution`.
         NotPositiveDefinite: a block, or K, has no Cholesky factor even with jitter.
+        RankLost: where ranks share the solve, in place of any of these on one of them, or of its end.
 
     Ctrl-C and errors are passed on after every hook was told, so nothing recorded is lost.
 
@@ -105,6 +107,7 @@ def attempt(
     except BaseException as error:
         for hook in hooks:
             hook.on_abandon(error)
+        distributed.fail(error)
         raise
     for hook in hooks:
         hook.on_stop(solution)

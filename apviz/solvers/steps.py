@@ -9,6 +9,7 @@ from torch import Tensor
 
 from apviz.operators import Operator, Rows
 from apviz.operators.interface import add_rows_
+from apviz.operators.layout import Layout
 from apviz.skeletons import Columns
 
 
@@ -33,20 +34,26 @@ class Step(Protocol):
 
 
 class Alone:
-    """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8)."""
+    """Takes the update as it is: W_I += U; R −= K[:, I]U (paper, Algorithm 1, lines 7 and 8).
 
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
+    Args:
+        columns: K[:, I] U of the updates.
+        layout: of the rows of W and R.
+    """
+
+    def __init__(self, columns: Columns, layout: Layout) -> None:
+        self.columns, self.layout = columns, layout
 
     def use_(self, columns: Columns) -> None:
         self.columns = columns
 
     def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
-        before = r[rows].clone()
-        add_rows_(w, rows, u.to(w))
+        here, mine = self.layout.part(rows, u)
+        before = r[here].clone()
+        add_rows_(w, here, mine.to(w))
         self.columns.subtract_(r, block, u)
         # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
-        return 0.5 * column_inner(u, before + r[rows])
+        return self.layout.sum(0.5 * column_inner(mine, before + r[here]))
 
     def flush_to_weights_(self, w: Tensor) -> None:
         pass
@@ -58,20 +65,21 @@ class Coarse:
     Args:
         first: the step before.
         v, kv: (n, r) V and KV.
+        layout: of their rows.
     """
 
-    def __init__(self, first: Step, v: Tensor, kv: Tensor) -> None:
-        self.first, self.v, self.kv = first, v, kv
+    def __init__(self, first: Step, v: Tensor, kv: Tensor, layout: Layout) -> None:
+        self.first, self.v, self.kv, self.layout = first, v, kv, layout
 
     def use_(self, columns: Columns) -> None:
         self.first.use_(columns)
 
     def project_(self, w: Tensor, r: Tensor, block: int, rows: Rows, u: Tensor) -> Tensor:
         decrease = self.first.project_(w, r, block, rows, u)
-        c = self.v.T @ r
+        c = self.layout.sum(self.v.T @ r)
         w += self.v @ c
         r.addmm_(self.kv, c, alpha=-1)
-        return decrease + 0.5 * column_inner(c, c + self.v.T @ r)
+        return decrease + 0.5 * column_inner(c, c + self.layout.sum(self.v.T @ r))
 
     def flush_to_weights_(self, w: Tensor) -> None:
         self.first.flush_to_weights_(w)
@@ -95,7 +103,7 @@ class History:
         self.operator, self.columns = operator, columns
         n, width = like.shape
         self.images = like.new_zeros(length, n, width)  # K[:, Iᵢ] Uᵢ
-        self.updates = like.new_zeros(length, rows, width)  # Uᵢ, zero beyond |Iᵢ|
+        self.updates = like.new_zeros(length, rows, width)  # Uᵢ, zero beyond |Iᵢ|, and on rows that are not here
         #: how far W has gone along each since it was made, which is added to W once, when the update is forgotten
         self.taken = like.new_zeros(length, width)
         self.rows = torch.zeros(length, rows, dtype=torch.int64, device=like.device)  # Iᵢ, zero beyond |Iᵢ|
@@ -118,15 +126,17 @@ class History:
         self.made += 1
         used = min(self.made, len(self.images))
         indices = torch.arange(rows.start, rows.stop, device=u.device) if isinstance(rows, slice) else rows
-        self.updates[slot, :size], self.updates[slot, size:] = u, 0
-        self.rows[slot, :size], self.rows[slot, size:] = indices, 0
+        self.rows[slot], self.updates[slot] = 0, 0
+        here, mine = self.operator.layout.part(indices, u)
+        assert isinstance(here, Tensor)  # as the indices are
+        self.rows[slot, :size], self.updates[slot, :size] = here, mine
         image = self.images[slot].zero_()
         self.columns.subtract_(image, block, -u)
 
         held, updates = self.rows[:used], self.updates[:used]
-        inner = self.operator.gathered_products(updates, held, image).T  # Uᵢᵀ K U, (l+1, used)
+        products = [self.operator.gathered_products(updates, held, of).T for of in (image, r)]
+        inner, gradient = self.operator.layout.sum(torch.stack(products))  # Uᵢᵀ K U and Uᵢᵀ R, (l+1, used)
         self.gram[:, slot, :used] = self.gram[:, :used, slot] = inner
-        gradient = self.operator.gathered_products(updates, held, r).T
         steps = self._minimum(used, slot, gradient)  # (l+1, used)
         taken = steps.T.to(r)
         self.taken[:used] += taken

@@ -50,7 +50,7 @@ class Takeover:
         operator = run.operator
         fits = MEMORY_SHARE * free_memory(operator.x.device) / (ARRAYS * operator.n * operator.x.element_size())
         self._run, self._limits, self._seed = run, limits, seed
-        self.rank = min(rank, int(fits))
+        self.rank = min(rank, operator.layout.agreed(int(fits)))
         self._reached = [(run.work, run.residual)]
 
     def is_faster(self, recursion: Recursion) -> bool:
@@ -103,7 +103,7 @@ class Takeover:
     def iterate(self, recursion: Recursion, norms: Callable[[Tensor], Tensor]) -> StopReason:
         """Goes on by CG from the weights of a recursion; `norms` are of the blocks of a residual, (m, l+1)."""
         run, operator = self._run, self._run.operator
-        precondition = RandomlyPivotedCholesky(rank=self.rank, seed=self._seed).build(operator)
+        precondition = RandomlyPivotedCholesky(rank=self.rank, seed=self._seed).build(operator.whole)
         r = run.fresh_residual()[0].to(operator.x.dtype)
         iteration = Iteration(run, operator, precondition, recursion.b, recursion.weights(), r, norms)
         run.go_on(iteration, self._limits)

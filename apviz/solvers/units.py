@@ -7,8 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from apviz.solvers.steps import column_squares
-
 
 class Units:
     """Powers of two by which right-hand sides are divided, so that their largest entries lie between 1 and 2.
@@ -81,10 +79,10 @@ class Units:
         """Computes the mean of ‖r_i‖/‖b_i‖ from (l+1,) squared norms in these units."""
         return float(self.relative_per_rhs(squared).mean())
 
-    def relative(self, a: Tensor) -> float:
-        """Computes ‖A‖_F/‖B‖_F in the user's units, of a: (n, l+1) in these."""
+    def relative(self, squared: Tensor) -> float:
+        """Computes ‖A‖_F/‖B‖_F in the user's units, from the (l+1,) squared norms of A in these."""
         of_b = (self.norms.square() * self.share.cpu()).sum()
-        return math.sqrt(float((column_squares(a) * self.share).sum()) / float(of_b))
+        return math.sqrt(float((squared * self.share).sum()) / float(of_b))
 
     def as_held(self, w: Tensor) -> Tensor:
         """Gives W as its dtype holds it in the user's units, in these; w itself where no digit that counts is lost."""

@@ -5,3 +5,5 @@ from .opening import open_trace as open_trace
 from .recorder import Recorder as Recorder
 from .trace import Trace as Trace
 from .training_trace import TrainingTrace as TrainingTrace
+from .weights import KeepWeights as KeepWeights
+from .weights import last_weights as last_weights

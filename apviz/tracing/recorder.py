@@ -7,7 +7,7 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from apviz.distributed import records
 from apviz.kernels import Stationary
 from apviz.kernels import to_plain as kernel_to_plain
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
@@ -43,7 +44,8 @@ class Recorder(Hook):
     Updates are kept on the device and moved once per epoch. With a path, the trace is appended to disk while the
     solve runs, at most once per epoch and for at most 1% of the time; a flush takes some 10 to 20 ms, so that is
     every second or two in a solve whose epochs are short. A kill loses what came after the last flush; Ctrl-C and
-    errors lose nothing. A disk that fills up is warned about once; the trace stays in memory.
+    errors lose nothing. A disk that fills up is warned about once; the trace stays in memory. Where ranks share a
+    solve, all have the recorder among their hooks, and rank 0 writes.
 
     Args:
         path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on. A
@@ -90,6 +92,8 @@ class Recorder(Hook):
         weights: bool = False,
         only_last: bool = False,
     ) -> None:
+        if not records():
+            path = None
         self._claim = path if isinstance(path, Claim) else None
         self.path = path.path if isinstance(path, Claim) else None if path is None else Path(path)
         self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
@@ -224,7 +228,7 @@ class Recorder(Hook):
             "drift": [found.drift],
             "is_exact": [found.is_exact],
             "is_adopted": [found.is_adopted],
-        }
+        } | _traffic([found])
         self._records[-1].put(**{"pass": row})
 
     def on_stop(self, solution: Solution) -> None:
@@ -278,6 +282,7 @@ class Recorder(Hook):
                 "guaranteed_decrease": torch.where(blocks >= 0, before * self._guarantee, math.nan),
                 "residual": squared.sqrt(),
             }
+            | _traffic(updates)
         }
         if len(self._chosen):
             of_one = blocks[blocks >= 0]  # not where CG took over
@@ -329,6 +334,12 @@ class Recorder(Hook):
         self._claim = None
 
 
+def _traffic(reports: Sequence[Update | Pass]) -> dict[str, list[int]]:
+    """Messages between ranks, and their bytes, after each; nothing of a process alone."""
+    found = [report.traffic for report in reports if report.traffic is not None]
+    return {"messages": [each[0] for each in found], "message_bytes": [each[1] for each in found]} if found else {}
+
+
 def _numbered(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
@@ -376,6 +387,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         attrs["seed"] = system.seed
     if hasattr(solver, "tol"):
         attrs["tol"] = solver.tol
+    if (ranks := run.operator.layout.ranks) > 1:
+        attrs["ranks"] = ranks
     if run.factors is not None:
         attrs["factor_dtype"] = str(run.factors.dtype).removeprefix("torch.")
     return attrs

@@ -44,6 +44,15 @@ class Variable:
     is_later: bool = False
 
 
+#: where ranks share a solve
+TRAFFIC_OF: Final[dict[str, dict[str, Variable]]] = {
+    group: {
+        "messages": Variable((group,), "int64", f"messages between ranks after the {group}", "1", is_later=True),
+        "message_bytes": Variable((group,), "int64", f"payload of the messages after the {group}", "B", is_later=True),
+    }
+    for group in ("update", "pass")
+}
+
 UPDATE: Final[dict[str, Variable]] = {
     "update": Variable(("update",), "int64", "update", "1"),
     "block": Variable(("update",), "int64", "block projected onto (-1: all rows at once)", "1"),
@@ -55,6 +64,7 @@ UPDATE: Final[dict[str, Variable]] = {
         ("update",), "float64", "decrease of h(W) that Theorem 1 guarantees gauss-southwell", "energy"
     ),
     "residual": Variable(("update", "rhs"), "float64", "relative residual ‖r‖/‖b‖ after the update (recursive)", "1"),
+    **TRAFFIC_OF["update"],
 }
 
 EPOCH: Final[dict[str, Variable]] = {
@@ -93,6 +103,7 @@ PASS: Final[dict[str, Variable]] = {
     "is_adopted": Variable(
         ("pass",), "int64", "1: the recursion goes on from B − KW; 0: with the residual it has", "1", is_later=True
     ),
+    **TRAFFIC_OF["pass"],
 }
 
 BLOCK: Final[dict[str, Variable]] = {

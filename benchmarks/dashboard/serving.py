@@ -36,7 +36,7 @@ class Served:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url, self.runs, self.started = f"http://127.0.0.1:{port}/", runs, time.perf_counter()
-        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--port", str(port)]
+        command = [sys.executable, "-m", "apviz", "dashboard", "--no-show", "--port", str(port)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         self.process = psutil.Popen(
             [*command, "--runs", str(runs)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment

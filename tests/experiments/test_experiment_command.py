@@ -88,7 +88,7 @@ def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path
     # a solve of a second or more, so that it is there to be interrupted
     options = ("--n", "2000", *OPTIONS[2:])
     process = subprocess.Popen(
-        [sys.executable, "-m", "apviz.cli", "experiment", "rules", *options, "--out", str(tmp_path / "out")],
+        [sys.executable, "-m", "apviz", "experiment", "rules", *options, "--out", str(tmp_path / "out")],
         env={**os.environ, "COLUMNS": "150"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     folder = tmp_path / "out/rules-n2000-china-cpu"

@@ -178,7 +178,7 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
 def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
     monkeypatch.setattr(choices, "SKELETON_ROWS", 0)
-    poor = lambda operator, partition, *_: Suggestion(2, max(partition.solved_sizes()), 0.01)  # noqa: E731
+    poor = lambda operator, partition, *_: Suggestion(12, max(partition.solved_sizes()), 0.01)  # noqa: E731
     monkeypatch.setattr(alternating_projection, "suggest", poor)
     solver = apviz.solvers.overlapping(block_size=100, tol=1e-4, fallback_rank=0)
     passes, works = [], []

@@ -39,7 +39,7 @@ class Server:
         self.start(wait=wait)
 
     def start(self, *, wait: bool = True) -> None:
-        command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--runs", str(self.runs)]
+        command = [sys.executable, "-m", "apviz", "dashboard", "--no-show", "--runs", str(self.runs)]
         log = None if self.log is None else self.log.open("w")
         self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options], stdout=log, stderr=log)
         if not wait:

@@ -16,7 +16,7 @@ from tests.dashboard.browser.server import ENDLESS, Server
 
 
 def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
-    command = [sys.executable, "-m", "apviz.cli", "dashboard", "--no-show", "--address", "0.0.0.0"]
+    command = [sys.executable, "-m", "apviz", "dashboard", "--no-show", "--address", "0.0.0.0"]
     done = subprocess.run([*command, "--runs", str(tmp_path / "runs")], capture_output=True, text=True, timeout=120)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0

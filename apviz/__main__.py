@@ -1,4 +1,4 @@
-"""`python -m apviz.cli`."""
+"""`python -m apviz`, and `torchrun -m apviz`."""
 
 from apviz.cli import app
 
