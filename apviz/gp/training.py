@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apviz.distributed import current, records
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.checkpoint import TrainingFiles, fingerprint
 from apviz.gp.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
@@ -136,8 +137,10 @@ class Training:
         if isinstance(s.kernel, Kernel):
             self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
-        self._files = None if path is None else TrainingFiles(Path(path), self._identity())
+        self._files = None if path is None or not records() else TrainingFiles(Path(path), self._identity())
         found = self._files.read() if self._files else None
+        if path is not None and (ranks := current()) is not None:
+            found = ranks.agreed(found)  # rank 0 has the files
         if found is not None:
             self._resume(*found)
 

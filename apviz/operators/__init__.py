@@ -29,11 +29,11 @@ def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: tor
     """Makes the operator called `name`; `auto` stores K up to n = 4,000 and evaluates tiles beyond.
 
     On a GPU, in float32, `auto` takes the fused kernels beyond, where Triton is installed and they have the kernel and
-    have been right on a few hundred rows of these points. Where ranks share the work (`apviz.distributed`) nothing is
-    stored.
+    have been right on a few hundred rows of these points. Ranks (`apviz.distributed`) share the work of all but
+    `dense`, which is for few rows and every rank's own; there `auto` takes tiles.
 
     Raises:
-        ValueError: an unknown name, or a stored K on many ranks; the message says what would be accepted.
+        ValueError: an unknown name; the message lists the known ones.
     """
     ranks = current()
     if name == "auto":
@@ -42,7 +42,5 @@ def make_operator(name: str, x: Tensor, kernel: Kernel, noise: Noise, dtype: tor
             name = "fused"
     if name not in OPERATORS:
         raise ValueError(f"operator must be auto, {', '.join(OPERATORS)}, got {name!r}")
-    if ranks is not None and name == "dense":
-        raise ValueError(f"operator='dense' would store all of K on each of the {ranks.size} ranks; take 'auto'")
     operator = OPERATORS[name](x, kernel, noise, dtype)
-    return operator if ranks is None else DistributedOperator(operator, ranks)
+    return operator if ranks is None or name == "dense" else DistributedOperator(operator, ranks)
