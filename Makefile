@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | lint | bench | screenshots
+# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | lint | bench | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow test-trust test-sanitized lint bench screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -43,6 +43,10 @@ test: $(VENV)/installed-dev
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# where there is a GPU; TORCH_INDEX above has a build of PyTorch for it
+test-gpu: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m gpu
 
 # random cases against what is promised, as long as wanted: make test-trust BUDGET=2h
 test-trust: $(VENV)/installed-dev

@@ -1,0 +1,117 @@
+"""Updates as a GPU would run them, on a machine without: on PyTorch's device `meta`, whose tensors have no numbers.
+
+To read one (`.item()`, `bool`, `nonzero`) raises, and so does an operation on it and a tensor of the processor.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import apviz
+from apviz.factors import BlockFactors
+from apviz.operators import CountingOperator, TiledOperator
+from apviz.partitions import KDTree
+from apviz.skeletons import ExactColumns, Skeletons
+from apviz.solvers import attempt
+from apviz.solvers.conjugate_gradient import _inner, _ratio
+from apviz.solvers.steps import Alone, Coarse, History, column_squares
+
+N, SIDES, BLOCK = 400, 3, 100
+
+
+@pytest.fixture
+def prepared():
+    x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0))
+    operator = CountingOperator(TiledOperator(x, apviz.Matern32(lengthscale=0.3), 0.1, compiled=False))
+    partition = KDTree()(operator.inputs, BLOCK, 0.5)
+    stored = operator.reordered(partition.order)
+    rows = [partition.solved(block) for block in range(len(partition))]
+    factors = BlockFactors(stored, rows)
+    return stored, partition, rows, factors, Skeletons(stored, partition, factors, 8, 250, 0)
+
+
+def moved(value):
+    """The same on a device that is not the processor."""
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, list):
+        return [moved(each) for each in value]
+    if isinstance(value, dict):
+        return {key: moved(each) for key, each in value.items()}
+    if type(value).__module__.startswith("apviz.") and hasattr(value, "__dict__"):
+        for name, each in vars(value).items():
+            vars(value)[name] = moved(each)
+    return value
+
+
+@pytest.mark.parametrize("kind", ["alone", "history", "coarse"])
+@pytest.mark.parametrize("with_skeletons", [False, True], ids=["exact", "skeletons"])
+def test_an_update_reads_nothing_back_and_stays_on_its_device(prepared, kind, with_skeletons):
+    stored, _, rows, factors, skeletons = prepared
+    operator = moved(stored)
+    rows, factors, skeletons = (moved(each) for each in (rows, factors, skeletons))
+    r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
+    columns = skeletons.bind(operator) if with_skeletons else ExactColumns(operator, rows)
+    step = Alone(columns, operator.layout)
+    if kind == "history":
+        step = History(operator, columns, 2, r, 150)
+    if kind == "coarse":
+        v = torch.zeros(N, 5, device="meta")
+        step = Coarse(step, v, v, operator.layout)
+    for block in (0, 3, 1):
+        u = factors.project(block, r)
+        decrease = step.project_(w, r, block, rows[block], u)
+        norms = operator.squared_norms(r, [0, 100, 200, 300, 400], torch.empty_like(r))
+        assert {each.device.type for each in (u, decrease, norms, r, w)} == {"meta"}
+    step.flush_to_weights_(w)
+
+
+def test_an_iteration_of_cg_reads_nothing_back_and_stays_on_its_device(prepared):
+    operator = moved(prepared[0])
+    r, w = torch.zeros(N, SIDES, device="meta"), torch.zeros(N, SIDES, device="meta", dtype=torch.float64)
+    rz, kp = _inner(r, r), operator.matmul(r)
+    step = _ratio(rz, _inner(r, kp))
+    w += r * step
+    r.addcmul_(kp, step, value=-1)
+    assert {each.device.type for each in (w, r, kp, column_squares(r))} == {"meta"}
+
+
+def test_a_host_read_and_two_devices_are_found():
+    a = torch.zeros(3, device="meta")
+    with pytest.raises(RuntimeError, match="cannot be called on meta"):
+        a.sum().item()
+    with pytest.raises(RuntimeError, match="device"):
+        a + torch.zeros(3)
+
+
+class Reads(TorchDispatchMode):
+    """Counts numbers that are read by the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._local_scalar_dense.default:
+            self.counted["read"] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("rule", "reads_an_update"), [("gauss-southwell", 1), ("cyclic", 0)])
+def test_a_solve_reads_no_more_than_the_chosen_block_in_an_update(rule, reads_an_update):
+    x = torch.rand(N, 2, generator=torch.Generator().manual_seed(0))
+    operator = TiledOperator(x, apviz.Matern32(lengthscale=0.3), 0.1, compiled=False)
+    b = torch.randn(N, SIDES, generator=torch.Generator().manual_seed(1))
+    system = apviz.KernelSystem(x, b, apviz.Matern32(lengthscale=0.3), noise=0.1, operator=operator)
+    counted = {}
+    for size in (20, 40):  # twice as many updates an epoch, with the same epochs
+        solver = apviz.AlternatingProjection(block_size=size, rule=rule, tol=1e-12, max_epochs=2, history=3)
+        prepared = solver.prepare(operator)
+        with Reads() as reads:
+            attempt(system, solver, prepared=prepared)
+        counted[size] = reads.counted["read"]
+    assert counted[20] - counted[40] == reads_an_update * 2 * (N // 20 - N // 40)
