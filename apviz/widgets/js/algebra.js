@@ -57,11 +57,13 @@ export const scaled = (x, factor) => x.map((each) => each * factor);
 export function cholesky(a) {
   const l = matrix(a.length, a.length);
   for (let i = 0; i < a.length; i++) {
+    const own = l[i];
     for (let j = 0; j <= i; j++) {
+      const row = l[j];
       let rest = a[i][j];
-      for (let k = 0; k < j; k++) rest -= l[i][k] * l[j][k];
-      if (i !== j) l[i][j] = rest / l[j][j];
-      else if (rest > 0) l[i][i] = Math.sqrt(rest);
+      for (let k = 0; k < j; k++) rest -= own[k] * row[k];
+      if (i !== j) own[j] = rest / row[j];
+      else if (rest > 0) own[i] = Math.sqrt(rest);
       else throw new RangeError(`pivot ${i} is ${rest}: the matrix is not positive definite`);
     }
   }
@@ -72,8 +74,10 @@ export function cholesky(a) {
 export function forward(l, b) {
   const x = Float64Array.from(b);
   for (let i = 0; i < x.length; i++) {
-    for (let k = 0; k < i; k++) x[i] -= l[i][k] * x[k];
-    x[i] /= l[i][i];
+    const row = l[i];
+    let rest = x[i];
+    for (let k = 0; k < i; k++) rest -= row[k] * x[k];
+    x[i] = rest / row[i];
   }
   return x;
 }
@@ -81,9 +85,11 @@ export function forward(l, b) {
 /** L⁻ᵀb, L lower triangular. @returns {Vector} */
 export function backward(l, b) {
   const x = Float64Array.from(b);
+  // row by row of L, as it lies in memory
   for (let i = x.length - 1; i >= 0; i--) {
-    for (let k = i + 1; k < x.length; k++) x[i] -= l[k][i] * x[k];
-    x[i] /= l[i][i];
+    const row = l[i],
+      own = (x[i] /= row[i]);
+    for (let k = 0; k < i; k++) x[k] -= row[k] * own;
   }
   return x;
 }

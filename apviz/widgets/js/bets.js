@@ -40,7 +40,7 @@ export class Bet {
     const about = JSON.stringify({...values, bet: ""});
     if (isOpen || bet !== this._bet) this._about = about;
     this._bet = bet;
-    const isMeant = bet !== "shown" && about === this._about;
+    const isMeant = bet !== "shown" && answer !== null && about === this._about;
     const verdict = isMeant ? `<b>${bet === answer ? "You were right" : "You were wrong"}:</b> ` : "";
     const words = isOpen || !result ? "" : `${verdict}${result}`;
     if (words !== this._words) this._result.innerHTML = this._words = words;

@@ -1,18 +1,18 @@
 /** κ and κ′: eigenvalues of K and of its blocks, Theorem 1 beside the measured error, and a bet on which is faster. */
 
-import {matrix, part, solve} from "./algebra.js";
+import {matrix, norm, part, plus, solve} from "./algebra.js";
 import {moved, nearestPlace, placesOf} from "./controls.js";
-import {kernelOfPoints} from "./kernels.js";
+import {kernelNamed} from "./kernels.js";
 import {numbersOf} from "./packing.js";
 import {finished, kdTree, sequential} from "./partitions.js";
 import {Plane, number} from "./plane.js";
+import {Slices} from "./slices.js";
 import {coupling, eigenvaluesOf, errorsOverBlocks, factorOf, largestOfPart} from "./spectra.js";
 
-/** milliseconds of a frame that are computed; epochs of a solve; share of ‖W−W*‖²_K to count epochs to; systems kept */
-const BUDGET = 9,
-  EPOCHS = 15,
+/** epochs of a solve; share of ‖W−W*‖²_K to count epochs to; results that are kept */
+const EPOCHS = 15,
   SHARE = 0.01,
-  KEPT = 8;
+  KEPT = 64;
 const SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 /** share below which an error is rounding */
 const FLOOR = 1e-12;
@@ -29,7 +29,7 @@ function remembered(key, make) {
   const found = kept.get(key) ?? make();
   kept.delete(key);
   kept.set(key, found);
-  if (kept.size > 4 * KEPT) kept.delete(kept.keys().next().value);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
   return found;
 }
 
@@ -58,13 +58,14 @@ export const setsOf = (points, size) => ({
 export class Situation {
   constructor(data, of, wish) {
     Object.assign(this, {...of, data, wish});
-    this.sets = remembered(`sets ${of.name} ${of.block_size}`, () => setsOf(data.points, of.block_size));
-    this.solves = {};
-    this.couplings = {};
-    const system = `${of.name} ${of.lengthscale}`;
+    const {name, block_size, lengthscale, noise} = of,
+      system = `${name} ${lengthscale}`;
+    this.sets = remembered(`sets ${name} ${block_size}`, () => setsOf(data.points, block_size));
     this._spectrum = remembered(`spectrum ${system}`, () => ({growth: {sequential: [], "kd-tree": []}}));
-    this._blocks = remembered(`blocks ${system} ${of.block_size}`, () => ({}));
-    this._plain = remembered(`K ${system}`, () => ({}));
+    this._blocks = remembered(`blocks ${system} ${block_size}`, () => ({}));
+    this._whole = remembered(`K ${system} ${noise}`, () => ({}));
+    this.solves = remembered(`solves ${system} ${noise} ${block_size}`, () => ({}));
+    this.couplings = remembered(`couplings ${system} ${noise} ${block_size}`, () => ({}));
   }
 
   /** With noise, largest first. */
@@ -91,10 +92,18 @@ export class Situation {
     return (Math.max(...blocks.map(([first]) => first)) + this.noise) / this.eigenvalues.at(-1);
   }
 
+  get hasSpectra() {
+    return this._spectrum.values !== undefined && Object.keys(this._blocks).length === Object.keys(this.sets).length;
+  }
+
+  get isSolved() {
+    return Object.keys(this.solves).length === Object.keys(this.sets).length;
+  }
+
   /** What is known, as a text. */
   get parts() {
-    const known = [this._spectrum.values, this.solves.sequential, this.solves["kd-tree"], this.isTold].map(Boolean);
-    return `${known} ${this.growth("sequential").length} ${this.growth("kd-tree").length}`;
+    const {sequential: one, "kd-tree": other} = this._spectrum.growth;
+    return [this.hasSpectra, this.isSolved, Object.keys(this.couplings).length, one.length, other.length].join(" ");
   }
 
   /** Epochs until ‖W−W*‖²_K is at most a share of its start. */
@@ -108,53 +117,61 @@ export class Situation {
   *work() {
     const {b, points} = this.data,
       n = points.length,
-      plain = (this._plain.gram ??= yield* gramOf(points, this.lengthscale));
-    for (const [side, sets] of Object.entries(this.sets)) {
+      sides = Object.entries(this.sets),
+      whole = this._whole;
+    const plain = (this._spectrum.gram ??= yield* gramOf(this.data, this.lengthscale));
+    for (const [side, sets] of sides) {
       if (this._blocks[side]) continue;
       const values = [];
-      for (const set of sets) values.push(yield* eigenvaluesOf(part(plain, set)));
+      for (const set of sets) {
+        values.push(yield* eigenvaluesOf(part(plain, set)));
+        yield;
+      }
       this._blocks[side] = values;
     }
     this._spectrum.values ??= yield* eigenvaluesOf(plain);
-    const gram = plain.map((row, i) => {
-      const own = Float64Array.from(row);
-      own[i] += this.noise;
-      return own;
-    });
-    yield;
-    const factor = yield* factorOf(gram),
-      goal = solve(factor, b);
-    for (const [side, sets] of Object.entries(this.sets)) {
-      this.solves[side] = yield* errorsOverBlocks(gram, b, goal, sets, (this.epochs ?? EPOCHS) * sets.length);
+    if (!this.isSolved || this.wish.isTold) {
+      whole.gram ??= plain.map((row, i) => row.map((each, j) => (i === j ? each + this.noise : each)));
+      whole.factor ??= yield* factorOf(whole.gram);
+      whole.goal ??= solve(whole.factor, b);
+      yield;
+    }
+    for (const [side, sets] of sides) {
+      this.solves[side] ??= yield* errorsOverBlocks(whole.gram, b, whole.goal, sets, (this.epochs ?? EPOCHS) * sets.length);
     }
     const sizes = this.sizes ?? SIZES,
       {growth} = this._spectrum;
-    for (const side of Object.keys(this.sets)) {
-      for (const size of sizes.slice(growth[side].length)) {
+    for (const [side] of sides) {
+      while (growth[side].length < sizes.length) {
         let largest = 0;
-        for (const set of setsOf(points, Math.min(size, n))[side]) {
+        for (const set of setsOf(points, Math.min(sizes[growth[side].length], n))[side]) {
           largest = Math.max(largest, yield* largestOfPart(plain, set));
+          yield;
         }
         growth[side].push(largest);
       }
     }
     if (!this.wish.isTold) return;
-    for (const [side, sets] of Object.entries(this.sets)) this.couplings[side] = yield* coupling(gram, factor, sets);
-    this.isTold = true;
+    for (const [side, sets] of sides) this.couplings[side] ??= yield* coupling(whole.gram, whole.factor, sets);
   }
 }
 
 /** K without noise. */
-function* gramOf(points, lengthscale) {
-  const k = kernelOfPoints("matern52", lengthscale),
-    n = points.length,
-    gram = matrix(n, n);
+function* gramOf(data, lengthscale) {
+  const k = kernelNamed("matern52", lengthscale),
+    n = data.points.length,
+    gram = matrix(n, n),
+    distances = (data.distances ??= distancesOf(data.points));
   for (let i = 0; i < n; i++) {
-    for (let j = 0; j <= i; j++) gram[i][j] = gram[j][i] = k(points[i], points[j]);
+    for (let j = 0; j <= i; j++) gram[i][j] = gram[j][i] = k(distances[i][j], 0);
     if (i % 100 === 99) yield;
   }
   return gram;
 }
+
+/** Of every point from those before it, and from itself. */
+const distancesOf = (points) =>
+  points.map((x, i) => Float64Array.from({length: i + 1}, (_, j) => norm(plus(x, points[j], -1))));
 
 /** All of a situation at once. */
 export function wholeSituation(data, of) {
@@ -165,12 +182,18 @@ export function wholeSituation(data, of) {
 
 export class KappasView {
   constructor(place, state, face) {
-    Object.assign(this, {place, state, face, data: {}});
+    Object.assign(this, {place, state, face, data: {}, _drawn: {}});
     const half = (width) => Math.min(330, Math.max(250, 0.72 * width));
     this.errors = new Plane(place, "", () => 320);
     this.errors.figure.classList.add("wide");
     this.growth = new Plane(place, "λ′max grows with the block size: drag it", half);
     this.spectrum = new Plane(place, "Eigenvalues of K and of its blocks", half);
+    this._slices = new Slices(place, {
+      isOpen: () => this._running !== null,
+      next: () => this._next(),
+      known: () => [this._seen, this._solved].map((each) => each && `${each.key} ${each.parts}`).join(),
+      tell: () => state.tell(),
+    });
   }
 
   resize() {
@@ -181,69 +204,73 @@ export class KappasView {
     const {data: name, block_size, lengthscale, noise, bet} = values;
     const key = JSON.stringify([name, block_size, lengthscale, noise]),
       isTold = bet !== "";
-    if (key !== this._key) {
-      this._key = key;
+    if (key !== this._wanted?.key) {
       this.data[name] ??= dataOf(this.face.given.data[name]);
-      this._now = new Situation(this.data[name], {name, block_size, lengthscale, noise}, {isTold});
-      this._running = this._now.work();
-    } else if (isTold && !this._now.wish.isTold) {
-      this._now.wish.isTold = true;
-      this._running ??= this._now.work();
+      this._wanted = new Situation(this.data[name], {key, name, block_size, lengthscale, noise}, {isTold});
+      // what has begun is finished as far as it is drawn: who drags on and on sees pictures too
+      if (!this._now || this._now.isSolved || this._wanted.isSolved) this._begin();
+    } else if (isTold && !this._wanted.wish.isTold) {
+      this._wanted.wish.isTold = true;
+      if (this._now === this._wanted) this._running ??= this._now.work();
     }
-    if (!this._isComputed) this._compute();
-    this._isComputed = false;
-    this._plan();
+    this._slices.start();
     return this._show(values);
   }
 
-  /** Computes for a part of a frame. */
-  _compute() {
-    const until = performance.now() + BUDGET;
-    while (this._running && performance.now() < until) if (this._running.next().done) this._running = null;
-    this._plan();
+  _begin() {
+    this._now = this._wanted;
+    this._running = this._now.work();
+    this._note();
   }
 
-  /** The next frame goes on with what is left. */
-  _plan() {
-    this.place.parentElement.toggleAttribute("data-busy", this._running !== null);
-    if (this._running) this._asked ||= requestAnimationFrame(() => this._goOn());
+  _next() {
+    if (this._running.next().done) this._running = null;
+    this._note();
+    if (this._now !== this._wanted && this._now.isSolved) this._begin();
   }
 
-  _goOn() {
-    this._asked = 0;
-    if (!this.place.isConnected) return;
-    const before = this._now.parts;
-    this._compute();
-    if (this._running && this._now.parts === before) return;
-    this._isComputed = true;
-    this.state.tell();
+  /** Which situation a chart can be drawn of. */
+  _note() {
+    if (this._now.hasSpectra) this._seen = this._now;
+    if (this._now.hasSpectra && this._now.isSolved) this._solved = this._now;
   }
 
   /** Draws what is known, and leaves the rest as it was. */
   _show(values) {
-    const now = this._now,
-      sides = Object.keys(SIDES),
-      isKnown = now.eigenvalues !== undefined;
-    const figures = (this._figures ??= {kappa: "…", sequential: "…", tree: "…"});
-    const isSolved = sides.every((side) => now.solves[side]);
-    // what is drawn already is left as it is
-    const fresh = (chart, of) => {
-      const key = `${this._key} ${this.spectrum.width} ${this.spectrum.em} ${of}`;
-      return this._drawn?.[chart] !== key && (this._drawn = {...this._drawn, [chart]: key});
-    };
-    if (isKnown) {
-      Object.assign(figures, {kappa: number(now.kappa, 3)});
-      figures.sequential = number(now.kappaPrime("sequential"), 3);
-      figures.tree = number(now.kappaPrime("kd-tree"), 3);
-      if (fresh("spectrum", "")) this._drawSpectrum(now);
-      if (fresh("growth", sides.map((side) => now.growth(side).length))) this._drawGrowth(now, values);
-      if (isSolved && fresh("errors", values.bet === "")) this._drawErrors(now, values);
+    const sides = Object.keys(SIDES),
+      seen = this._seen,
+      solved = this._solved;
+    if (seen) {
+      this._fresh("spectrum", seen, [], () => this._drawSpectrum(seen));
+      const growth = [sides.map((side) => seen.growth(side).length), values.block_size];
+      this._fresh("growth", seen, growth, () => this._drawGrowth(seen, values));
     }
-    if (!isSolved) return {...figures, answer: null, result: ""};
-    const epochs = Object.fromEntries(sides.map((side) => [side, now.epochsTo(side)]));
-    const ends = sides.map((side) => now.solves[side].errors.at(-1));
+    if (solved) this._fresh("errors", solved, values.bet === "", () => this._drawErrors(solved, values));
+    for (const [chart, [of]] of Object.entries(this._drawn)) {
+      this[chart].figure.toggleAttribute("data-late", of.key !== this._wanted.key);
+    }
+    const figures = {kappa: "…", sequential: "…", tree: "…", answer: null, result: ""};
+    if (seen) {
+      figures.kappa = number(seen.kappa, 3);
+      figures.sequential = number(seen.kappaPrime("sequential"), 3);
+      figures.tree = number(seen.kappaPrime("kd-tree"), 3);
+    }
+    // what came of the bet stands until the next is there
+    if (solved?.key !== this._wanted.key) return {...figures, result: values.bet === this._told?.bet ? this._told.words : ""};
+    const epochs = Object.fromEntries(sides.map((side) => [side, solved.epochsTo(side)]));
+    const ends = sides.map((side) => solved.solves[side].errors.at(-1));
     const isFirst = epochs.sequential === epochs["kd-tree"] ? ends[0] <= ends[1] : epochs.sequential < epochs["kd-tree"];
-    return {...figures, answer: isFirst ? "sequential" : "kd-tree", result: this._result(now, epochs)};
+    this._told = {bet: values.bet, words: this._result(solved, epochs)};
+    return {...figures, answer: isFirst ? "sequential" : "kd-tree", result: this._told.words};
+  }
+
+  /** What is drawn already is left as it is. */
+  _fresh(chart, situation, more, draw) {
+    const {width, em} = this[chart],
+      key = JSON.stringify([situation.key, width, em, more]);
+    if (this._drawn[chart]?.[1] === key) return;
+    draw();
+    this._drawn[chart] = [situation, key];
   }
 
   _result(now, epochs) {
@@ -324,7 +351,7 @@ export class KappasView {
       plane.line(SIZES.slice(0, y.length), y, {color});
       const blocks = now.blockValues(side);
       const at = Math.max(...blocks.map(([first]) => first));
-      plane.dot(block_size, at, {color, shape: mark, size: 6}, `b = ${block_size}: λ′max = ${number(at)}`);
+      plane.dot(now.block_size, at, {color, shape: mark, size: 6}, `b = ${now.block_size}: λ′max = ${number(at)}`);
     }
     plane.end();
     plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dots"]]);

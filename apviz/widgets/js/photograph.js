@@ -5,10 +5,10 @@ import {element} from "./elements.js";
 import {bytesOf} from "./packing.js";
 import {Picture, PictureSolve} from "./photograph_solver.js";
 import {Plane, number} from "./plane.js";
+import {Slices} from "./slices.js";
 
-/** updates at most; milliseconds of a frame that solves take; solves that are kept; a value that is white */
+/** updates at most; solves that are kept, fewer of many pixels; a value that is white */
 const MOST = 1000,
-  BUDGET = 9,
   KEPT = 6,
   MANY = 5000,
   BRIGHT = 2;
@@ -64,6 +64,12 @@ export class PhotographView {
     this.curves.figure.classList.add("wide");
     this._probe = element("i", {hidden: true});
     place.append(this._probe);
+    this._slices = new Slices(place, {
+      isOpen: () => this.sides.some(({solve}) => !solve.isThere),
+      next: () => this.sides.forEach(({solve}) => solve.goOn()),
+      known: () => this.sides.map(({solve}) => solve.at).join(),
+      tell: () => state.tell(),
+    });
   }
 
   /** Beyond where both solves ended there is no step. */
@@ -84,42 +90,8 @@ export class PhotographView {
       Object.assign(side, {solve: both[k]});
       if (!both[k].isThere || both[k].target !== values.step) both[k].target = values.step;
     });
-    if (!this._isComputed) this._compute();
-    this._isComputed = false;
-    this._plan();
+    this._slices.start();
     return this._show(values);
-  }
-
-  /** Computes for a part of a frame, and goes on in the next one. */
-  _compute() {
-    const until = performance.now() + BUDGET;
-    let open = this.sides;
-    while ((open = open.filter(({solve}) => !solve.isThere)).length && performance.now() < until) {
-      for (const {solve} of open) {
-        solve.running ??= solve.work();
-        if (solve.running.next().done) solve.running = null;
-      }
-    }
-    this._plan();
-  }
-
-  /** The next frame goes on with what is left. */
-  _plan() {
-    const isOpen = this.sides.some(({solve}) => !solve.isThere);
-    this.place.parentElement.toggleAttribute("data-busy", isOpen);
-    if (isOpen) this._asked ||= requestAnimationFrame(() => this._goOn());
-  }
-
-  _goOn() {
-    this._asked = 0;
-    if (!this.place.isConnected) return;
-    const places = () => this.sides.map(({solve}) => solve.at).join(),
-      before = places();
-    this._compute();
-    if (this._asked && places() === before) return;
-    // what is said and drawn follows, as with any change
-    this._isComputed = true;
-    this.state.tell();
   }
 
   _show(values) {

@@ -9,9 +9,10 @@ import {Draws, drawnBlocks} from "./draws.js";
 import {kernelOfPoints} from "./kernels.js";
 import {kdTree, marginSize, nearest, principalAxisTree, sequential} from "./partitions.js";
 
-/** multiplications after which a generator may be left; updates between two states that are kept */
+/** multiplications after which a generator may be left; updates between two states that are kept, and latest ones */
 const PORTION = 400_000,
-  KEPT_EVERY = 64;
+  KEPT_EVERY = 64,
+  LATEST = 32;
 
 /** Pixels as rows of K: places from −1 to 1 along both sides, row by row, and grey values b, standardised. */
 export class Picture {
@@ -71,7 +72,7 @@ export class PictureSolve {
     const solved = sets.map((owned) => owned.length + marginSize(owned.length, n, overlap, sets.length));
     /** updates that have been found; block, change of its weights, ‖r‖/‖b‖ and work after each */
     this.steps = [{block: -1, change: null, norm: 1, work: solved.reduce((sum, each) => sum + each * each, 0) / n ** 2}];
-    this._kept = [[Float64Array.from(this.residual), Float64Array.from(this.weights)]];
+    this._kept = new Map([[0, [Float64Array.from(this.residual), Float64Array.from(this.weights)]]]);
     /** the update that `residual` and `weights` are after, the one to go to, and whether they are between two now */
     this.at = this.target = 0;
     this.isBetween = false;
@@ -99,13 +100,20 @@ export class PictureSolve {
     return Int32Array.from([...owned, ...(yield* nearest(points, owned, count, PORTION))]);
   }
 
+  /** A portion of what is left until it is there. */
+  goOn() {
+    if (this.isThere) return;
+    this._running ??= this.work();
+    if (this._running.next().done) this._running = null;
+  }
+
   /** Goes to `target`, which may change on the way, or to the last update where the solve ends before. */
   *work() {
     while (!this.isThere) {
-      if (this.target < this.at) {
-        const kept = Math.floor(this.target / KEPT_EVERY);
-        [this.residual, this.weights] = this._kept[kept].map((each) => Float64Array.from(each));
-        this.at = kept * KEPT_EVERY;
+      const from = Math.max(...[...this._kept.keys()].filter((at) => at <= this.target));
+      if (this.target < this.at || from > this.at) {
+        [this.residual, this.weights] = this._kept.get(from).map((each) => Float64Array.from(each));
+        this.at = from;
         continue;
       }
       const next = this.at + 1;
@@ -114,11 +122,17 @@ export class PictureSolve {
         yield* this._apply(this.solved(block), change);
       } else yield* this._update();
       this.at = next;
-      if (next % KEPT_EVERY === 0 && !this._kept[next / KEPT_EVERY]) {
-        this._kept[next / KEPT_EVERY] = [Float64Array.from(this.residual), Float64Array.from(this.weights)];
-      }
+      this._keep();
       yield;
     }
+  }
+
+  /** The states that one is likely to go back to: the latest, and some on the way. */
+  _keep() {
+    this._kept.delete(this.at);
+    this._kept.set(this.at, [Float64Array.from(this.residual), Float64Array.from(this.weights)]);
+    const latest = [...this._kept.keys()].filter((at) => at % KEPT_EVERY);
+    for (const at of latest.slice(0, -LATEST)) this._kept.delete(at);
   }
 
   *_update() {

@@ -18,53 +18,87 @@ export function* eigenvaluesOf(matrix) {
   const n = matrix.length,
     a = matrix.map((row, i) => row.slice(0, i + 1)),
     beside = new Float64Array(n);
-  const h = new Float64Array(n),
-    p = new Float64Array(n);
-  let done = 0;
+  // A − hpᵀ − phᵀ is not written before the next reflection, which multiplies it as it does
+  let [h, p, g, q] = [0, 0, 0, 0].map(() => new Float64Array(n)),
+    done = 0;
   for (let k = n - 1; k > 1; k--) {
-    // the reflection I − hhᵀ·2/|h|² takes the first k entries of row k onto the last of them
+    subtractPair(a[k], k, h, p);
+    // the reflection I − ggᵀ·2/|g|² takes the first k entries of row k onto the last of them
     let size = 0;
     for (let j = 0; j < k; j++) {
-      h[j] = a[k][j];
-      size += h[j] * h[j];
+      g[j] = a[k][j];
+      size += g[j] * g[j];
     }
     const length = Math.sqrt(size),
-      last = h[k - 1];
+      last = g[k - 1];
     beside[k - 1] = last > 0 ? -length : length;
-    const squared = 2 * (size - last * beside[k - 1]);
-    if (squared === 0) continue;
-    h[k - 1] -= beside[k - 1];
-    p.fill(0, 0, k);
-    for (let i = 0; i < k; i++) {
-      const row = a[i],
-        hi = h[i];
-      let sum = row[i] * hi;
-      for (let j = 0; j < i; j++) {
-        sum += row[j] * h[j];
-        p[j] += row[j] * hi;
-      }
-      p[i] += sum;
-    }
-    const factor = 2 / squared;
+    const squared = 2 * (size - last * beside[k - 1]),
+      factor = squared === 0 ? 0 : 2 / squared;
+    g[k - 1] -= beside[k - 1];
+    subtractAndMultiply(a, k, h, p, g, q);
     let along = 0;
-    for (let i = 0; i < k; i++) along += h[i] * p[i];
-    for (let i = 0; i < k; i++) p[i] = factor * (p[i] - 0.5 * factor * along * h[i]);
-    for (let i = 0; i < k; i++) {
-      const row = a[i],
-        hi = h[i],
-        pi = p[i];
-      for (let j = 0; j <= i; j++) row[j] -= hi * p[j] + pi * h[j];
-    }
+    for (let i = 0; i < k; i++) along += g[i] * q[i];
+    for (let i = 0; i < k; i++) q[i] = factor * (q[i] - 0.5 * factor * along * g[i]);
+    [h, p, g, q] = [g, q, h, p];
     if ((done += 2 * k * k) > PORTION) {
       done = 0;
       yield;
     }
   }
+  for (let i = 0; i < Math.min(n, 2); i++) subtractPair(a[i], i, h, p);
   if (n > 1) beside[0] = a[1][0];
   return eigenvaluesOfTridiagonal(
     Float64Array.from(a, (row, i) => row[i]),
     beside,
   );
+}
+
+/** Row i of A − hpᵀ − phᵀ, up to its diagonal. */
+function subtractPair(row, i, h, p) {
+  for (let j = 0; j <= i; j++) row[j] -= h[i] * p[j] + p[i] * h[j];
+}
+
+/** A − hpᵀ − phᵀ in the place of the first k rows of A, and its product q with g: two rows a turn. */
+function subtractAndMultiply(a, k, h, p, g, q) {
+  q.fill(0, 0, k);
+  for (let i = 0; i < k; i += 2) {
+    if (i + 1 === k) {
+      subtractPair(a[i], i, h, p);
+      for (let j = 0; j < i; j++) {
+        q[i] += a[i][j] * g[j];
+        q[j] += a[i][j] * g[i];
+      }
+      q[i] += a[i][i] * g[i];
+      break;
+    }
+    const one = a[i],
+      two = a[i + 1];
+    const h1 = h[i],
+      p1 = p[i],
+      g1 = g[i],
+      h2 = h[i + 1],
+      p2 = p[i + 1],
+      g2 = g[i + 1];
+    let sum1 = 0,
+      sum2 = 0;
+    for (let j = 0; j < i; j++) {
+      const hj = h[j],
+        pj = p[j],
+        gj = g[j];
+      const x = one[j] - h1 * pj - p1 * hj,
+        y = two[j] - h2 * pj - p2 * hj;
+      one[j] = x;
+      two[j] = y;
+      sum1 += x * gj;
+      sum2 += y * gj;
+      q[j] += x * g1 + y * g2;
+    }
+    const x = (one[i] -= 2 * h1 * p1),
+      across = (two[i] -= h2 * p1 + p2 * h1),
+      y = (two[i + 1] -= 2 * h2 * p2);
+    q[i] += sum1 + x * g1 + across * g2;
+    q[i + 1] += sum2 + across * g1 + y * g2;
+  }
 }
 
 /** Of the symmetric matrix with a diagonal, and beside it the entries (i, i + 1); both are changed. */
@@ -116,7 +150,12 @@ export function* largestEigenvalue(multiply, n, cost) {
 /** λmax of a part of a matrix, whose rows and columns are those of a set. */
 export function largestOfPart(matrix, set) {
   const own = part(matrix, set);
-  return largestEigenvalue((v) => Float64Array.from(own, (row) => dot(row, v)), set.length, set.length ** 2);
+  const multiply = (v) => {
+    const w = new Float64Array(own.length);
+    for (let i = 0; i < own.length; i++) w[i] = dot(own[i], v);
+    return w;
+  };
+  return largestEigenvalue(multiply, set.length, set.length ** 2);
 }
 
 /** The lower triangular L with A = LLᵀ of a matrix of hundreds of rows. */
@@ -163,12 +202,8 @@ export function* errorsOverBlocks(gram, b, goal, sets, updates) {
         factors[best],
         set.map((i) => residual[i]),
       );
-    set.forEach((i, k) => {
-      const row = gram[i],
-        u = change[k];
-      left[i] -= u;
-      for (let j = 0; j < residual.length; j++) residual[j] -= u * row[j];
-    });
+    set.forEach((i, k) => (left[i] -= change[k]));
+    subtractColumns(residual, gram, set, change);
     taken.push(best);
     // r = K(w* − w), so that (w* − w)ᵀr is the squared K-norm
     errors.push(Math.max(0, dot(left, residual)) / start);
@@ -178,6 +213,28 @@ export function* errorsOverBlocks(gram, b, goal, sets, updates) {
     }
   }
   return {errors, taken};
+}
+
+/** r −= K[:, I]u of a symmetric K, four columns at a time, so that r is read and written less often. */
+function subtractColumns(residual, gram, set, change) {
+  const n = residual.length;
+  let k = 0;
+  for (; k + 4 <= set.length; k += 4) {
+    const a = gram[set[k]],
+      b = gram[set[k + 1]],
+      c = gram[set[k + 2]],
+      d = gram[set[k + 3]];
+    const s = change[k],
+      t = change[k + 1],
+      u = change[k + 2],
+      v = change[k + 3];
+    for (let j = 0; j < n; j++) residual[j] -= s * a[j] + t * b[j] + u * c[j] + v * d[j];
+  }
+  for (; k < set.length; k++) {
+    const row = gram[set[k]],
+      u = change[k];
+    for (let j = 0; j < n; j++) residual[j] -= u * row[j];
+  }
 }
 
 /**

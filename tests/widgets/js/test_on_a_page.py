@@ -385,6 +385,31 @@ def test_kappa_and_what_is_left_are_those_of_python_after_a_drag(visit):
     assert said(tab).endswith(f"CG has left {cg:.3g} of ‖W−W*‖²K, alternating projection {ap:.3g}.")
 
 
+#: moves the lengthscale in every frame, until three κ′ have been said, and returns them, or after 300 frames
+HELD = """() => new Promise((done) => {
+    const input = document.querySelector("[data-control=lengthscale] input");
+    const said = document.querySelector("[data-figure=tree]"), seen = new Set([said.textContent]);
+    const go = (frames) => {
+        seen.add(said.textContent);
+        if (seen.size > 3 || frames > 300) return done([...seen]);
+        input.value = frames % 2 ? Number(input.min) + (frames % Number(input.max)) : Number(input.max) - frames % 9;
+        input.dispatchEvent(new Event("input", {bubbles: true}));
+        requestAnimationFrame(() => go(frames + 1));
+    };
+    go(1);
+})"""
+
+
+def test_who_drags_on_and_on_sees_results_of_where_one_was_and_then_those_of_where_one_is(visit):
+    tab = visit(Kappas(bet="shown"))
+    frame(tab)
+    assert len(tab.evaluate(HELD)) == 4
+    frame(tab)
+    assert tab.locator("figure[data-late]").count() == 0
+    found = Kappas(lengthscale=float(reads(tab, "lengthscale"))).solves["kd-tree"]
+    assert f"{found.spectrum.kappa_prime:.3g} over a k-d tree" in said(tab)
+
+
 def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
     tab = visit(Kappas())
     frame(tab)
