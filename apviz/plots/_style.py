@@ -39,6 +39,9 @@ CHECK: Final = "diamond-open"
 ZERO: Final = "triangle-down"
 SUFFICIENT: Final = "star-diamond"
 
+#: settings in order that have colours of their own on a page in either theme
+_ORDERED: Final = 20
+
 VARIANTS: Final = (
     "circle", "square", "triangle-up", "pentagon", "hexagram", "triangle-right", "star", "triangle-left",
 )  # fmt: skip
@@ -223,6 +226,25 @@ def sequential_colors(count: int, theme: ThemeName = "light") -> list[str]:
     low, high = (0.0, 0.82) if theme_named(theme).name == "light" else (0.28, 1.0)
     places = [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
     return list(sample_colorscale("Viridis", places))
+
+
+def dark_colors() -> dict[str, str]:
+    """What a colour of a light figure is in a dark one, as `#rrggbb`: for pages that follow the reader's theme.
+
+    The text of buttons, which shares its colour with all other text where it is light, is not among them.
+    """
+    light, dark = (vars(theme) for theme in THEMES.values())
+    pairs = [(light[part], dark[part]) for part in ("paper", "ink", "muted", "grid", "button")]
+    pairs += [*COLORS.values(), *OTHERS]
+    for count in range(1, _ORDERED + 1):
+        pairs += zip(sequential_colors(count), sequential_colors(count, "dark"), strict=True)
+    return {_hex(one): _hex(other) for one, other in pairs}
+
+
+def _hex(color: str) -> str:
+    if color.startswith("#"):
+        return color.lower()
+    return "#" + "".join(f"{int(part):02x}" for part in color[4:-1].split(","))
 
 
 def translucent(color: str, alpha: float) -> str:

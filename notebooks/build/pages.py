@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,11 @@ from jinja2 import pass_context
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
+from plotly import io as pio
 from plotly.offline import get_plotlyjs
 from pygments.formatters import HtmlFormatter
 
+from apviz.plots._style import THEMES, dark_colors
 from apviz.widgets.bundle import page_script
 from apviz.widgets.live_widget import style
 from notebooks.build.figures import Figures
@@ -44,11 +47,20 @@ def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> 
 def write_shared(folder: Path) -> None:
     """Writes the scripts and styles that pages share."""
     (folder / "plotly.min.js").write_text(get_plotlyjs(), "utf-8")
-    shutil.copy(TEMPLATES / "page.js", folder)
+    # figures that are plain Plotly's take its own dark template
+    plain = pio.templates["plotly_dark"].to_plotly_json()
+    plain["layout"] |= {"paper_bgcolor": THEMES["dark"].paper, "plot_bgcolor": THEMES["dark"].paper}
+    dark = {"colors": dark_colors(), "onButtons": THEMES["dark"].button_text, "template": plain}
+    script = (TEMPLATES / "page.js").read_text("utf-8")
+    (folder / "page.js").write_text(f"const darkTheme = {json.dumps(dark)};\n{script}", "utf-8")
     (folder / "widgets.js").write_text(page_script(), "utf-8")
     (folder / "widgets.css").write_text(style(), "utf-8")
-    colors = HtmlFormatter(style="friendly").get_style_defs(".highlight")
-    (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + colors, "utf-8")
+    light, dark = (
+        HtmlFormatter(style=name, nobackground=True).get_style_defs(".highlight")
+        for name in ("friendly", "github-dark")
+    )
+    css = f"{light}\n@media screen and (prefers-color-scheme: dark) {{ :root:not(.on-slides) {{\n{dark}\n}} }}\n"
+    (folder / "page.css").write_text((TEMPLATES / "page.css").read_text("utf-8") + css, "utf-8")
 
 
 def page(notebook: NotebookNode, name: str, *, before: str = "", after: str = "") -> str:

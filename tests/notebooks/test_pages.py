@@ -110,6 +110,41 @@ def test_a_widget_answers_and_a_figure_is_drawn_once_it_is_near(visit):
     assert tab.locator(".widget .figure").count() == 0
 
 
+def brightness(tab, place: str, of: str) -> list[float]:
+    """From 0 to 1, of a colour of every element that a selector finds."""
+    found = tab.locator(place).evaluate_all("(all, of) => all.map((each) => getComputedStyle(each)[of])", of)
+    return [sum(map(int, re.findall(r"\d+", each)[:3])) / 765 for each in found]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_code_figures_and_widgets_are_as_the_reader_has_it_and_follow_a_change_and_paper_is_white(visit, scheme):
+    tab = visit("01-made.html")
+    papers = ("body", ".figure .main-svg:first-child", ".apviz-live")
+    for now in (scheme, "light" if scheme == "dark" else "dark", scheme):
+        tab.emulate_media(color_scheme=now)
+        tab.wait_for_timeout(100)
+        tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 2")
+        for of, places in (("backgroundColor", papers), ("color", ("body", ".highlight"))):
+            seen = [each for place in places for each in brightness(tab, place, of)]
+            assert len(seen) >= len(places)
+            assert all((each > 0.5) == ((now == "light") == (of == "backgroundColor")) for each in seen), (of, seen)
+        assert all((each > 0.5) == (now == "dark") for each in brightness(tab, ".figure .gtitle", "fill"))
+    tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+    tab.wait_for_function("document.querySelectorAll('.figure[data-drawn]').length === 2")
+    assert all(each > 0.9 for place in papers for each in brightness(tab, place, "backgroundColor"))
+
+
+def test_only_a_page_with_a_figure_asks_for_plotly(browser, tmp_path):
+    write_pages([("01-plain", made(("text", TEXT), "print(1)"))], tmp_path / "html")
+    tab, asked = browser.new_page(), []
+    tab.on("request", lambda request: asked.append(Path(request.url).name))
+    tab.goto((tmp_path / "html/01-plain.html").as_uri())
+    tab.wait_for_timeout(500)
+    tab.close()
+    assert "page.css" in asked and not {"plotly.min.js", "page.js"} & {*asked}
+
+
 def test_the_grip_of_the_slider_is_moved_by_hand(visit):
     tab = visit("01-made.html")
     chart = tab.locator(".figure").first

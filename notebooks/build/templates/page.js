@@ -12,6 +12,27 @@ const plotly = () => reading ??= shown.then(() => new Promise((done, failed) => 
 const narrow = window.matchMedia("(max-width: 600px)").matches;
 const config = {responsive: true, displaylogo: false, showSendToCloud: false, displayModeBar: narrow ? false : "hover"};
 
+// figures are light, and dark where the page is: each colour of apviz has one of the other theme
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => dark.matches && getComputedStyle(document.documentElement).colorScheme.includes("dark");
+
+function inDark(text) {
+  const parts = JSON.parse(text.replace(/#[0-9a-f]{6}\b|rgba?\(\d+, ?\d+, ?\d+/gi, color => {
+    if (color[0] === "#") return darkTheme.colors[color.toLowerCase()] ?? color;
+    const number = each => Number(each).toString(16).padStart(2, "0");
+    const found = darkTheme.colors[`#${color.match(/\d+/g).map(number).join("")}`];
+    return found ? `${color.split("(")[0]}(${found.match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16))}` : color;
+  }));
+  if ((parts.layout.template?.layout?.paper_bgcolor ?? "white") === "white") parts.layout.template = darkTheme.template;
+  for (const menu of parts.layout.updatemenus ?? []) if (menu.font?.color) menu.font.color = darkTheme.onButtons;
+  return parts;
+}
+
+const read = place => {
+  const text = document.getElementById(place.dataset.figure).textContent;
+  return isDark() ? inDark(text) : JSON.parse(text);
+};
+
 const pen = document.createElement("canvas").getContext("2d");
 const seams = {words: " ", parts: " · "};
 
@@ -48,7 +69,7 @@ function widen(layout, frames, width) {
 }
 
 function draw(place) {
-  const {data, layout, frames} = JSON.parse(document.getElementById(place.dataset.figure).textContent);
+  const {data, layout, frames} = read(place);
   delete layout.width;
   const asked = layout.height;
   widen(layout, frames, place.offsetWidth);
@@ -106,10 +127,12 @@ addEventListener("afterprint", () => {
   if (window.Plotly) drawAnew(drawn);
 });
 
+dark.addEventListener("change", () => window.Plotly && drawAnew(figures.filter(place => place.dataset.drawn !== undefined)));
+
 // a window made narrower or wider: what a title needs now
 window.addEventListener("resize", () => {
   for (const place of document.querySelectorAll("[data-drawn]")) {
-    const {layout, frames} = JSON.parse(document.getElementById(place.dataset.figure).textContent);
+    const {layout, frames} = read(place);
     widen(layout, frames, place.offsetWidth);
     if (place.dataset.lines !== String(layout.title?.text?.split("<br>").length)) {
       Plotly.purge(place);
