@@ -91,6 +91,9 @@ def test_every_formula_becomes_mathml_and_every_brace_of_details_is_closed(noteb
     prose = re.sub(r"<(pre|code|script)\b.*?</\1>", "", html, flags=re.DOTALL)
     assert not re.findall(r"\$[^$<]+\$", prose)
     assert len(re.findall("<details", prose)) == len(re.findall("</details>", prose))
+    # HTML takes no other element as closed by a slash, nor what follows as outside of it
+    closed = re.findall(r"<([a-z][a-z0-9]*)\b[^<>]*/>", re.sub(r"<math\b.*?</math>", "", prose, flags=re.DOTALL))
+    assert {*closed} <= {"br", "hr", "img"}
 
 
 def test_it_returns_to_the_photograph(notebook):
