@@ -452,6 +452,7 @@ def test_of_the_columns_of_a_block_in_notebook_08_some_dozens_matter_outside_and
     assert "photograph of 13,696 pixels" in prose("08") and len(x) == 13_696
 
 
+@pytest.mark.slow
 def test_poor_skeletons_in_notebook_08_cost_passes_and_no_digit_and_weights_in_float32_miss_the_tolerance(far):
     names = dict(far)
     sources = {cell.id: cell.source for cell in notebook("08").cells}

@@ -252,7 +252,10 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     assert someone.field("Training rows n").input_value() == "1,712"
 
 
-@pytest.mark.parametrize(("begins", "ends", "paper"), [("light", "dark", "#14171C"), ("dark", "light", "#FFFFFF")])
+@pytest.mark.parametrize(
+    ("begins", "ends", "paper"),
+    [("light", "dark", "#14171C"), pytest.param("dark", "light", "#FFFFFF", marks=pytest.mark.slow)],
+)
 def test_the_theme_toggled_while_charts_still_come_stays_for_all_of_them_and_the_address_says_so(
     visit, begins, ends, paper
 ):

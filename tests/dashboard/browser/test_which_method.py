@@ -12,7 +12,9 @@ CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 
 
 @pytest.mark.parametrize(
-    ("width", "theme"), [(1500, "light"), (390, "dark")], ids=["on a desk", "on a phone in the dark"]
+    ("width", "theme"),
+    [(1500, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
+    ids=["on a desk", "on a phone in the dark"],
 )
 def test_which_method_is_said_before_anything_is_solved_and_its_button_solves_with_it(visit, server, width, theme):
     someone = visit(width=width).go(theme=theme, **CHINA)

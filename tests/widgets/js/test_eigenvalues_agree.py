@@ -55,17 +55,17 @@ def check(found: dict[str, Any], x: np.ndarray, b: np.ndarray, of: dict[str, Any
 
 
 def test_eigenvalues_and_errors_over_blocks_are_those_of_python(compute):
-    situations = [system(seed, 40) for seed in range(100)]
+    situations = [system(seed, 40) for seed in range(50)]
     counts = [
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
         for found, each in zip(compute("kappas", situations), situations, strict=True)
     ]
-    assert sum(counts) > 2000
+    assert sum(counts) > 1000
 
 
 @pytest.mark.slow
 def test_so_they_are_in_hundreds_more(compute):
-    situations = [system(1000 + seed, 90) for seed in range(250)]
+    situations = [system(50 + seed, 90) for seed in range(300)]
     for found, each in zip(compute("kappas", situations), situations, strict=True):
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
 
@@ -142,15 +142,15 @@ def check_paths(found: dict[str, Any], of: dict[str, Any]) -> int:
 
 
 def test_paths_of_cg_and_of_alternating_projection_are_those_of_python(compute):
-    situations = [values(seed) for seed in range(100)]
+    situations = [values(seed) for seed in range(40)]
     given = CGAgainstProjection().face["given"]
     found = compute("paths", [{"values": each, "given": given} for each in situations])
-    assert sum(check_paths(*pair) for pair in zip(found, situations, strict=True)) > 3000
+    assert sum(check_paths(*pair) for pair in zip(found, situations, strict=True)) > 1200
 
 
 @pytest.mark.slow
 def test_so_they_are_in_two_hundred_more(compute):
-    situations = [values(1000 + seed) for seed in range(200)]
+    situations = [values(40 + seed) for seed in range(260)]
     given = CGAgainstProjection().face["given"]
     found = compute("paths", [{"values": each, "given": given} for each in situations])
     for pair in zip(found, situations, strict=True):

@@ -103,15 +103,15 @@ def comparison(seed: int) -> dict[str, Any]:
 
 
 def test_blocks_of_neighbours_their_margins_and_what_each_offers_are_those_of_the_solvers(compute):
-    situations = [player(seed) for seed in range(160)]
+    situations = [player(seed) for seed in range(80)]
     counts = [check_player(*pair) for pair in zip(compute("player", situations), situations, strict=True)]
-    assert sum(counts) > 900 and sum(each["overlap"] > 0 for each in situations) > 90
+    assert sum(counts) > 700 and sum(each["overlap"] > 0 for each in situations) > 45
 
 
 def test_four_rules_on_one_system_choose_and_rank_as_in_python(compute):
-    situations = [comparison(seed) for seed in range(100)]
+    situations = [comparison(seed) for seed in range(50)]
     counts = [check_comparison(*pair) for pair in zip(compute("comparison", situations), situations, strict=True)]
-    assert sum(counts) > 2500
+    assert sum(counts) > 1200
 
 
 @pytest.mark.slow
