@@ -278,7 +278,7 @@ def first_interaction(browser: Browser, path: Path, loads: int) -> float:
             "addEventListener('DOMContentLoaded', () => document.querySelector('.apviz-place').scrollIntoView())"
         )
         tab = context.new_page()
-        tab.goto(path.as_uri(), wait_until="commit")
+        tab.goto(path.resolve().as_uri(), wait_until="commit")
         tab.wait_for_function("window.answered_")
         seconds.append(tab.evaluate("window.answered_") / 1000)
         context.close()
