@@ -47,7 +47,8 @@ def test_every_public_name_has_an_example_that_uses_it(room, name):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_gives_what_it_says(name):
+def test_an_example_gives_what_it_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     report = []
     result = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name], out=report.append, clear_globs=False)
     assert not result.failed, "".join(report)

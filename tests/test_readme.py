@@ -13,10 +13,12 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
+import apviz
+
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in (
     "guide/index", "guide/data", "guide/methods", "guide/gaussian_process", "guide/gpytorch", "guide/dashboard",
-    "guide/reading", "guide/paper", "lessons",
+    "guide/reading", "guide/paper", "guide/ranks", "lessons",
 )]  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 README, BENCHMARKS = (path.read_text("utf-8") for path in PAGES[:2])
@@ -140,6 +142,22 @@ def test_the_apviz_commands_run_in_their_order(tmp_path):
         done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "runs/diabetes/report.html").stat().st_size > 1_000_000
+
+
+@pytest.mark.slow
+def test_the_commands_on_many_ranks_run_and_their_traces_say_so(tmp_path):
+    """With the guide's script as `solve.py`."""
+    ranks = (ROOT / "docs/guide/ranks.md").read_text()
+    (snippet,) = [block for block in blocks("python", ranks) if "distributed.init" in block]
+    (tmp_path / "solve.py").write_text(snippet)
+    wanted = [shlex.split(line) for line in "\n".join(blocks("sh", ranks)).splitlines() if line.startswith("torchrun")]
+    assert shlex.join(wanted[0]) in README and len(wanted) == 2
+    for command in wanted:
+        done = run([sys.executable, "-m", "torch.distributed.run", "--standalone", *command[1:]], tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    traces = [apviz.open_trace(path) for path in tmp_path.glob("runs/**/*.zarr")]
+    assert len(traces) >= 4 and {trace.attrs["ranks"] for trace in traces} == {2}
+    assert (tmp_path / "runs/ranks/report.html").exists() and (tmp_path / "runs/china.weights.npz").exists()
 
 
 def test_the_make_commands_are_targets_of_the_makefile():

@@ -68,6 +68,14 @@ def last_weights(path: str | Path, system: KernelSystem) -> Tensor:
     Raises:
         ValueError: the file is of other data, or not one of these.
         OSError: it cannot be read.
+
+    Examples:
+        >>> import torch, apviz
+        >>> x = torch.linspace(0, 1, 200, dtype=torch.float64)
+        >>> system = apviz.KernelSystem(x, torch.sin(6 * x), apviz.RBF(lengthscale=0.2), noise=0.01, device="cpu")
+        >>> solution = apviz.solve(system, apviz.Automatic(), hooks=[apviz.KeepWeights("rbf.weights.npz")])
+        >>> bool((apviz.last_weights("rbf.weights.npz", system)[:, 0] == solution.weights).all())
+        True
     """
     try:
         with np.load(path, allow_pickle=False) as held:
