@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from apviz.gp.training import Training
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
+from apviz.places import P, Place, is_there, place_of
 from apviz.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky, TwoLevelSchwarz
 from apviz.settings import require_number
 from apviz.solvers import (
@@ -62,7 +61,7 @@ class Outcome:
     solver: Solver
     trace: Trace | None
     error: str = ""
-    path: Path | None = None
+    path: Place | None = None
 
 
 def choose_hyperparameters(
@@ -238,7 +237,7 @@ def choose_block_sizes(n: int, count: int = 6) -> list[int]:
 def compare(
     system: KernelSystem,
     solvers: Iterable[Solver],
-    out: Path,
+    out: str | Place,
     *,
     data: Dataset | None = None,
     mean: float = 0.0,
@@ -282,13 +281,14 @@ class Recording:
 
 
 def recorded_solve(
-    system: KernelSystem, solver: Solver, out: Path, recording: Recording, hooks: Sequence[Hook] = ()
+    system: KernelSystem, solver: Solver, out: str | Place, recording: Recording, hooks: Sequence[Hook] = ()
 ) -> tuple[Outcome, KeyboardInterrupt | None]:
     """Solves with a trace in `out`; returns what came of it, and the Ctrl-C that ended it, if one did."""
     data = recording.data
     prediction = [] if data is None else [PredictionHook(data.test_x, data.test_y, mean=recording.mean)]
     with_pictures = recording.pictures > 0 and recording.pictured(solver)
-    claim = claim_free_path(out, f"{system.dataset}-n{system.n} {solver.label}") if records() else None
+    name = f"{system.dataset}-n{system.n} {solver.label}"
+    claim: Claim[Any] | None = claim_free_path(place_of(out), name) if records() else None
     recorder = Recorder(
         claim,
         rows=with_pictures,
@@ -311,18 +311,19 @@ def recorded_solve(
     return Outcome(solver, recorder.trace, error, None if claim is None else claim.path), interrupt
 
 
-def claim_free_path(folder: Path, name: str) -> Claim:
+def claim_free_path(folder: P, name: str) -> Claim[P]:
     """Claims a path in `folder` where nothing is, named after a run, that nobody else can take until it is released."""
-    slug = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
-    for path in (folder / f"{slug}.zarr", *(folder / f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
-        if os.path.lexists(path):
+    slug: str = re.sub(r"[^a-z0-9.=+%-]+", "-", name.lower()).strip("-")
+    for each in (f"{slug}.zarr", *(f"{slug}-run{k}.zarr" for k in range(2, 10_000))):
+        path = folder / each
+        if is_there(path):
             continue
         try:
             claim = Claim(path)
         except FileExistsError:
             continue
         # whoever had the claim a moment ago may have written there
-        if not os.path.lexists(path):
+        if not is_there(path):
             return claim
         claim.release()
     raise FileExistsError(f"{folder} has 10,000 runs called {slug}; choose another folder")

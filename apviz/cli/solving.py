@@ -30,6 +30,7 @@ from apviz.experiments import run as run_experiment
 from apviz.gp.training_settings import TrainingProgress
 from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
+from apviz.places import Place, place_of
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.solvers import Hook, Solver
@@ -128,11 +129,12 @@ def compare(
             f"{FORECAST_ROWS:,} rows on if not given.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the traces and the report.")] = Path("runs"),
+    out: Annotated[str, typer.Option(help="Folder of the traces and the report, or a URL such as s3://….")] = "runs",
 ) -> None:
     """Solve one system with many solvers: a table, a trace each, and a report; under torchrun, on many ranks."""
     ranks = join_ranks()
     try:
+        folder = place_of(out)
         if dtype not in DTYPES:
             raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
         scales = _floats(lengthscale, "--lengthscale")
@@ -172,9 +174,9 @@ def compare(
     if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
         hooks = _forecasting(system, solvers, tol, max_epochs)
     outcomes = comparison.compare(
-        system, solvers, out, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
+        system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
     )
-    raise typer.Exit(_present(outcomes, out))
+    raise typer.Exit(_present(outcomes, folder))
 
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
@@ -247,7 +249,7 @@ def advise(
         raise typer.Exit(_present(outcomes, out))
 
 
-def _present(outcomes: Iterator[comparison.Outcome], out: Path) -> int:
+def _present(outcomes: Iterator[comparison.Outcome], out: Place) -> int:
     """Runs them, shows the table and writes the report, also after Ctrl-C; returns the exit status."""
     traces, failures, interrupted = list[Trace](), list[str](), False
     try:
@@ -379,21 +381,22 @@ def _run_cells(experiment: Experiment, options: Options) -> int:
 
 
 @app.command()
-def report(folder: Annotated[Path, typer.Argument(help="A folder of traces.")]) -> None:
+def report(folder: Annotated[str, typer.Argument(help="A folder of traces, or a URL.")]) -> None:
     """Rebuild the report of a folder from its traces alone."""
     try:
-        traces = find_traces(folder)
+        place = place_of(folder)
+        traces = find_traces(place)
     except (ValueError, OSError) as error:
         fail(error)
     console.print(terminal_table(traces))
     try:
-        console.print(f"report: {write_report(traces, folder / 'report.html')}")
+        console.print(f"report: {write_report(traces, place / 'report.html')}")
     except OSError as error:
         fail(error)
 
 
 @app.command()
-def show(path: Annotated[Path, typer.Argument(help="A trace, such as runs/ap.zarr.")]) -> None:
+def show(path: Annotated[str, typer.Argument(help="A trace, such as runs/ap.zarr or s3://….")]) -> None:
     """Print one trace: what was solved, how it ended, its spectrum and its last epochs."""
     try:
         trace = open_trace(path)

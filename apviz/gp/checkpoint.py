@@ -193,6 +193,7 @@ class TrainingFiles:
     def _free_checkpoint(self, store: TraceStore) -> Path:
         """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
         store.settle()
+        assert isinstance(store.path, Path)  # given one
         path = checkpoint_of(store.path)
         if os.path.lexists(path) and stamp(path) != self._seen:
             store.leave(path)

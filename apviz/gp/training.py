@@ -137,6 +137,8 @@ class Training:
         if isinstance(s.kernel, Kernel):
             self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
+        if isinstance(path, str):
+            require("://" not in path, "path", path, "a path, for a training's checkpoint is a file beside its trace")
         self._files = None if path is None or not records() else TrainingFiles(Path(path), self._identity())
         found = self._files.read() if self._files else None
         if path is not None and (ranks := current()) is not None:

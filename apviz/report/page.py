@@ -7,7 +7,6 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from apviz import plots
 from apviz.analysis.sweeps import system_key
 from apviz.analysis.verdict import judge
 from apviz.method import abbreviations
+from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
 from apviz.report.rendering import Figure, embedded, write_page
 from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
@@ -43,19 +43,21 @@ class Section:
     earlier: int
 
 
-def find_traces(folder: Path) -> list[Trace]:
-    """Traces of solves in a folder (`*.zarr`), oldest first; one that cannot be read is left out with a warning.
+def find_traces(folder: str | Place) -> list[Trace]:
+    """Traces of solves in a folder, or below a URL (`*.zarr`), oldest first; one that cannot be read is left out with
+    a warning.
 
     Raises:
         FileNotFoundError: no such folder, or no trace of a solve in it that can be read.
     """
+    folder = place_of(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give the one that `apviz compare --out` wrote to")
-    paths = sorted(folder.glob("*.zarr"))
+    paths: list[Place] = [*folder.glob("*.zarr")]
     if not paths:
         raise FileNotFoundError(f"there is no trace (*.zarr) in {folder}; `apviz compare --out {folder}` writes some")
     traces, problems = list[Trace](), list[str]()
-    for path in paths:
+    for path in sorted(paths, key=str):
         try:
             trace = open_trace(path)
             if not isinstance(trace, TrainingTrace):
@@ -72,7 +74,7 @@ def find_traces(folder: Path) -> list[Trace]:
     return sorted(traces, key=lambda trace: trace.attrs["created"])
 
 
-def write_report(traces: Sequence[Trace], path: Path) -> Path:
+def write_report(traces: Sequence[Trace], path: P) -> P:
     """Writes the page: a table and the charts of every system among the traces."""
     return write_page(
         path,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 import jinja2
@@ -14,14 +12,14 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 import apviz
-from apviz.files import file_made_whole
+from apviz.places import P, Place, beginning, is_there, write_whole
 from apviz.plots._style import ThemeName
 
 # in the head of `base.html.jinja`
 _HEAD, _MARK = 2_000, '<meta name="generator" content="apviz'
 
 
-def write_page(path: Path, template: str, **values: Any) -> Path:
+def write_page(path: P, template: str, **values: Any) -> P:
     """Writes the page that the template gives with these values, whole or not at all; returns its path.
 
     A page of apviz that is there is replaced; beside any other file the page gets a name of its own.
@@ -29,24 +27,22 @@ def write_page(path: Path, template: str, **values: Any) -> Path:
     Args:
         template: a file of `apviz/report/templates` that extends `base.html.jinja`.
     """
-    own = (path, *(path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(2, 10_000)))
-    path = next(each for each in own if not os.path.lexists(each) or _is_ours(each))
+    names = (path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, 10_000)))
+    path = next(each for each in map(path.with_name, names) if not is_there(each) or _is_ours(each))
     loader = jinja2.PackageLoader("apviz.report", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     shared = {"version": apviz.__version__, "plotly": get_plotlyjs()}
     page = environment.get_template(template).render(shared | values)
-    with file_made_whole(path) as file:
-        file.write(page.encode())
+    write_whole(path, page.encode())
     return path
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: Place) -> bool:
     """Whether a page came from a template of ours, of this version or an earlier one: by its head and its title."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(_HEAD)
+        head = beginning(path, _HEAD).decode(errors="replace")
     except OSError:
         return False
     return _MARK in head or any(f"<title>apviz {kind}" in head for kind in ("report", "experiment: "))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import time
 import weakref
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Generic
+
+from apviz.places import P, Remote
 
 try:
     import fcntl
@@ -23,11 +28,15 @@ _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 _TO_SAY_WHO = 1.0
 
 
-class Claim:
+class Claim(Generic[P]):
     """Holds a path until `release`, the end of a `with`, or the end of the process, however that ends.
 
     It is the system's lock on a hidden file beside the path, so what a killed process leaves blocks nobody. Where the
     folder cannot be written or has no locks there is no claim; whoever writes will find out what is the matter.
+
+    In an object store it is an object beside the path, put where none is. Two that try at once are kept apart by a
+    store that can put so, as S3 and Google's can; and what a killed process leaves blocks the path until it is removed,
+    for nobody there knows who lives.
 
     Args:
         path: of what is to be written; its folder is made.
@@ -36,8 +45,12 @@ class Claim:
         FileExistsError: somebody else holds the path.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: P) -> None:
+        self.path: P = path
+        self._release: weakref.finalize[..., Claim[P]]
+        if isinstance(path, Remote):
+            self._release = weakref.finalize(self, _give_back, _put(path), os.getpid())
+            return
         lock = path.with_name(f".{path.name}.claim")
         found: int | str | None = None
         with contextlib.suppress(OSError):
@@ -51,13 +64,40 @@ class Claim:
         """Gives the path back; more than once does nothing."""
         self._release()
 
-    def __enter__(self) -> Claim:
+    def __enter__(self) -> Claim[P]:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _put(path: Remote) -> Remote | None:
+    """The object of a claim; None where the store takes none, which whoever writes will find out."""
+    claim = path.with_name(f".{path.name}.claim")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    said = f"{_OURS.decode()} of process {os.getpid()} on {socket.gethostname()} since {now}\n"
+    try:
+        claim.create(said.encode())
+    except FileExistsError:
+        with contextlib.suppress(OSError):
+            said = claim.read_bytes(200).decode(errors="replace")
+        holder = said.partition(" of ")[2].strip() or "another process"
+        raise FileExistsError(
+            f"{path} is being written by {holder}; wait for its end, or choose another path. If it was killed, remove "
+            f"{claim}"
+        ) from None
+    except OSError:
+        return None
+    return claim
+
+
+def _give_back(claim: Remote | None, process: int) -> None:
+    # a forked child has it too, but did not claim
+    if claim is not None and os.getpid() == process:
+        with contextlib.suppress(OSError):
+            claim.unlink()
 
 
 def _locked(lock: Path) -> int | str | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
+from apviz.places import Place, Remote, is_there, place_of
 from apviz.tracing.former import brought_up
 from apviz.tracing.schema import (
     BLOCK,
@@ -33,11 +34,15 @@ from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
 
-def open_trace(path: str | Path) -> Trace:
+def open_trace(path: str | Place) -> Trace:
     """Opens a trace written by a `Recorder`, a `Training` or `Trace.save`; also of one that was killed or still runs.
+
+    Args:
+        path: a folder, or a URL of an object store (`s3://bucket/runs/ap.zarr`).
 
     Raises:
         FileNotFoundError: nothing is there.
+        OSError: the store does not answer.
         ValueError: not a trace, one that has lost files, or one of a schema newer than this version of apviz reads.
 
     Examples:
@@ -51,15 +56,17 @@ def open_trace(path: str | Path) -> Trace:
         >>> trace.converged, trace.attrs["n"]
         (True, 200)
     """
-    if not Path(path).exists():
+    place = place_of(path)
+    # without its root a trace in a store has only been begun
+    if not (is_there(place / "zarr.json") if isinstance(place, Remote) else place.exists()):
         raise FileNotFoundError(f"no trace at {path}")
     try:
-        with xr.open_datatree(path, engine="zarr") as tree:
+        with xr.open_datatree(str(place), engine="zarr") as tree:
             loaded = tree.load()
     except Exception as error:
         raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
-    if TRACE_ID in loaded.attrs and Path(path).is_dir():
-        _require_every_chunk(Path(path))
+    if TRACE_ID in loaded.attrs and place.is_dir():
+        _require_every_chunk(place)
     version = loaded.attrs.get("schema_version")
     if not isinstance(version, int):
         raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
@@ -109,20 +116,21 @@ def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
         return math.nan
 
 
-def _require_every_chunk(path: Path) -> None:
+def _require_every_chunk(path: Place) -> None:
     """Zarr reads a chunk that is not there as NaN or zeros; apviz leaves none out, so one was lost.
 
     Raises:
         ValueError: which.
     """
     root = json.loads((path / "zarr.json").read_bytes())
+    held = path.files() if isinstance(path, Remote) else None
     for name, node in ((root.get("consolidated_metadata") or {}).get("metadata") or {}).items():
         if node.get("node_type") != "array":
             continue
         chunks = node["chunk_grid"]["configuration"]["chunk_shape"]
         numbers = product(*(range(math.ceil(size / chunk)) for size, chunk in zip(node["shape"], chunks, strict=True)))
         for place in ("/".join(["c", *map(str, number)]) for number in numbers):
-            if not (path / name / place).is_file():
+            if not (f"{name}/{place}" in held if held is not None else (path / name / place).is_file()):
                 raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
 
 

@@ -19,6 +19,7 @@ import torch
 from apviz.distributed import records
 from apviz.kernels import Stationary
 from apviz.kernels import to_plain as kernel_to_plain
+from apviz.places import Place, place_of
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.refinement import Pass
 from apviz.solvers.run import Run
@@ -48,8 +49,9 @@ class Recorder(Hook):
     solve, all have the recorder among their hooks, and rank 0 writes.
 
     Args:
-        path: a directory to be made, by convention `*.zarr`; the second solve goes to `*-2.zarr`, and so on. A
-            `Claim` is of a path that nobody else may take before the first solve.
+        path: a directory to be made, by convention `*.zarr`, or a URL of an object store, such as
+            `s3://bucket/runs/ap.zarr`; the second solve goes to `*-2.zarr`, and so on. A `Claim` is of a path that
+            nobody else may take before the first solve.
         spectrum: how λmax and λmin are got (`exact`, `lanczos`, `subsample`, see `apviz.spectrum.spectrum`);
             None chooses exact up to n = 1,000, else subsample, which costs some 1.5 million kernel entries. Its time
             is not the solve's, nor is that of counting distinct rows.
@@ -66,7 +68,8 @@ class Recorder(Hook):
 
     Raises:
         FileExistsError: when a solve starts and its path exists, or somebody else has begun to write there.
-        ValueError: when a solve with more than 4,000 rows starts and `eigenvalues` are asked for.
+        ValueError: a URL of no store that fsspec knows; when a solve with more than 4,000 rows starts and
+            `eigenvalues` are asked for.
 
     Examples:
         >>> import torch, apviz
@@ -81,7 +84,7 @@ class Recorder(Hook):
 
     def __init__(
         self,
-        path: str | Path | Claim | None = None,
+        path: str | Place | Claim[Any] | None = None,
         *,
         spectrum: Method | None = None,
         spectrum_rows: int = SUBSAMPLE_ROWS,
@@ -95,7 +98,7 @@ class Recorder(Hook):
         if not records():
             path = None
         self._claim = path if isinstance(path, Claim) else None
-        self.path = path.path if isinstance(path, Claim) else None if path is None else Path(path)
+        self.path = path.path if isinstance(path, Claim) else None if path is None else place_of(path)
         self.spectrum, self.spectrum_rows, self.eigenvalues = spectrum, spectrum_rows, eigenvalues
         self.rows, self.snapshots, self.weights = rows, frozenset(snapshots), weights
         self.final_snapshot, self.only_last = final_snapshot, only_last
@@ -340,7 +343,7 @@ def _traffic(reports: Sequence[Update | Pass]) -> dict[str, list[int]]:
     return {"messages": [each[0] for each in found], "message_bytes": [each[1] for each in found]} if found else {}
 
 
-def _numbered(path: Path, number: int) -> Path:
+def _numbered(path: Place, number: int) -> Place:
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 

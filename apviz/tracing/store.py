@@ -1,8 +1,8 @@
 """A growing record of one solve, and the Zarr v3 directory that mirrors it; a kill at any moment leaves a trace.
 
 Readers take the shapes of all arrays from the consolidated metadata in the root's `zarr.json`. That file is written
-last and replaced in one atomic rename, with the root attributes in it: whatever a kill interrupts, it describes
-the last complete flush.
+last and replaced in one atomic rename, or put whole into an object store, with the root attributes in it: whatever a
+kill interrupts, it describes the last complete flush.
 
 Zarr is read with its library, but written here: chunks are plain little-endian bytes and metadata is JSON (Zarr v3
 core specification, sections 5 and 6), while the library's synchronous calls take a millisecond each, which made a
@@ -14,17 +14,15 @@ from __future__ import annotations
 import errno
 import glob
 import json
-import os
 import uuid
 import warnings
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import xarray as xr
 
-from apviz.files import file_made_whole, folder_made_whole
+from apviz.places import Place, Remote, is_there, made_whole, write_files, write_whole
 from apviz.tracing.schema import GROUPS, GROWING, TRACE_ID, Variable
 from apviz.tracing.trace import Trace
 
@@ -112,7 +110,7 @@ def grows(variable: Variable) -> bool:
 
 
 class TraceStore:
-    """Mirrors a `Record` in a directory; nothing is written before the first `flush`.
+    """Mirrors a `Record` in a directory, or below a URL; nothing is written before the first `flush`.
 
     Only what is this trace's own is ever written to: where something else has come to its place, the trace goes on
     beside it.
@@ -125,8 +123,8 @@ class TraceStore:
         FileExistsError: something else is there already.
     """
 
-    def __init__(self, path: Path, record: Record, *, goes_on: bool = False) -> None:
-        if os.path.lexists(path) and not (goes_on and is_trace_of(path, record.attrs)):
+    def __init__(self, path: Place, record: Record, *, goes_on: bool = False) -> None:
+        if is_there(path) and not (goes_on and is_trace_of(path, record.attrs)):
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
         self.path, self.record = path, record
         self._stamp = stamp(path / "zarr.json")
@@ -142,22 +140,22 @@ class TraceStore:
                 memory, and the next flush tries again.
         """
         self.settle()
-        if os.path.lexists(self.path):
+        if _begun(self.path):
             self._write(self.path)
         else:
             # built beside its place and moved there whole: a half-made trace is never seen
-            self._written = {}
-            with folder_made_whole(self.path) as making:
+            self._written, self._metadata = {}, {}
+            with made_whole(self.path) as making:
                 self._write(making)
         self._stamp = stamp(self.path / "zarr.json")
 
     def settle(self) -> None:
         """Makes sure that `path` is this trace's, or free: if somebody has taken it, the trace goes on beside it."""
         ours = self._stamp is not None and stamp(self.path / "zarr.json") == self._stamp
-        if not (ours or not os.path.lexists(self.path) or is_trace_of(self.path, self.record.attrs)):
+        if not (ours or not _begun(self.path) or is_trace_of(self.path, self.record.attrs)):
             self.leave(self.path)
 
-    def leave(self, taken: Path) -> None:
+    def leave(self, taken: Place) -> None:
         """Chooses another path to go on at, and warns that something has come to `taken`."""
         names = (f"{self.path.stem}-continued{number}" for number in ("", *(f"-{k}" for k in range(2, 10_000))))
         paths = (self.path.with_name(f"{name}{self.path.suffix}") for name in names)
@@ -169,30 +167,41 @@ class TraceStore:
             stacklevel=4,
         )
 
-    def _write(self, place: Path) -> None:
-        for key, value in self.record.values().items():
-            before = self._written.get(key)
-            if before is not None and (value is before or np.array_equal(value, before, equal_nan=True)):
-                continue
-            group, name = key
-            if group not in self._metadata or not (place / group).exists():
-                self._describe(place, group, _group(self.record.group_attrs.get(group, {})))
-            chunk = _chunk_shape(key, value)
-            done = len(before) if before is not None and grows(variable_of(key)) else 0
-            _write_chunks(place / group / name, value, chunk, done)
-            self._describe(place, f"{group}/{name}", _array(key, value, chunk, self.record.attributes(key)))
-            self._written[key] = value
+    def _write(self, place: Place) -> None:
+        written = dict(self._written)
+        write_files(place, self._changed(written))
         # readers want siblings together
         nodes = {name: self._metadata[name] for name in sorted(self._metadata, key=lambda n: (n.count("/"), n))}
         consolidated = {"kind": "inline", "must_understand": False, "metadata": nodes}
-        _write(place / "zarr.json", _json(_group(self.record.attrs) | {"consolidated_metadata": consolidated}))
+        write_whole(place / "zarr.json", _json(_group(self.record.attrs) | {"consolidated_metadata": consolidated}))
+        self._written = written
 
-    def _describe(self, place: Path, node: str, metadata: dict[str, Any]) -> None:
-        _write(place / node / "zarr.json", _json(metadata))
+    def _changed(self, written: dict[Key, np.ndarray]) -> Iterator[tuple[str, bytes]]:
+        """The files, by name, of what is not among the `written`, where it is put; but for that of the root."""
+        for key, value in self.record.values().items():
+            before = written.get(key)
+            if before is not None and (value is before or np.array_equal(value, before, equal_nan=True)):
+                continue
+            group, name = key
+            if group not in self._metadata:
+                yield self._described(group, _group(self.record.group_attrs.get(group, {})))
+            chunk = _chunk_shape(key, value)
+            done = len(before) if before is not None and grows(variable_of(key)) else 0
+            yield from _chunks(f"{group}/{name}", value, chunk, done)
+            yield self._described(f"{group}/{name}", _array(key, value, chunk, self.record.attributes(key)))
+            written[key] = value
+
+    def _described(self, node: str, metadata: dict[str, Any]) -> tuple[str, bytes]:
         self._metadata[node] = metadata
+        return f"{node}/zarr.json", _json(metadata)
 
 
-def is_trace_of(path: Path, attrs: Mapping[str, Any]) -> bool:
+def _begun(path: Place) -> bool:
+    """Tests whether anything is at a path of ours; in a store, where a first flush may have been cut, a root."""
+    return (path / "zarr.json").exists() if isinstance(path, Remote) else is_there(path)
+
+
+def is_trace_of(path: Place, attrs: Mapping[str, Any]) -> bool:
     """Tests whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
     try:
         found = json.loads((path / "zarr.json").read_bytes())["attributes"]
@@ -210,8 +219,13 @@ def what_to_do(error: OSError) -> str:
     return "free some space" if full else "make its folder one that can be written"
 
 
-def stamp(file: Path) -> tuple[int, int, int] | None:
-    """Identifies a file that is only ever replaced whole: another stamp after each time, None where there is none."""
+def stamp(file: Place) -> tuple[int, int, int] | None:
+    """Identifies a file that is only ever replaced whole: another stamp after each time, None where there is none.
+
+    An object of a store has none: what is in it says whose it is.
+    """
+    if isinstance(file, Remote):
+        return None
     try:
         found = file.stat()
     except OSError:
@@ -247,23 +261,18 @@ def _chunk_shape(key: Key, value: np.ndarray) -> tuple[int, ...]:
     return (max(1, CHUNK_BYTES // row), *shape[1:])
 
 
-def _write_chunks(folder: Path, value: np.ndarray, chunk: tuple[int, ...], done: int) -> None:
+def _chunks(folder: str, value: np.ndarray, chunk: tuple[int, ...], done: int) -> Iterator[tuple[str, bytes]]:
     """The chunks that hold rows from `done` on; a chunk is always whole, padded where the array ends."""
     little = value.astype(value.dtype.newbyteorder("<"), copy=False)
     if not chunk:
-        _write(folder / "c", little.tobytes())
+        yield f"{folder}/c", little.tobytes()
         return
     rest = ["0"] * (len(chunk) - 1)
     for number in range(done // chunk[0], -(-len(value) // chunk[0])):
         rows = little[number * chunk[0] : (number + 1) * chunk[0]]
         padding = np.zeros((chunk[0] - len(rows), *chunk[1:]), rows.dtype)
-        _write(folder.joinpath("c", str(number), *rest), rows.tobytes() + padding.tobytes())
+        yield "/".join([folder, "c", str(number), *rest]), rows.tobytes() + padding.tobytes()
 
 
 def _json(metadata: dict[str, Any]) -> bytes:
     return json.dumps(metadata).encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    with file_made_whole(path) as file:
-        file.write(content)

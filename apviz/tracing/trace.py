@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import warnings
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -16,6 +14,7 @@ import zarr
 
 from apviz.files import folder_made_whole
 from apviz.method import Method
+from apviz.places import Place, Remote, is_there, place_of
 from apviz.tracing.schema import FINISHED
 
 if TYPE_CHECKING:
@@ -199,14 +198,15 @@ class Trace:
         flat = [name for name, variable in data.data_vars.items() if variable.dims == (group,)]
         return data[flat].to_dataframe()
 
-    def save(self, path: str | Path) -> None:
-        """Writes the trace to a new Zarr directory, whole or not at all.
+    def save(self, path: str | Place) -> None:
+        """Writes the trace to a new Zarr directory, or below a URL of an object store, whole or not at all.
 
         Raises:
             FileExistsError: something is there already.
             OSError: the disk is full or gone.
         """
-        if os.path.lexists(path):
+        place = place_of(path)
+        if is_there(place):
             raise FileExistsError(f"{path} exists; choose another path, for a trace is never overwritten")
         with warnings.catch_warnings():
             # Zarr's specification does not have consolidated metadata yet; xarray reads and writes it
@@ -217,8 +217,19 @@ class Trace:
                 for name, group in self.tree.children.items()
             }
             # also what is all NaN or 0, so that a chunk that is not there was lost
-            with folder_made_whole(Path(path)) as making, zarr.config.set({"array.write_empty_chunks": True}):
-                self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
+            with zarr.config.set({"array.write_empty_chunks": True}):
+                if isinstance(place, Remote):
+                    held: dict[str, zarr.core.buffer.Buffer] = {}
+                    self.tree.to_zarr(
+                        zarr.storage.MemoryStore(held), zarr_format=3, consolidated=True, encoding=plain
+                    )  # fmt: skip
+                    # last: without it there is no trace
+                    root = held.pop("zarr.json").to_bytes()
+                    place.put((name, content.to_bytes()) for name, content in held.items())
+                    place.put([("zarr.json", root)])
+                else:
+                    with folder_made_whole(place) as making:
+                        self.tree.to_zarr(making, zarr_format=3, consolidated=True, encoding=plain)
 
     def condition(self, name: str = "kappa", form: str = ".3g") -> str:
         """Formats κ, or κ′ for `kappa_prime`, as `condition_words` does, with the sign of what it is."""
