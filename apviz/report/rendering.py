@@ -28,7 +28,8 @@ def write_page(path: P, template: str, **values: Any) -> P:
         template: a file of `apviz/report/templates` that extends `base.html.jinja`.
     """
     names = (path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, 10_000)))
-    path = next(each for each in map(path.with_name, names) if not is_there(each) or _is_ours(each))
+    places = (path.with_name(name) for name in names)
+    path = next(each for each in places if not is_there(each) or _is_ours(each))
     loader = jinja2.PackageLoader("apviz.report", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
