@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from apviz.cluster import Cluster, Task
 from apviz.datasets import Dataset
 from apviz.distributed import records
 from apviz.gp.training import Training
@@ -35,7 +38,7 @@ from apviz.solvers import (
     overlapping,
 )
 from apviz.system import KernelSystem
-from apviz.tracing import PredictionHook, Recorder, Trace
+from apviz.tracing import PredictionHook, Recorder, Trace, open_trace
 from apviz.tracing.claim import Claim
 
 log = logging.getLogger("apviz")
@@ -56,12 +59,17 @@ RIVALS: dict[str, Callable[..., Solver]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one solver did on the system: its trace and where it is, or what went wrong before there was one."""
+    """What one solver did on the system: its trace and where it is, or what went wrong before there was one.
+
+    Attributes:
+        is_beyond_memory: the error is that the memory does not suffice.
+    """
 
     solver: Solver
     trace: Trace | None
     error: str = ""
     path: Place | None = None
+    is_beyond_memory: bool = False
 
 
 def choose_hyperparameters(
@@ -269,6 +277,67 @@ def compare(
             raise interrupt
 
 
+def compare_on(
+    cluster: Cluster,
+    build: Callable[[], KernelSystem],
+    solvers: Sequence[Solver],
+    out: Place,
+    recording: Recording | None = None,
+) -> Iterator[Outcome]:
+    """Runs solvers on the workers of a cluster, each with a trace in `out`; one that fails does not end the others.
+
+    Args:
+        build: makes the system, on every worker that solves; such as a `partial` of `build_system`.
+        recording: what is recorded, as of `compare`.
+
+    Yields:
+        One outcome a solver, in the order in which they end. On Ctrl-C those so far come before the exception; what was
+        interrupted is in `out` where workers see it.
+    """
+    # the same solver twice is two tasks
+    tasks = [Task(f"{number} {solver.label}", partial(_solve, solver)) for number, solver in enumerate(solvers, 1)]
+    of = dict(zip((task.name for task in tasks), solvers, strict=True))
+    with contextlib.closing(cluster.run(tasks, out, (build, recording or Recording()))) as run:
+        for done in run:
+            solver = of[done.task.name]
+            if done.result is None:
+                yield Outcome(solver, None, done.error)
+                continue
+            name, error = done.result
+            path = out / name if done.came_back is None else brought(done.came_back / name, out)
+            yield Outcome(solver, open_trace(path), error, path)
+
+
+def _solve(
+    solver: Solver, out: Place, hooks: Sequence[Hook], shared: tuple[Callable[[], KernelSystem], Recording]
+) -> tuple[str, str]:
+    """What a worker does of a comparison: the name of the trace, and what went wrong."""
+    build, recording = shared
+    system = build()
+    system.operator.prepare()
+    outcome, interrupt = recorded_solve(system, solver, out, recording, hooks)
+    if interrupt is not None:
+        raise interrupt
+    if outcome.is_beyond_memory:
+        raise MemoryError(outcome.error)
+    if outcome.path is None:
+        raise RuntimeError(outcome.error)
+    return outcome.path.name, outcome.error
+
+
+def brought(trace: Path, out: Place) -> Place:
+    """Moves a trace from a folder beside into `out`, or copies it to a URL, whole; returns where it is now."""
+    with claim_free_path(out, trace.stem) as claim:
+        place: Place = claim.path
+        if isinstance(place, Path):
+            trace.rename(place)
+        else:
+            files = [path for path in trace.rglob("*") if path.is_file() and path != trace / "zarr.json"]
+            place.put((path.relative_to(trace).as_posix(), path.read_bytes()) for path in files)
+            (place / "zarr.json").write_bytes((trace / "zarr.json").read_bytes())
+    return place
+
+
 @dataclass(frozen=True)
 class Recording:
     """What is recorded of every solve of a comparison; the arguments of `compare`."""
@@ -296,19 +365,20 @@ def recorded_solve(
         weights=with_pictures and system.d == 1,
         eigenvalues=recording.eigenvalues,
     )
-    error, interrupt = "", None
+    error, interrupt, is_beyond_memory = "", None, False
     try:
         attempt(system, solver, [*prediction, recorder, *hooks])
     except KeyboardInterrupt as signal:
         interrupt = signal
     except (ValueError, MemoryError, RuntimeError) as problem:
-        error = str(problem)
+        error, is_beyond_memory = str(problem), isinstance(problem, MemoryError)
     finally:
         if claim is not None:
             claim.release()
     if not recorder.traces:
-        return Outcome(solver, None, error), interrupt
-    return Outcome(solver, recorder.trace, error, None if claim is None else claim.path), interrupt
+        return Outcome(solver, None, error, None, is_beyond_memory), interrupt
+    path = None if claim is None else claim.path
+    return Outcome(solver, recorder.trace, error, path, is_beyond_memory), interrupt
 
 
 def claim_free_path(folder: P, name: str) -> Claim[P]:

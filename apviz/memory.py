@@ -30,12 +30,23 @@ _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 _V2 = _Files("memory.max", "memory.current", "inactive_file")
 
 
+# bytes that this process may hold, where it is told so
+_ceiling: int | None = None
+
+
+def keep_below(ceiling: int | None) -> None:
+    """Lets this process hold so many bytes and no more, as the worker of a cluster may; None: as many as there are."""
+    global _ceiling
+    _ceiling = ceiling
+
+
 def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
     """Counts the bytes that this process can still take on the GPU, or for the processor.
 
     For the processor they are the least of what is available on the machine, what the limits of its control groups
-    leave (containers, batch systems, systemd), and what its limit of address space leaves (`ulimit -v`). Where a system
-    has none of these they do not count. Ranks of a job on one machine share alike.
+    leave (containers, batch systems, systemd), what its limit of address space leaves (`ulimit -v`), and what is left
+    of what it may hold (`keep_below`). Where a system has none of these they do not count. Ranks of a job on one
+    machine share alike.
 
     Args:
         root: where `proc` and `sys` are.
@@ -47,7 +58,13 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
     available = int(psutil.virtual_memory().available)
     shared = [available, *_left_by_control_groups(root)]
     # torchrun says how many processes of a job are on this machine
-    return max(0, min([min(shared) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")), *_left_of_address_space()]))
+    of_one = min(shared) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(0, min([of_one, *_left_of_address_space(), *_left_below_ceiling()]))
+
+
+def _left_below_ceiling() -> Iterator[int]:
+    if _ceiling:
+        yield _ceiling - int(psutil.Process().memory_info().rss)
 
 
 def _left_of_address_space() -> Iterator[int]:
