@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
+from apviz.cluster import Cluster
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
 from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
@@ -35,7 +37,7 @@ from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.solvers import Hook, Solver
 from apviz.system import KernelSystem
-from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
+from apviz.tracing import ProgressHook, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import sign_of
 
@@ -129,6 +131,10 @@ def compare(
             f"{FORECAST_ROWS:,} rows on if not given.",
         ),
     ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler, whose workers solve, several at once: tcp://….")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="So many workers of this machine solve, in place of it.")] = None,
     out: Annotated[str, typer.Option(help="Folder of the traces and the report, or a URL such as s3://….")] = "runs",
 ) -> None:
     """Solve one system with many solvers: a table, a trace each, and a report; under torchrun, on many ranks."""
@@ -155,12 +161,16 @@ def compare(
                 dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
-        system = comparison.build_system(
-            data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device, operator=operator
-        )
         data = data.for_comparison()
+        build = partial(
+            comparison.build_system, data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device,
+            operator=operator,
+        )  # fmt: skip
+        system = build()
         if ranks is not None and forecast:
             raise ValueError("--forecast measures one process; leave it out on many ranks")
+        if ranks is not None and (scheduler is not None or workers is not None):
+            raise ValueError("many solves on workers, or one on many ranks: leave out --scheduler and --workers")
         if pictures and system.d != 2:
             raise ValueError(f"--pictures draws inputs with d = 2 columns, {data.card.title} has {system.d}")
     except (ValueError, OSError, ImportError) as error:
@@ -173,10 +183,40 @@ def compare(
     hooks: list[Hook] = [ProgressHook(errors)]
     if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
         hooks = _forecasting(system, solvers, tol, max_epochs)
-    outcomes = comparison.compare(
-        system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures, eigenvalues=eigenvalues
-    )
-    raise typer.Exit(_present(outcomes, folder))
+    with _workers(scheduler, workers) as cluster:
+        if cluster is None:
+            outcomes = comparison.compare(
+                system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures,
+                eigenvalues=eigenvalues,
+            )  # fmt: skip
+        else:
+            console.print(f"on {cluster}; seconds are of solves beside others", highlight=False, markup=False)
+            recording = comparison.Recording(data, chosen.mean, pictures, eigenvalues=eigenvalues)
+            outcomes = _told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
+        status = _present(outcomes, folder, solvers)
+    raise typer.Exit(status)
+
+
+@contextmanager
+def _workers(scheduler: str | None, workers: int | None) -> Iterator[Cluster | None]:
+    """The cluster that is asked for, if one is."""
+    if scheduler is None and workers is None:
+        yield None
+        return
+    try:
+        cluster = Cluster(scheduler, workers=workers)
+    except (ValueError, OSError) as error:
+        fail(error)
+    with cluster:
+        yield cluster
+
+
+def _told(outcomes: Iterator[comparison.Outcome], count: int) -> Iterator[comparison.Outcome]:
+    """Says of each that it is done, where several are solved at once."""
+    for number, outcome in enumerate(outcomes, 1):
+        how = outcome.error or (outcome.trace.outcome if outcome.trace else "")
+        errors.print(f"{number} of {count}: {outcome.solver.label}, {how}", highlight=False, markup=False)
+        yield outcome
 
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
@@ -249,18 +289,19 @@ def advise(
         raise typer.Exit(_present(outcomes, out))
 
 
-def _present(outcomes: Iterator[comparison.Outcome], out: Place) -> int:
-    """Runs them, shows the table and writes the report, also after Ctrl-C; returns the exit status."""
-    traces, failures, interrupted = list[Trace](), list[str](), False
+def _present(outcomes: Iterator[comparison.Outcome], out: Place, order: Sequence[Solver] = ()) -> int:
+    """Runs them, shows the table, in an order, and writes the report, also after Ctrl-C; returns the exit status."""
+    done, failures, interrupted = list[comparison.Outcome](), list[str](), False
     try:
-        for outcome in outcomes:
-            if outcome.trace is not None:
-                traces.append(outcome.trace)
-            if outcome.error:
-                failures.append(f"{outcome.solver.label}: {outcome.error}")
+        done.extend(outcomes)
     except KeyboardInterrupt:
         interrupted = True
         errors.print("interrupted: the table so far")
+    except OSError as error:
+        failures.append(str(error))
+    done.sort(key=lambda outcome: order.index(outcome.solver) if order else 0)
+    traces = [outcome.trace for outcome in done if outcome.trace is not None]
+    failures += [f"{outcome.solver.label}: {outcome.error}" for outcome in done if outcome.error]
     if traces and records():
         console.print(terminal_table(traces))
         verdict = judge(traces, full_names(traces))
@@ -334,6 +375,10 @@ def experiment(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seeds: Annotated[int, typer.Option(help="Repetitions, each with its own split and probes.")] = 1,
     dataset: Annotated[str | None, typer.Option(help="In place of the paper's data set.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler, whose workers compute, several cells at once: tcp://….")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="So many workers of this machine compute, in its place.")] = None,
     out: Annotated[Path, typer.Option(help="Folder under which the experiment's own is made.")] = Path(
         "runs/experiments"
     ),
@@ -349,20 +394,21 @@ def experiment(
         # a line that is drawn over again is for a terminal; in a file it would leave one a solve
         hooks = (*([ProgressHook(errors, transient=True)] if errors.is_terminal else []), TrainingProgress(errors))
         chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
-        done = _run_cells(chosen, options)
+        with _workers(scheduler, workers) as cluster:
+            done = _run_cells(chosen, options, cluster)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         fail(error)
     raise typer.Exit(done)
 
 
-def _run_cells(experiment: Experiment, options: Options) -> int:
+def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None) -> int:
     """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
-    rows, total, cut = dict[str, Row](), len(experiment.cells(options)), None
+    rows, keys, cut = dict[str, Row](), [cell.key for cell in experiment.cells(options)], None
     console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
     try:
-        for cell, row in run_experiment(experiment, options):
+        for cell, row in run_experiment(experiment, options, cluster):
             rows[cell.key] = row
-            errors.print(f"{len(rows)} of {total}: {cell.key}", highlight=False)
+            errors.print(f"{len(rows)} of {len(keys)}: {cell.key}", highlight=False)
     except KeyboardInterrupt:
         cut = 130
         errors.print("interrupted: the table so far; the same command goes on")
@@ -371,6 +417,8 @@ def _run_cells(experiment: Experiment, options: Options) -> int:
             raise
         cut = 2
         errors.print(f"[red]failed:[/] {escape(str(error))}. What is done is kept; the table so far", highlight=False)
+    # on workers they come as they are done
+    rows = {key: rows[key] for key in keys if key in rows}
     if rows:
         for table in experiment.tables(rows, options):
             console.print(experiment_report.TerminalTable(table))

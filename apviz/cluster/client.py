@@ -73,6 +73,7 @@ class Cluster:
         except ImportError as error:
             raise ValueError(f"{INSTALL} ({error})") from error
         self._ends = contextlib.ExitStack()
+        self._ends.enter_context(_quiet())
         with contextlib.ExitStack() as until_it_is_right:
             until_it_is_right.callback(self.close)
             if scheduler is not None:
@@ -92,8 +93,8 @@ class Cluster:
                 self._ends.enter_context(client)
         except (OSError, ValueError, TimeoutError) as error:
             raise OSError(
-                f"no Dask scheduler answers at {scheduler}: start one with `dask scheduler`, and give its address as it "
-                f"prints it ({error or type(error).__name__})"
+                f"no Dask scheduler answers at {scheduler}: start one with `dask scheduler`, and give the address that "
+                f"it prints ({str(error) or type(error).__name__})"
             ) from error
         try:
             client.wait_for_workers(1, timeout=FIRST_WORKER_SECONDS)
@@ -110,14 +111,11 @@ class Cluster:
         threads = str(max(1, _cores() // workers))
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         limit = int(memory.SHARE * memory.free_memory(torch.device("cpu")) / workers)
-        # what Dask says of a worker that is lost, and of those that end
-        for name in ("distributed.scheduler", "distributed.nanny", "distributed.core", "distributed.worker"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         with dask.config.set({"distributed.worker.daemon": not have_children}):
             cluster = LocalCluster(
                 n_workers=workers, threads_per_worker=1, processes=True, memory_limit=limit, dashboard_address=None,
                 env={name: os.environ.get(name, threads) for name in names}, preload=[_PRELOAD],
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,
             )  # fmt: skip
         self._ends.enter_context(cluster)
         client: Client = Client(cluster, set_as_default=False)
@@ -263,7 +261,7 @@ class _Run:
                 f"{error.last_worker.address}: as where memory does not suffice, so give workers more, or take less"
             )
         if error is None:
-            return Returned(error=f"the scheduler has {future.status} it")
+            raise OSError("the scheduler is gone, or has let go of what was asked; what is done is kept")
         return Returned(error=str(error) or type(error).__name__)
 
     def _larger_than(self, limit: int) -> list[str]:
@@ -283,7 +281,7 @@ class _Run:
             return
         self._next_look = now + _LOOK_AT_WORKERS
         if self._client.status not in ("running", "connecting"):
-            raise OSError("the scheduler is gone; what is done is kept")
+            raise OSError("the scheduler is gone, or has let go of what was asked; what is done is kept")
         if self._client.scheduler_info(n_workers=-1)["workers"]:
             self._seen = now
         elif now - self._seen > NO_WORKER_SECONDS:
@@ -306,6 +304,20 @@ class _Run:
 def _has_any(ending: str, dask_worker: Any = None) -> bool:
     """Whether a worker still computes a task of a run."""
     return any(task.key.endswith(ending) for task in dask_worker.state.executing)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask's log without what it says of connections and workers that come and go."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in before:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 def _itself(value: T) -> T:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -128,7 +129,9 @@ def _run(task: Task[T], folder: Place, shared: Any, limit: int | None) -> Return
     except DatasetUnavailable as error:
         said = os.environ.get("APVIZ_DATA")
         there = f"APVIZ_DATA is {said} there" if said else "APVIZ_DATA is not set there"
-        return Returned(error=f"the worker {worker} does not see the file of its data ({there}): {error}", worker=worker)
+        return Returned(
+            error=f"the worker {worker} does not see the file of its data ({there}): {error}", worker=worker
+        )
     except (ValueError, RuntimeError, FileExistsError) as error:
         return Returned(error=str(error), worker=worker)
     except KeyboardInterrupt as error:
@@ -137,7 +140,9 @@ def _run(task: Task[T], folder: Place, shared: Any, limit: int | None) -> Return
 
 def unlike(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> str:
     """Says in which versions a worker differs."""
-    differ = [f"{name} {theirs.get(name)}, here {number}" for name, number in ours.items() if theirs.get(name) != number]
+    differ = [
+        f"{name} {theirs.get(name)}, here {number}" for name, number in ours.items() if theirs.get(name) != number
+    ]
     return f"the worker {worker} has {'; '.join(differ)}: install the same on both"
 
 
@@ -170,14 +175,14 @@ class Awaited(Hook):
             raise KeyboardInterrupt("nobody waits for it any more")
 
 
-def pack(folder: Path, but: set[Path] = frozenset()) -> bytes:  # type: ignore[assignment]
-    """Packs the files of a folder, but for some."""
+def pack(folder: Path, but: Collection[Path] = ()) -> bytes:
+    """Packs the files of a folder, except for some; nothing, where there are none."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in but]
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path not in but:
-                archive.write(path, path.relative_to(folder).as_posix())
-    return held.getvalue()
+        for path in files:
+            archive.write(path, path.relative_to(folder).as_posix())
+    return held.getvalue() if files else b""
 
 
 def unpack(files: bytes, folder: Path) -> None:

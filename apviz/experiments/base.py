@@ -57,10 +57,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of an experiment, kept when it is done: `run` gets the path of a trace, and returns its row."""
+    """One piece of an experiment, kept when it is done: `run` gets the path of a trace, and returns its row.
+
+    Attributes:
+        needs: keys of cells before it whose traces it opens.
+    """
 
     key: str
     run: Callable[[Path], Row]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from apviz.cluster import Cluster, Task
+from apviz.cluster.worker import pack, unpack
 from apviz.comparison import claim_free_path
 from apviz.experiments.base import Cell, Experiment, Options, Row
 from apviz.files import file_made_whole
 from apviz.gp.checkpoint import find_checkpoint
+from apviz.solvers import Hook
 from apviz.tracing import open_trace
 from apviz.tracing.claim import Claim
 from apviz.tracing.recorder import processor
@@ -24,18 +31,91 @@ def folder_of(experiment: Experiment, options: Options) -> Path:
     return options.out / "-".join(part for part in parts if part not in ("", "auto"))
 
 
-def run(experiment: Experiment, options: Options) -> Iterator[tuple[Cell, Row]]:
+def run(experiment: Experiment, options: Options, cluster: Cluster | None = None) -> Iterator[tuple[Cell, Row]]:
     """Computes the cells that are not there yet; yields every cell with its row, also the kept ones.
 
     A cell that is cut is begun again, but for a training, which goes on from its checkpoint.
+
+    Args:
+        cluster: computes them there, several at once; they come as they are done. Its workers have no hooks.
+
+    Raises:
+        RuntimeError: of a cluster: a cell failed, when the others are done.
     """
     folder = folder_of(experiment, options)
-    for cell in experiment.cells(options):
+    cells = experiment.cells(options)
+    if cluster is not None:
+        yield from _run_on(cluster, experiment, options, cells)
+        return
+    for cell in cells:
         kept = folder / f"{cell.key}.json"
         if not kept.exists():
             folder.mkdir(parents=True, exist_ok=True)
             _compute(cell, kept, options)
         yield cell, json.loads(kept.read_text("utf-8"))
+
+
+def _run_on(
+    cluster: Cluster, experiment: Experiment, options: Options, cells: list[Cell]
+) -> Iterator[tuple[Cell, Row]]:
+    folder = folder_of(experiment, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = {cell.key: cell for cell in cells if not (folder / f"{cell.key}.json").exists()}
+    yield from ((cell, _row(folder, cell)) for cell in cells if cell.key not in missing)
+    # hooks show and ask here; workers make the cells anew, with hooks of their own
+    plain = replace(options, hooks=(), out=options.out.absolute())
+    tasks = [
+        Task(cell.key, partial(_compute_there, experiment, plain, cell.key), tuple(set(cell.needs) & set(missing)))
+        for cell in missing.values()
+    ]
+    # where workers do not see the folder
+    wanted = {key for cell in missing.values() for key in cell.needs if key not in missing}
+    failed = []
+    with closing(cluster.run(tasks, options.out, {key: pack(folder / f"{key}.zarr") for key in wanted})) as done:
+        for each in done:
+            cell = missing[each.task.name]
+            if each.error:
+                failed.append(f"{cell.key}: {each.error}")
+                continue
+            if each.came_back is not None:
+                _bring(each.came_back / folder.name, folder, cell)
+            yield cell, _row(folder, cell)
+    if failed:
+        raise RuntimeError("; ".join(failed))
+
+
+def _row(folder: Path, cell: Cell) -> Row:
+    row: Row = json.loads((folder / f"{cell.key}.json").read_text("utf-8"))
+    return row
+
+
+def _compute_there(
+    experiment: Experiment, options: Options, key: str, out: Path, hooks: Sequence[Hook], kept: Mapping[str, bytes]
+) -> None:
+    """What a worker does of an experiment: one cell, below `out`."""
+    options = replace(options, out=Path(out), hooks=hooks)
+    folder = folder_of(experiment, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    cell = next(each for each in experiment.cells(options) if each.key == key)
+    for each in cell.needs:
+        if not (folder / f"{each}.zarr").exists():
+            unpack(kept[each], folder / f"{each}.zarr")
+    if not (folder / f"{key}.json").exists():
+        _compute(cell, folder / f"{key}.json", options)
+
+
+def _bring(source: Path, folder: Path, cell: Cell) -> None:
+    """Moves what a worker computed in a folder of its own into the experiment's; that it is done is said last."""
+    kept = folder / f"{cell.key}.json"
+    with Claim(kept):
+        if kept.exists():
+            return
+        _set_aside(folder / f"{cell.key}.zarr")
+        for each in sorted(source.iterdir(), key=lambda path: path.suffix == ".json"):
+            target = folder / each.name
+            if os.path.lexists(target):  # of a training that was cut here: it was begun anew
+                target.rename(target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}"))
+            each.rename(target)
 
 
 def _compute(cell: Cell, kept: Path, options: Options) -> None:

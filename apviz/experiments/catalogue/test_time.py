@@ -37,10 +37,12 @@ class TestTime(Experiment):
         for pair in pairs(PAIRS, options):
             name = name_of(*pair, options)
             for seed in range(options.seeds):
-                cells += training_cells(pair, seed, options)
+                trained = training_cells(pair, seed, options)
+                needs = tuple(cell.key for cell in trained)
+                cells += trained
                 for method in METHODS:
                     run = partial(_solve, pair, method, seed, options)
-                    cells.append(Cell(f"{name}-{method.lower()}-seed{seed}", run))
+                    cells.append(Cell(f"{name}-{method.lower()}-seed{seed}", run, needs))
         return cells
 
     def tables(self, rows: Mapping[str, Row], options: Options) -> list[Table]:

@@ -1,0 +1,14 @@
+"""Workers that the tests share: starting some takes seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from apviz.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def two_workers():
+    pytest.importorskip("distributed")
+    with Cluster(workers=2) as cluster:
+        yield cluster

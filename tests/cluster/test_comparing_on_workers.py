@@ -1,0 +1,241 @@
+"""Comparisons on workers: the traces are those of one process, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import psutil
+import pytest
+import torch
+import xarray as xr
+
+import apviz
+from apviz.comparison import Recording, compare, compare_on
+from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.places import place_of
+from tests.cluster import small_solves as small
+
+SOLVERS = [small.ap(20), small.ap(20, rule="random"), apviz.ConjugateGradient(tol=1e-8), apviz.Cholesky()]
+
+
+def same_but_for_time(trace, other):
+    """Whether every number is the same, to the last bit, but for those of a clock."""
+    for group in trace.tree.children:
+        mine, theirs = (each[group].drop_vars("seconds", errors="ignore") for each in (trace, other))
+        xr.testing.assert_identical(mine.drop_attrs(), theirs.drop_attrs())
+    kept = {"created", "trace_id", "seconds", "setup_seconds", "versions"}
+    alike = [{name: value for name, value in each.attrs.items() if name not in kept} for each in (trace, other)]
+    assert alike[0] == alike[1]
+
+
+def test_traces_of_workers_are_those_of_one_process_bit_for_bit_with_the_weights(two_workers, tmp_path):
+    recording = Recording(pictures=20)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    alone = [*compare(small.a_system(), SOLVERS, tmp_path / "alone", pictures=20)]
+    torch.set_num_threads(threads)
+    outcomes = [*compare_on(two_workers, small.a_system, SOLVERS, tmp_path / "on workers", recording)]
+    assert [each.error for each in outcomes] == [""] * 4
+    by_label = {each.solver.label: each for each in outcomes}
+    for each in alone:
+        other = by_label[each.solver.label]
+        assert other.path.parent == tmp_path / "on workers" and other.path.name == each.path.name
+        same_but_for_time(each.trace, other.trace)
+    pictured = by_label[SOLVERS[0].label].trace
+    assert np.isfinite(pictured["snapshot"]["weights"].values).all()
+    assert sorted(os.listdir(tmp_path / "on workers")) == sorted(os.listdir(tmp_path / "alone"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_of_workers_that_do_not_see_the_folder_traces_come_back_and_to_names_that_are_free(two_workers, tmp_path):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    unseen = Path(f"/proc/self/fd/{descriptor}")
+    for _ in range(2):
+        for each in compare_on(two_workers, small.a_system, SOLVERS[:2], unseen):
+            assert each.trace.finished and apviz.open_trace(each.path).tree.identical(each.trace.tree)
+    os.close(descriptor)
+    assert len([name for name in os.listdir(tmp_path) if name.endswith("-run2.zarr")]) == 2
+    assert len(os.listdir(tmp_path)) == 4
+
+
+def test_traces_go_to_a_store_that_workers_do_not_see(two_workers):
+    place = place_of("memory://compared/runs")
+    for each in compare_on(two_workers, small.a_system, SOLVERS, place):
+        assert each.trace.finished and str(each.path).startswith("memory://compared/runs/made-up-n60-")
+    assert len({name.partition("/")[0] for name in place.files()}) == 4  # and nothing hidden
+    fsspec.filesystem("memory").rm("/compared", recursive=True)
+
+
+def test_a_solver_that_fails_says_why_and_the_others_do_not(two_workers, tmp_path):
+    impossible = small.Impossible()
+    done = {each.solver: each for each in compare_on(two_workers, small.a_system, [impossible, *SOLVERS[:1]], tmp_path)}
+    assert done[impossible].error == "this solver needs more rows" and done[impossible].trace is None
+    assert done[SOLVERS[0]].trace.finished
+
+
+class Killer(threading.Thread):
+    """Kills a worker that has a solve under way, after a moment, so many times."""
+
+    def __init__(self, cluster, folder, delays):
+        super().__init__()
+        self.cluster, self.folder, self.delays, self.killed = cluster, folder, list(delays), 0
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        for delay in self.delays:
+            before = set(self.folder.glob("*.zarr"))
+            while not self.over.is_set() and set(self.folder.glob("*.zarr")) <= before:
+                time.sleep(0.01)
+            if self.over.wait(delay):
+                return
+            busy = [
+                pid
+                for pid, keys in self.cluster._client.run(processing, on_error="ignore").values()
+                if keys
+            ]  # fmt: skip
+            if busy:
+                os.kill(busy[0], signal.SIGKILL)
+                self.killed += 1
+
+
+def processing(dask_worker):
+    """The process of a worker, and what it computes."""
+    return os.getpid(), [task.key for task in dask_worker.state.executing]
+
+
+# seconds of a processor, of which a kill in the middle falls into some
+LONG = [small.ap(1500, rule="random"), small.ap(1500)]
+
+
+def check_every_trace(folder, solvers, outcomes):
+    """All open; of each solver one is whole, and what was begun otherwise says interrupted."""
+    opened = [apviz.open_trace(path) for path in folder.glob("*.zarr")]
+    for solver in solvers:
+        mine = [trace for trace in opened if trace.label == solver.label]
+        whole = [trace for trace in mine if trace.finished]
+        assert len(whole) == 1 and whole[0]["epoch"].sizes["epoch"] == solver.max_epochs + 1
+        assert all(trace.outcome == "interrupted" for trace in mine if trace is not whole[0])
+        (outcome,) = [each for each in outcomes if each.solver == solver]
+        assert outcome.trace.finished and not outcome.error
+    return opened
+
+
+def test_a_solve_whose_worker_is_killed_is_made_again_whole_and_its_beginning_says_interrupted(two_workers, tmp_path):
+    killer = Killer(two_workers, tmp_path, [0.3])
+    outcomes = [*compare_on(two_workers, partial(small.a_system, 120), LONG, tmp_path)]
+    killer.over.set()
+    killer.join()
+    assert killer.killed == 1
+    opened = check_every_trace(tmp_path, LONG, outcomes)
+    assert len(opened) == len(LONG) + 1
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".apviz")]
+
+
+@pytest.mark.slow
+def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_opens(two_workers, tmp_path):
+    delays = np.random.default_rng(0).uniform(0, 0.8, 10)
+    solvers = [small.ap(1500 + k, rule="random") for k in range(8)]
+    killer = Killer(two_workers, tmp_path, delays)
+    outcomes = [*compare_on(two_workers, partial(small.a_system, 120), solvers, tmp_path)]
+    killer.over.set()
+    killer.join()
+    assert killer.killed >= 8
+    assert len(outcomes) == len(solvers)
+    lost = [each for each in outcomes if each.error]
+    assert all("workers were lost one after another" in each.error for each in lost)
+    for path in tmp_path.glob("*.zarr"):
+        trace = apviz.open_trace(path)
+        assert trace.outcome in ("interrupted", "max_epochs")
+        assert trace.finished == (trace["epoch"].sizes["epoch"] == trace.attrs.get("epochs", -2) + 1)
+    whole = [each for each in outcomes if not each.error]
+    assert whole and all(each.trace.finished for each in whole)
+
+
+def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_workers, tmp_path):
+    runs, seen = RunsFolder(tmp_path), set()
+    over = threading.Event()
+
+    def look():
+        while not over.wait(0.05):
+            seen.update((entry.name, entry.ending) for entry in runs.entries())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    list(compare_on(two_workers, partial(small.a_system, 120), LONG, tmp_path))
+    over.set()
+    watcher.join()
+    names = {entry.name for entry in runs.entries()}
+    assert len(names) == 2 and all(entry.finished for entry in runs.entries())
+    # they grew in sight
+    assert {(name, "interrupted") for name in names} <= seen
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+def started(folder, *words):
+    """`apviz compare` on two workers, in a session of its own, as a terminal has one; one of its solves never ends."""
+    command = [
+        sys.executable, "-m", "apviz.cli", "compare", "--dataset", "diabetes", "--rhs", "2", "--workers", "2",
+        "--out", str(folder / "runs"), "--device", "cpu", "--block-sizes", "5", "--rules", "random", "--tol", "1e-14",
+        "--max-epochs", "1000000", "--dtype", "float64", *words,
+    ]  # fmt: skip
+    with (folder / "printed").open("w") as printed, (folder / "said").open("w") as said:
+        return subprocess.Popen(
+            command, stdout=printed, stderr=said, start_new_session=True, env={**os.environ, "COLUMNS": "160"}
+        )  # fmt: skip
+
+
+def until(command, folder, there):
+    """Waits for files of a command; returns its descendants."""
+    while not there():
+        assert command.poll() is None, (folder / "said").read_text()
+        time.sleep(0.05)
+    return psutil.Process(command.pid).children(recursive=True)
+
+
+def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_others_say_interrupted(tmp_path):
+    runs, endless = tmp_path / "runs", tmp_path / "runs/diabetes-n353-ap-random-b=5.zarr"
+    command = started(tmp_path, "--methods", "ap,cholesky")
+    children = until(
+        command, tmp_path, lambda: endless.exists() and "1 of 2: Cholesky" in (tmp_path / "said").read_text()
+    )
+    os.killpg(command.pid, signal.SIGINT)
+    assert command.wait(120) == 130
+    printed, said = ((tmp_path / name).read_text() for name in ("printed", "said"))
+    assert "interrupted: the table so far" in said and "Cholesky" in printed and "report.html" in printed
+    assert "Traceback" not in said + printed
+    assert sorted(os.listdir(runs)) == [endless.name, "diabetes-n353-cholesky.zarr", "report.html"]
+    assert apviz.open_trace(runs / "diabetes-n353-cholesky.zarr").finished
+    trace = apviz.open_trace(endless)
+    assert trace.outcome == "interrupted" and trace["epoch"].sizes["epoch"] > 1
+    assert trace.attrs["stop_message"] == "interrupted by KeyboardInterrupt: nobody waits for it any more"
+    assert len(children) > 2 and not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp_path):
+    command = started(tmp_path, "--methods", "ap")
+    children = until(command, tmp_path, lambda: list((tmp_path / "runs").glob("*.zarr")))
+    command.kill()
+    command.wait()
+    assert len(children) > 2 and not psutil.wait_procs(children, timeout=60)[1]
+    assert [apviz.open_trace(path).outcome for path in (tmp_path / "runs").glob("*.zarr")] == ["interrupted"]
+
+
+def test_the_command_refuses_a_cluster_that_is_not_there_in_one_sentence(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "apviz.cli", "compare", "--dataset", "diabetes", "--workers", "0", "--out", tmp_path],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and "error: workers must be at least 1, got 0" in done.stderr
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,228 @@
+"""Tasks on workers: what comes back, memory, retries, lost workers, and settings that cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from apviz.cluster import Cluster, Here, Task, client
+from apviz.places import place_of
+from tests.cluster import small_solves as small
+from tests.ports import free_port
+
+
+def results(done):
+    return {each.task.name: each.result for each in done}
+
+
+def test_tasks_run_in_other_processes_all_at_work_with_what_they_share_on_their_share_of_threads(two_workers):
+    tasks = [Task(f"sleeps {k}", partial(small.sleeps, 0.3)) for k in range(4)]
+    assert len(set(results(two_workers.run(tasks)).values()) - {os.getpid()}) == 2
+    (done,) = two_workers.run([Task("who", small.whoami)], shared={"of": "all"})
+    assert done.result[0] != os.getpid() and done.result[1] == {"of": "all"} and done.worker.startswith("tcp://")
+    (done,) = two_workers.run([Task("threads", small.threads)])
+    assert done.result == 1  # OMP_NUM_THREADS of the tests
+
+
+def test_an_error_of_one_task_does_not_end_the_others_here_as_on_workers(two_workers):
+    for place in (Here(), two_workers):
+        done = {each.task.name: each for each in place.run([Task("fails", small.fails), Task("who", small.whoami)])}
+        assert done["fails"].error == "blocks must be smaller" and done["fails"].result is None
+        assert done["who"].result is not None and not done["who"].error
+
+
+def test_what_the_network_failed_is_tried_again(two_workers, tmp_path):
+    (done,) = two_workers.run([Task("fails at first", small.fails_at_first)], tmp_path)
+    assert (done.result, done.error) == ("done", "")
+    assert os.listdir(tmp_path) == ["tried"]
+
+
+@pytest.fixture
+def unseen(tmp_path):
+    """A folder by a name that other processes do not know."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield Path(f"/proc/self/fd/{descriptor}")
+    os.close(descriptor)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_files_of_workers_that_do_not_see_the_folder_come_back_and_go_to_those_who_need_them(two_workers, unseen):
+    tasks = [
+        Task("writes", partial(small.writes, "a.txt", "of the first")),
+        Task("reads", partial(small.reads_file, "a.txt"), needs=("writes",)),
+    ]
+    for done in two_workers.run(tasks, unseen):
+        if done.task.name == "writes":
+            assert (done.came_back / "a.txt").read_text() == "of the first"
+        else:
+            # what it was given does not come back once more
+            assert done.result == "of the first" and not done.came_back
+    assert os.listdir(unseen) == []
+
+
+def test_a_task_whose_need_failed_says_so(two_workers, tmp_path):
+    tasks = [Task("fails", small.fails), Task("reads", partial(small.reads_file, "a"), needs=("fails",))]
+    done = {each.task.name: each.error for each in two_workers.run(tasks, tmp_path)}
+    assert done["reads"] == "what it needs was not computed: blocks must be smaller"
+
+
+def test_the_file_of_a_data_set_that_a_worker_does_not_see_is_said_with_where_it_looked(two_workers, tmp_path):
+    (done,) = two_workers.run([Task("reads", partial(small.reads, "3droad"))], tmp_path)
+    assert f"the worker {done.worker} does not see the file of its data (APVIZ_DATA is " in done.error
+
+
+class Patient:
+    """Kills the process of the first task that has begun, once."""
+
+    def __init__(self, folder):
+        self.folder, self.killed = folder, None
+        self.thread = threading.Thread(target=self._kill)
+        self.thread.start()
+
+    def _kill(self):
+        while not (begun := [*self.folder.glob("*.begun")]):
+            time.sleep(0.01)
+        self.killed = int(begun[0].stem)
+        os.kill(self.killed, signal.SIGKILL)
+
+
+def test_the_task_of_a_worker_that_is_killed_runs_again_on_another(two_workers, tmp_path):
+    patient = Patient(tmp_path)
+    done = [*two_workers.run([Task(f"sleeps {k}", partial(small.sleeps, 1.0)) for k in range(2)], tmp_path)]
+    patient.thread.join()
+    assert [each.error for each in done] == ["", ""]
+    assert patient.killed not in results(done).values() and (tmp_path / f"{patient.killed}.begun").exists()
+
+
+# --- other schedulers and workers -------------------------------------------------------------------------------------
+
+
+class Commands:
+    """`dask scheduler` and `dask worker`, as a user starts them."""
+
+    def __init__(self):
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.processes = []
+        port = self.address.rpartition(":")[2]
+        self.scheduler = self.start("scheduler", "--port", port, "--no-dashboard", "--host", "127.0.0.1")
+
+    def start(self, *words):
+        command = [sys.executable, "-m", "dask", *words]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes.append(process)
+        return process
+
+    def worker(self, *words):
+        return self.start("worker", self.address, "--nthreads", "1", "--no-dashboard", *words)
+
+    def end(self):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(60)
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 120.0)
+    monkeypatch.setattr(client, "FIRST_WORKER_SECONDS", 120.0)
+    started = Commands()
+    yield started
+    started.end()
+
+
+def test_a_task_that_a_small_worker_has_no_memory_for_is_asked_of_a_larger_one_and_else_says_what_there_is(
+    commands, tmp_path
+):
+    commands.worker("--memory-limit", "2GiB", "--name", "small")
+    commands.worker("--memory-limit", "6GiB", "--name", "large")
+    with Cluster(commands.address) as cluster:
+        while len(cluster.workers()) < 2:
+            time.sleep(0.1)
+        (large,) = [each for each, about in cluster.workers().items() if about["name"] == "large"]
+        tasks = [Task(f"holds {k}", partial(small.holds, 3.0)) for k in range(4)]
+        done = [*cluster.run([*tasks, Task("too much", partial(small.holds, 50.0))], tmp_path)]
+    *fit, beyond = sorted(done, key=lambda each: each.task.name)
+    assert [each.error for each in fit] == [""] * 4 and {each.worker for each in fit} == {large}
+    assert beyond.error.startswith("50.0 GiB of factors need 50.0 GiB") and "take smaller blocks" in beyond.error
+    assert beyond.error.endswith("; the largest worker may hold 6.0 GiB")
+
+
+def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(commands, tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "NO_WORKER_SECONDS", 3.0)
+    worker = commands.worker("--no-nanny")
+    with Cluster(commands.address) as cluster:
+        patient = Patient(tmp_path)
+        with pytest.raises(OSError, match="there has been no worker for 3 s; what is done is kept"):
+            list(cluster.run([Task("sleeps", partial(small.sleeps, 60.0))], tmp_path))
+        patient.thread.join()
+        worker.wait(60)
+        # and where there never is one
+    monkeypatch.setattr(client, "FIRST_WORKER_SECONDS", 1.0)
+    with pytest.raises(OSError, match=f"has no worker: start some with `dask worker {commands.address} --nthreads 1`"):
+        Cluster(commands.address)
+
+
+def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
+    commands.worker()
+    with Cluster(commands.address) as cluster:
+        done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
+        assert next(done).task.name == "who"
+        commands.scheduler.kill()
+        with pytest.raises(
+            OSError, match="the scheduler is gone, or has let go of what was asked; what is done is kept"
+        ):
+            while next(done).error:
+                pass
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "one of the two"),
+        ({"scheduler": "tcp://127.0.0.1:1", "workers": 2}, "one of the two"),
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        Cluster(**given)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"])
+def test_an_address_at_which_no_scheduler_answers_says_how_to_start_one(address, monkeypatch):
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
+    with pytest.raises(OSError, match=f"no Dask scheduler answers at {address}: start one with `dask scheduler`"):
+        Cluster(address)
+
+
+def test_without_dask_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'apviz\[cluster\]'"):
+        Cluster(workers=2)
+
+
+def test_workers_of_another_version_are_refused_with_both_versions(two_workers, monkeypatch):
+    here, known = client.versions(), metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "9.9" if name == "apviz" else known(name))
+    with pytest.raises(ValueError, match=rf"has apviz {re.escape(here['apviz'])}, here 9.9: install the same on both"):
+        two_workers._check_workers()
+    # one that joins later is found out by its first task
+    (done,) = two_workers.run([Task("who", small.whoami)])
+    assert "here 9.9: install the same on both" in done.error
+
+
+def test_a_url_of_a_store_that_workers_do_not_see_is_written_to_by_whoever_asked(two_workers):
+    (done,) = two_workers.run([Task("writes", partial(small.writes, "a.txt", "text"))], place_of("memory://asked/runs"))
+    assert done.result == "a.txt" and not fsspec.filesystem("memory").find("/asked")
