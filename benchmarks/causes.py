@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 import apviz
+from apviz.cluster import Cluster, Here, Task
 
 HEALTHY = "NOTHING"
 MATERN = apviz.Matern52(lengthscale=0.3)
@@ -317,21 +318,32 @@ def is_healthy(end: Mapping[str, Any]) -> bool:
     return quick and end["test RMSE"] <= HEALTHY_RMSE_SHARE * end["of the mean"]
 
 
-def tried(numbers: Iterable[int], seed: int = 0) -> list[dict[str, Any]]:
+def tried(numbers: Iterable[int], seed: int = 0, place: Here | Cluster | None = None) -> list[dict[str, Any]]:
     """Cases with what was said of them, and how they end with it undone; printed as they come."""
-    rows = []
-    for number in numbers:
-        case = CASES[number]
-        row = named(case, seed)
-        undone = ended(case.healed().diagnosed(seed)[1]) if case.undone else ended_of(row)
-        rows.append({**row, "undone": undone, "undone is healthy": is_healthy(undone)})
+    tasks = [Task(str(number), partial(tried_one, number, seed)) for number in numbers]
+    rows = {}
+    for done in (place or Here()).run(tasks):
+        if done.error:
+            raise RuntimeError(f"case {done.task.name}: {done.error}")
+        assert done.result is not None
+        row = rows[int(done.task.name)] = done.result
         mark = "  " if row["said"] == row["cause"] else "!!"
-        doubt = "" if is_healthy(undone) else f"  ?? not healthy: {undone}"
+        undone = row["undone"]
+        doubt = "" if row["undone is healthy"] else f"  ?? not healthy: {undone}"
         print(
-            f"{mark} {number:2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, {row['work']} work, "
-            f"undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}", flush=True,
+            f"{mark} {done.task.name:>2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, "
+            f"{row['work']} work, undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}", flush=True,
         )  # fmt: skip
-    return rows
+    return [rows[number] for number in sorted(rows)]
+
+
+def tried_one(number: int, seed: int, out: object = None, hooks: object = (), shared: object = None) -> dict[str, Any]:
+    """One case, in this process or on a worker."""
+    torch.set_num_threads(1)
+    case = CASES[number]
+    row = named(case, seed)
+    undone = ended(case.healed().diagnosed(seed)[1]) if case.undone else ended_of(row)
+    return {**row, "undone": undone, "undone is healthy": is_healthy(undone)}
 
 
 def ended_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,9 +367,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("numbers", nargs="*", type=int, help="cases, from 0; all, and the result is kept")
     parser.add_argument("--seeds", type=int, default=1, help="data made so many times over")
+    parser.add_argument("--scheduler", help="of Dask, whose workers solve: tcp://...")
+    parser.add_argument("--workers", type=int, help="so many of this machine, in its place")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    of_seeds = {seed: tried(chosen.numbers or range(len(CASES)), seed) for seed in range(chosen.seeds)}
+    alone = chosen.scheduler is None and chosen.workers is None
+    with Here() if alone else Cluster(chosen.scheduler, workers=chosen.workers) as place:
+        of_seeds = {seed: tried(chosen.numbers or range(len(CASES)), seed, place) for seed in range(chosen.seeds)}
     totals = {f"seed {seed}": counted(rows) for seed, rows in of_seeds.items()}
     print(totals)
     if not chosen.numbers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -113,9 +114,11 @@ class Cluster:
         limit = int(memory.SHARE * memory.free_memory(torch.device("cpu")) / workers)
         with dask.config.set({"distributed.worker.daemon": not have_children}):
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=limit, dashboard_address=None,
+                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=limit,
                 env={name: os.environ.get(name, threads) for name in names}, preload=[_PRELOAD],
-                silence_logs=logging.CRITICAL,
+                silence_logs=logging.CRITICAL, scheduler_kwargs={"dashboard": False},
+                # Dask's own pages would listen to everybody
+                dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
             )  # fmt: skip
         self._ends.enter_context(cluster)
         client: Client = Client(cluster, set_as_default=False)
@@ -268,7 +271,7 @@ class _Run:
         """The workers that may hold more, where a limit did not suffice."""
         if not limit:
             return []
-        return [each for each, about in self._cluster.workers().items() if about["memory_limit"] > limit]
+        return [each for each, about in self._cluster.workers().items() if (about["memory_limit"] or math.inf) > limit]
 
     def _look_at_workers(self) -> None:
         """Nothing is waited for that nobody is there to do.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -52,7 +52,9 @@ class Done(Generic[T]):
 class Here:
     """Runs tasks in this process, one after another, with the face of a `Cluster`."""
 
-    def run(self, tasks: Sequence[Task[T]], out: Place | None = None, shared: Any = None) -> Iterator[Done[T]]:
+    def run(
+        self, tasks: Sequence[Task[T]], out: Place | None = None, shared: Any = None
+    ) -> Generator[Done[T], None, None]:
         """Runs tasks in order, and yields what came of each; an error of one does not end the others."""
         for task in tasks:
             try:

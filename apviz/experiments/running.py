@@ -111,7 +111,9 @@ def _bring(source: Path, folder: Path, cell: Cell) -> None:
         if kept.exists():
             return
         _set_aside(folder / f"{cell.key}.zarr")
-        for each in sorted(source.iterdir(), key=lambda path: path.suffix == ".json"):
+        sent = {f"{key}.zarr" for key in cell.needs}
+        mine = [path for path in source.iterdir() if path.name not in sent]
+        for each in sorted(mine, key=lambda path: path.suffix == ".json"):
             target = folder / each.name
             if os.path.lexists(target):  # of a training that was cut here: it was begun anew
                 target.rename(target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}"))

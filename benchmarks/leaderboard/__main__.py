@@ -2,13 +2,16 @@
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
                                      [--limit 10] [--tightest 0.01] [--within SECONDS] [--core NUMBER] [--again]
+                                     [--scheduler tcp://... | --workers N]
 python -m benchmarks.leaderboard page | readme
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -18,6 +21,7 @@ import psutil
 import torch
 import typer
 
+from apviz.cluster import Cluster, Here, Task
 from apviz.files import file_made_whole
 from benchmarks.leaderboard.cells import TOLERANCES, default_core, measure
 from benchmarks.leaderboard.entrants import entrant, has_higp, names
@@ -49,22 +53,46 @@ def built(system: str, n: int, seed: int) -> Given:
     return SYSTEMS[system](n, seed)
 
 
-def run_one(asked: Asked, folder: Path, core: int, again: bool) -> None:
-    """Measures a cell and keeps it; not where it is there, unless it was stopped by a limit that is now larger."""
-    path = folder / file_name(asked.system)
-    name = entrant(asked.entrant).name
-    key = f"{name} | n {asked.n} | seed {asked.seed}"
-    before = read(path)["cells"].get(key)
-    if before and not again and not _asks_for_more(asked, before):
-        return
+def key_of(asked: Asked) -> str:
+    """The cell among those of its system."""
+    return f"{entrant(asked.entrant).name} | n {asked.n} | seed {asked.seed}"
+
+
+def is_missing(asked: Asked, folder: Path) -> bool:
+    """Whether a cell is not there, or was stopped by a limit that is now larger."""
+    before = read(folder / file_name(asked.system))["cells"].get(key_of(asked))
+    return before is None or _asks_for_more(asked, before)
+
+
+def measured(asked: Asked, core: int | None, out: object = None, hooks: object = (), shared: object = None) -> dict:
+    """Measures a cell, in this process or on a worker; core None: the last that may be used, of a worker its own."""
     given = built(asked.system, asked.n, asked.seed)
     tolerances = [tol for tol in TOLERANCES if tol >= asked.tightest]
+    core = own_core() if core is None else core
     cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tolerances=tolerances)
-    kept = read(path)  # afresh: another run may have been there meanwhile
-    kept["cells"][key] = {
-        "entrant": name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
+    return {
+        "entrant": entrant(asked.entrant).name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
         "machine": describe() | {"threads": 1},
     }  # fmt: skip
+
+
+def own_core() -> int:
+    """A core that no other worker of this machine measures on, where Dask has numbered them."""
+    if not hasattr(os, "sched_getaffinity"):
+        return default_core()
+    with contextlib.suppress(ImportError, ValueError):
+        from distributed import get_worker
+
+        number, cores = get_worker().name, sorted(os.sched_getaffinity(0))
+        return cores[-1 - number % len(cores)] if isinstance(number, int) else default_core()
+    return default_core()
+
+
+def keep(asked: Asked, cell: dict[str, Any], folder: Path) -> None:
+    """Writes a cell beside those that are there."""
+    path, key = folder / file_name(asked.system), key_of(asked)
+    kept = read(path)
+    kept["cells"][key] = cell
     with file_made_whole(path) as file:
         file.write((json.dumps({"system": asked.system, **kept}, indent=1, ensure_ascii=False) + "\n").encode())
     reached = ", ".join(f"{tol}: {each['seconds']:.3g} s" for tol, each in cell["reached"].items())
@@ -90,6 +118,8 @@ def run(
     core: Annotated[int | None, typer.Option(help="The last that may be used, where none is named.")] = None,
     folder: Annotated[Path, typer.Option(help="Of the results.")] = FOLDER,
     again: Annotated[bool, typer.Option(help="Also what is there already.")] = False,
+    scheduler: Annotated[str | None, typer.Option(help="Of Dask, with one worker a machine: tcp://….")] = None,
+    workers: Annotated[int | None, typer.Option(help="So many of this machine, a core each, in its place.")] = None,
 ) -> None:
     """Runs what is not there yet: all that the page shows, or the entrants, systems, seeds or rows that are named."""
     unknown = sorted(set(systems or ()) - set(SYSTEMS))
@@ -104,16 +134,29 @@ def run(
     named = entrants or systems or seeds > 1 or n != N
     chosen = some(entrants or names(), systems or tuple(SYSTEMS), n, range(seeds), limit, tightest)
     todo = chosen if named else whole(limit)
-    started = time.monotonic()
-    try:
-        for asked in todo:
-            if time.monotonic() - started > within:
-                typer.echo("time is up; run it again to go on")
-                return
-            run_one(asked, folder, default_core() if core is None else core, again)
-    except KeyboardInterrupt:
-        typer.echo("stopped; what is measured is kept, run it again to go on")
-        raise typer.Exit(INTERRUPTED) from None
+    missing = [asked for asked in todo if again or is_missing(asked, folder)]
+    of = {f"{number} {asked.system} {asked.entrant}": asked for number, asked in enumerate(missing)}
+    started, failed = time.monotonic(), False
+    # tasks start a process for each cell
+    alone = scheduler is None and workers is None
+    with Here() if alone else Cluster(scheduler, workers=workers, have_children=True) as place:
+        tasks = [Task(name, functools.partial(measured, asked, core)) for name, asked in of.items()]
+        try:
+            with contextlib.closing(place.run(tasks)) as run_there:
+                for done in run_there:
+                    if done.error:
+                        failed = True
+                        typer.echo(f"{done.task.name}: failed, {done.error}")
+                    else:
+                        keep(of[done.task.name], done.result, folder)
+                    if time.monotonic() - started > within:
+                        typer.echo("time is up; run it again to go on")
+                        return
+        except KeyboardInterrupt:
+            typer.echo("stopped; what is measured is kept, run it again to go on")
+            raise typer.Exit(INTERRUPTED) from None
+    if failed:
+        raise typer.Exit(1)
     typer.echo("all is measured")
 
 
