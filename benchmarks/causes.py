@@ -332,7 +332,8 @@ def tried(numbers: Iterable[int], seed: int = 0, place: Here | Cluster | None = 
         doubt = "" if row["undone is healthy"] else f"  ?? not healthy: {undone}"
         print(
             f"{mark} {done.task.name:>2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, "
-            f"{row['work']} work, undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}", flush=True,
+            f"{row['work']} work, undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}",
+            flush=True,
         )  # fmt: skip
     return [rows[number] for number in sorted(rows)]
 

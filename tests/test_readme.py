@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,12 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 import apviz
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in (
     "guide/index", "guide/data", "guide/methods", "guide/gaussian_process", "guide/gpytorch", "guide/dashboard",
-    "guide/reading", "guide/paper", "guide/ranks", "lessons",
+    "guide/reading", "guide/paper", "guide/ranks", "guide/cluster", "lessons",
 )]  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
 README, BENCHMARKS = (path.read_text("utf-8") for path in PAGES[:2])
@@ -136,8 +138,8 @@ def test_a_python_snippet_has_at_most_ten_lines(snippet):
 def test_the_apviz_commands_run_in_their_order(tmp_path):
     houses = pd.DataFrame(load_diabetes(as_frame=True).frame).rename(columns={"target": "price"})
     houses.to_csv(tmp_path / "houses.csv", index=False)
-    wanted = [shlex.split(line) for line in commands() if line.startswith("apviz")]
-    assert len(wanted) == 8
+    wanted = [shlex.split(line) for line in commands() if line.startswith("apviz") and "--scheduler" not in line]
+    assert len(wanted) == 9
     for command in wanted:
         done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -158,6 +160,46 @@ def test_the_commands_on_many_ranks_run_and_their_traces_say_so(tmp_path):
     traces = [apviz.open_trace(path) for path in tmp_path.glob("runs/**/*.zarr")]
     assert len(traces) >= 4 and {trace.attrs["ranks"] for trace in traces} == {2}
     assert (tmp_path / "runs/ranks/report.html").exists() and (tmp_path / "runs/china.weights.npz").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_a_cluster_start_one_and_compare_and_compute_an_experiment_there(tmp_path):
+    section = README.partition("### Many solves on a cluster: Dask")[2].partition("\n#")[0]
+    port = free_port()
+    lines = "".join(blocks("sh", section)).replace("node1:8786", f"127.0.0.1:{port}").splitlines()
+    scheduler, worker, *wanted = [shlex.split(line) for line in lines]
+    assert scheduler == ["dask", "scheduler"] and worker[:2] == ["dask", "worker"] and len(wanted) == 3
+    servers = []
+    try:
+        for words in ([*scheduler[1:], "--host", "127.0.0.1", "--port", str(port)], worker[1:], worker[1:]):
+            command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+            servers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            while not has_listener(port):
+                assert servers[0].poll() is None
+        for command in wanted:
+            done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    finally:
+        for server in reversed(servers):
+            server.terminate()
+            server.wait(60)
+    assert len(list((tmp_path / "runs/cluster").glob("*.zarr"))) == 15 + 7
+    assert (tmp_path / "runs/cluster/report.html").exists()
+    assert (tmp_path / "runs/experiments/rules-n500-china/report.html").exists()
+
+
+def has_listener(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+def test_the_snippet_with_a_cluster_compares_there(tmp_path):
+    (snippet,) = [block for block in blocks("python", GUIDE) if "apviz.cluster" in block]
+    (tmp_path / "compared.py").write_text(snippet)
+    done = run([sys.executable, "compared.py"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trace(") == 8 and len(list((tmp_path / "runs/cluster").glob("*.zarr"))) == 8
 
 
 def test_the_make_commands_are_targets_of_the_makefile():
