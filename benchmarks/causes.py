@@ -334,7 +334,7 @@ def tried(numbers: Iterable[int], seed: int = 0, place: Here | Cluster | None = 
             f"{mark} {done.task.name:>2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, "
             f"{row['work']} work, undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}",
             flush=True,
-        )  # fmt: skip
+        )
     return [rows[number] for number in sorted(rows)]
 
 

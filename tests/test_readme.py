@@ -183,7 +183,7 @@ def test_the_commands_of_a_cluster_start_one_and_compare_and_compute_an_experime
         for server in reversed(servers):
             server.terminate()
             server.wait(60)
-    assert len(list((tmp_path / "runs/cluster").glob("*.zarr"))) == 15 + 7
+    assert len(list((tmp_path / "runs/cluster").glob("*.zarr"))) == 9 + 7
     assert (tmp_path / "runs/cluster/report.html").exists()
     assert (tmp_path / "runs/experiments/rules-n500-china/report.html").exists()
 

@@ -112,14 +112,15 @@ class Cluster:
         threads = str(max(1, _cores() // workers))
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         limit = int(memory.SHARE * memory.free_memory(torch.device("cpu")) / workers)
-        with dask.config.set({"distributed.worker.daemon": not have_children}):
-            cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=limit,
-                env={name: os.environ.get(name, threads) for name in names}, preload=[_PRELOAD],
-                silence_logs=logging.CRITICAL, scheduler_kwargs={"dashboard": False},
-                # Dask's own pages would listen to everybody
-                dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
-            )  # fmt: skip
+        # as long as workers may be started
+        self._ends.enter_context(dask.config.set({"distributed.worker.daemon": not have_children}))
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=limit,
+            env={name: os.environ.get(name, threads) for name in names}, preload=[_PRELOAD],
+            silence_logs=logging.CRITICAL, scheduler_kwargs={"dashboard": False},
+            # Dask's own pages would listen to everybody
+            dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+        )  # fmt: skip
         self._ends.enter_context(cluster)
         client: Client = Client(cluster, set_as_default=False)
         self._ends.enter_context(client)
