@@ -177,7 +177,7 @@ def test_the_commands_of_a_cluster_start_one_and_compare_and_compute_an_experime
             while not has_listener(port):
                 assert servers[0].poll() is None
         for command in wanted:
-            done = run([sys.executable, "-m", "apviz.cli", *command[1:]], tmp_path)
+            done = run([sys.executable, "-m", "apviz", *command[1:]], tmp_path)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     finally:
         for server in reversed(servers):

@@ -186,7 +186,7 @@ def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_worker
 def started(folder, *words):
     """`apviz compare` on two workers, in a session of its own, as a terminal has one; one of its solves never ends."""
     command = [
-        sys.executable, "-m", "apviz.cli", "compare", "--dataset", "diabetes", "--rhs", "2", "--workers", "2",
+        sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--rhs", "2", "--workers", "2",
         "--out", str(folder / "runs"), "--device", "cpu", "--block-sizes", "5", "--rules", "random", "--tol", "1e-14",
         "--max-epochs", "1000000", "--dtype", "float64", *words,
     ]  # fmt: skip
@@ -234,7 +234,7 @@ def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp
 
 def test_the_command_refuses_a_cluster_that_is_not_there_in_one_sentence(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "apviz.cli", "compare", "--dataset", "diabetes", "--workers", "0", "--out", tmp_path],
+        [sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--workers", "0", "--out", tmp_path],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2 and "error: workers must be at least 1, got 0" in done.stderr
