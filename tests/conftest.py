@@ -26,7 +26,16 @@ settings.register_profile("suite", derandomize=True, deadline=None, database=Non
 settings.load_profile("suite")
 
 # where a test waits for a browser, a Jupyter kernel, a command or a training
-LONG = ("notebooks", "dashboard", "experiments", "test_readme.py", "test_cli.py", "test_lint.py", "tracing/test_note")
+LONG = (
+    "notebooks",
+    "dashboard",
+    "experiments",
+    "cluster",
+    "test_readme.py",
+    "test_cli.py",
+    "test_lint.py",
+    "tracing/test_note",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

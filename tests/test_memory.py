@@ -7,7 +7,7 @@ import psutil
 import pytest
 import torch
 
-from apviz.memory import free_memory, require_memory
+from apviz.memory import free_memory, keep_below, require_memory
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -113,6 +113,20 @@ def test_a_limit_of_address_space_leaves_what_can_be_allocated():
 def test_a_system_without_any_of_these_has_what_is_available(tmp_path, monkeypatch):
     monkeypatch.delattr(psutil, "RLIMIT_AS", raising=False)
     assert free_memory(CPU, root=tmp_path) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+
+
+def test_what_this_process_may_hold_counts_what_it_holds_already():
+    held = psutil.Process().memory_info().rss
+    keep_below(held + 100 * MIB)
+    try:
+        assert free_memory(CPU) <= 100 * MIB + held / 2
+        with pytest.raises(MemoryError, match="a basis needs 0.4 GiB, 0.1 GiB are free; take a smaller one"):
+            require_memory(400 * MIB, CPU, "a basis needs", "take a smaller one")
+        keep_below(held // 2)
+        assert free_memory(CPU) == 0
+    finally:
+        keep_below(None)
+    assert free_memory(CPU) > 100 * MIB
 
 
 def test_what_needs_more_than_nine_tenths_is_refused_with_both_sizes(monkeypatch):

@@ -103,6 +103,13 @@ class Cluster:
             raise OSError(
                 f"the scheduler at {scheduler} has no worker: start some with `dask worker {scheduler} --nthreads 1`"
             ) from error
+        most = max(about["nthreads"] for about in client.scheduler_info(n_workers=-1)["workers"].values())
+        if most > 1:
+            warnings.warn(
+                f"workers have up to {most} threads, and so many solves at once, which share memory and cores without "
+                "knowing of each other: start them with --nthreads 1, and OMP_NUM_THREADS for the threads of a solve",
+                stacklevel=4,
+            )
         return client
 
     def _started(self, workers: int, have_children: bool) -> Client:

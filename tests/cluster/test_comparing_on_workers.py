@@ -223,6 +223,7 @@ def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_ot
     assert len(children) > 2 and not psutil.wait_procs(children, timeout=30)[1]
 
 
+@pytest.mark.slow
 def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp_path):
     command = started(tmp_path, "--methods", "ap")
     children = until(command, tmp_path, lambda: list((tmp_path / "runs").glob("*.zarr")))

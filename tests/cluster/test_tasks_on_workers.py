@@ -142,6 +142,7 @@ def commands(monkeypatch):
     started.end()
 
 
+@pytest.mark.slow
 def test_a_task_that_a_small_worker_has_no_memory_for_is_asked_of_a_larger_one_and_else_says_what_there_is(
     commands, tmp_path
 ):
@@ -159,6 +160,7 @@ def test_a_task_that_a_small_worker_has_no_memory_for_is_asked_of_a_larger_one_a
     assert beyond.error.endswith("; the largest worker may hold 6.0 GiB")
 
 
+@pytest.mark.slow
 def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(commands, tmp_path, monkeypatch):
     monkeypatch.setattr(client, "NO_WORKER_SECONDS", 3.0)
     worker = commands.worker("--no-nanny")
@@ -174,6 +176,7 @@ def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(
         Cluster(commands.address)
 
 
+@pytest.mark.slow
 def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
     commands.worker()
     with Cluster(commands.address) as cluster:

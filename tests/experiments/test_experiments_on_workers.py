@@ -73,6 +73,7 @@ def test_a_cell_that_fails_does_not_end_the_others_and_is_named_at_the_end(
     assert sorted(found) == ["china-cyclic-seed0", "china-random-seed0"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 def test_a_cell_opens_the_trace_of_one_before_it_also_where_workers_do_not_see_the_folder(tmp_path, workers_elsewhere):
     descriptor = os.open(tmp_path, os.O_RDONLY)

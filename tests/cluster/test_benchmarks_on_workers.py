@@ -1,0 +1,44 @@
+"""Benchmarks on workers: the cells are those of one process."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.causes import tried
+from benchmarks.leaderboard.__main__ import app
+
+QUICK = (0, 3)
+
+
+def test_what_is_said_of_known_causes_is_the_same_on_workers_and_in_order(two_workers, capsys):
+    assert tried(QUICK, place=two_workers) == tried(QUICK)
+    assert capsys.readouterr().out.count(" undone ") == 2 * len(QUICK)
+
+
+@pytest.mark.slow
+def test_the_leaderboard_measures_on_workers_on_a_core_each_and_goes_on_with_what_is_missing(tmp_path):
+    run = [
+        "run",
+        "--system",
+        "diabetes",
+        "--n",
+        "200",
+        "--folder",
+        str(tmp_path),
+        "--workers",
+        "2",
+        "--tightest",
+        "0.01",
+    ]
+    done = CliRunner().invoke(app, [*run, "--entrant", "CG", "--entrant", "auto"])
+    assert done.exit_code == 0 and "all is measured" in done.output, done.output
+    (path,) = tmp_path.glob("*.json")
+    cells = json.loads(path.read_text())["cells"]
+    assert [sorted(cell["reached"]) for cell in cells.values()] == [["0.01", "0.1"]] * 2
+    again = CliRunner().invoke(app, [*run, "--entrant", "CG", "--entrant", "auto", "--entrant", "CD++"])
+    assert again.exit_code == 0 and again.output.count("diabetes | ") == 1
+    kept = json.loads(path.read_text())["cells"]
+    assert len(kept) == 3 and {key: kept[key] for key in cells} == cells
