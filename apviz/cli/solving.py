@@ -6,7 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,14 +22,11 @@ from apviz.advice import advise as advise_on
 from apviz.advice import can_forecast
 from apviz.advice.forecast import in_words
 from apviz.analysis.verdict import judge
+from apviz.cli.experimenting import experiment
+from apviz.cli.on_workers import asked_for, told
 from apviz.cli.terminal import console, errors, fail, join_ranks, refuse_ranks
-from apviz.cluster import Cluster
 from apviz.distributed import records
 from apviz.doctor import Finding, examine
-from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
-from apviz.experiments import report as experiment_report
-from apviz.experiments import run as run_experiment
-from apviz.gp.training_settings import TrainingProgress
 from apviz.kernels import KERNELS
 from apviz.partitions import PARTITIONS
 from apviz.places import Place, place_of
@@ -183,7 +180,7 @@ def compare(
     hooks: list[Hook] = [ProgressHook(errors)]
     if ranks is None and (forecast or (forecast is None and system.n >= FORECAST_ROWS)):
         hooks = _forecasting(system, solvers, tol, max_epochs)
-    with _workers(scheduler, workers) as cluster:
+    with asked_for(scheduler, workers) as cluster:
         if cluster is None:
             outcomes = comparison.compare(
                 system, solvers, folder, data=data, mean=chosen.mean, hooks=hooks, pictures=pictures,
@@ -192,31 +189,9 @@ def compare(
         else:
             console.print(f"on {cluster}; seconds are of solves beside others", highlight=False, markup=False)
             recording = comparison.Recording(data, chosen.mean, pictures, eigenvalues=eigenvalues)
-            outcomes = _told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
+            outcomes = told(comparison.compare_on(cluster, build, solvers, folder, recording), len(solvers))
         status = _present(outcomes, folder, solvers)
     raise typer.Exit(status)
-
-
-@contextmanager
-def _workers(scheduler: str | None, workers: int | None) -> Iterator[Cluster | None]:
-    """The cluster that is asked for, if one is."""
-    if scheduler is None and workers is None:
-        yield None
-        return
-    try:
-        cluster = Cluster(scheduler, workers=workers)
-    except (ValueError, OSError) as error:
-        fail(error)
-    with cluster:
-        yield cluster
-
-
-def _told(outcomes: Iterator[comparison.Outcome], count: int) -> Iterator[comparison.Outcome]:
-    """Says of each that it is done, where several are solved at once."""
-    for number, outcome in enumerate(outcomes, 1):
-        how = outcome.error or (outcome.trace.outcome if outcome.trace else "")
-        errors.print(f"{number} of {count}: {outcome.solver.label}, {how}", highlight=False, markup=False)
-        yield outcome
 
 
 def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_epochs: int) -> list[Hook]:
@@ -368,64 +343,7 @@ def inspect(file: Annotated[Path, typer.Argument(help="A table of your own: CSV,
             console.print(column.note, highlight=False, markup=False)
 
 
-@app.command()
-def experiment(
-    name: Annotated[str, typer.Argument(help=f"Among {', '.join(EXPERIMENTS)}.")],
-    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given, as in the paper.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own split and probes.")] = 1,
-    dataset: Annotated[str | None, typer.Option(help="In place of the paper's data set.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler, whose workers compute, several cells at once: tcp://….")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="So many workers of this machine compute, in its place.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder under which the experiment's own is made.")] = Path(
-        "runs/experiments"
-    ),
-) -> None:
-    """Compute a figure or table of the paper: a table beside the paper's numbers, traces, and a report.
-
-    A run that was cut goes on where it was when the same command is given again.
-    """
-    refuse_ranks("experiment")
-    try:
-        if name not in EXPERIMENTS:
-            raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
-        # a line that is drawn over again is for a terminal; in a file it would leave one a solve
-        hooks = (*([ProgressHook(errors, transient=True)] if errors.is_terminal else []), TrainingProgress(errors))
-        chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
-        with _workers(scheduler, workers) as cluster:
-            done = _run_cells(chosen, options, cluster)
-    except (ValueError, OSError, RuntimeError, MemoryError) as error:
-        fail(error)
-    raise typer.Exit(done)
-
-
-def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None) -> int:
-    """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
-    rows, keys, cut = dict[str, Row](), [cell.key for cell in experiment.cells(options)], None
-    console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
-    try:
-        for cell, row in run_experiment(experiment, options, cluster):
-            rows[cell.key] = row
-            errors.print(f"{len(rows)} of {len(keys)}: {cell.key}", highlight=False)
-    except KeyboardInterrupt:
-        cut = 130
-        errors.print("interrupted: the table so far; the same command goes on")
-    except (ValueError, OSError, RuntimeError, MemoryError) as error:
-        if not rows:
-            raise
-        cut = 2
-        errors.print(f"[red]failed:[/] {escape(str(error))}. What is done is kept; the table so far", highlight=False)
-    # on workers they come as they are done
-    rows = {key: rows[key] for key in keys if key in rows}
-    if rows:
-        for table in experiment.tables(rows, options):
-            console.print(experiment_report.TerminalTable(table))
-            console.print(table.note, highlight=False, markup=False)
-        written = experiment_report.write_experiment_report(experiment, rows, options)
-        console.print(f"traces and report: {written}", highlight=False, markup=False)
-    return cut or 0
+app.command()(experiment)
 
 
 @app.command()

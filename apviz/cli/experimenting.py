@@ -1,0 +1,77 @@
+"""The command `experiment`: the paper's figures and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from apviz.cli.on_workers import asked_for
+from apviz.cli.terminal import console, errors, fail, refuse_ranks
+from apviz.cluster import Cluster
+from apviz.experiments import EXPERIMENTS, Experiment, Options, Row
+from apviz.experiments import report as experiment_report
+from apviz.experiments import run as run_experiment
+from apviz.gp.training_settings import TrainingProgress
+from apviz.tracing import ProgressHook
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help=f"Among {', '.join(EXPERIMENTS)}.")],
+    n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given, as in the paper.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own split and probes.")] = 1,
+    dataset: Annotated[str | None, typer.Option(help="In place of the paper's data set.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler, whose workers compute, several cells at once: tcp://….")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="So many workers of this machine compute, in its place.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder under which the experiment's own is made.")] = Path(
+        "runs/experiments"
+    ),
+) -> None:
+    """Compute a figure or table of the paper: a table beside the paper's numbers, traces, and a report.
+
+    A run that was cut goes on where it was when the same command is given again.
+    """
+    refuse_ranks("experiment")
+    try:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
+        # a line that is drawn over again is for a terminal; in a file it would leave one a solve
+        hooks = (*([ProgressHook(errors, transient=True)] if errors.is_terminal else []), TrainingProgress(errors))
+        chosen, options = EXPERIMENTS[name], Options(n, device, seeds, out, dataset, hooks)
+        with asked_for(scheduler, workers) as cluster:
+            done = _run_cells(chosen, options, cluster)
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        fail(error)
+    raise typer.Exit(done)
+
+
+def _run_cells(experiment: Experiment, options: Options, cluster: Cluster | None) -> int:
+    """Runs the cells, shows the tables and writes the report, also after Ctrl-C; returns the exit status."""
+    rows, keys, cut = dict[str, Row](), [cell.key for cell in experiment.cells(options)], None
+    console.print(f"[bold]{experiment.title}[/] (paper, {experiment.source})", highlight=False)
+    try:
+        for cell, row in run_experiment(experiment, options, cluster):
+            rows[cell.key] = row
+            errors.print(f"{len(rows)} of {len(keys)}: {cell.key}", highlight=False)
+    except KeyboardInterrupt:
+        cut = 130
+        errors.print("interrupted: the table so far; the same command goes on")
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        if not rows:
+            raise
+        cut = 2
+        errors.print(f"[red]failed:[/] {escape(str(error))}. What is done is kept; the table so far", highlight=False)
+    # on workers they come as they are done
+    rows = {key: rows[key] for key in keys if key in rows}
+    if rows:
+        for table in experiment.tables(rows, options):
+            console.print(experiment_report.TerminalTable(table))
+            console.print(table.note, highlight=False, markup=False)
+        written = experiment_report.write_experiment_report(experiment, rows, options)
+        console.print(f"traces and report: {written}", highlight=False, markup=False)
+    return cut or 0
