@@ -305,7 +305,10 @@ def compare_on(
                 continue
             name, error = done.result
             path = out / name if done.came_back is None else brought(done.came_back / name, out)
-            yield Outcome(solver, open_trace(path), error, path)
+            try:
+                yield Outcome(solver, open_trace(path), error, path)
+            except (OSError, ValueError) as problem:
+                yield Outcome(solver, None, f"its trace does not open here: {problem}", path)
 
 
 def _solve(

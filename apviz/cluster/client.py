@@ -7,11 +7,13 @@ import logging
 import math
 import os
 import shutil
+import signal
 import tempfile
+import threading
 import time
 import uuid
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -169,10 +171,10 @@ class Cluster:
             OSError: the scheduler is gone, or has had no worker for a minute.
         """
         out = out.absolute() if isinstance(out, Path) else out
-        with _meeting(out) as (meeting, scratch):
+        with _interrupts() as interrupted, _meeting(out) as (meeting, scratch):
             run = _Run(self, Job(None if out is None else str(out), meeting, versions()), tasks, shared)
             try:
-                for task, returned in run.returned():
+                for task, returned in run.returned(interrupted):
                     came_back = None
                     if returned.files:
                         came_back = scratch / "came back"
@@ -230,16 +232,14 @@ class _Run:
         self._by_key[key] = task
         return future
 
-    def returned(self) -> Iterator[tuple[Task[Any], Returned[Any]]]:
+    def returned(self, interrupted: Callable[[], bool]) -> Iterator[tuple[Task[Any], Returned[Any]]]:
         """Yields tasks as they end, with what came of them."""
-        try:
-            while not self._waiting.is_empty():
-                yield from self._batch()
-                self._look_at_workers()
-                time.sleep(_LOOK)
-        except KeyboardInterrupt:
+        while not self._waiting.is_empty():
             yield from self._batch()
-            raise
+            if interrupted():
+                raise KeyboardInterrupt
+            self._look_at_workers()
+            time.sleep(_LOOK)
 
     def _batch(self) -> Iterator[tuple[Task[Any], Returned[Any]]]:
         for future in self._waiting.next_batch(block=False):
@@ -310,6 +310,32 @@ class _Run:
             if not any(busy.values()):
                 return
             time.sleep(_LOOK)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Tells whether Ctrl-C was pressed, so that it comes between two tasks and loses none; a second comes at once."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not ours or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    pressed = list[int]()
+
+    def press(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: bool(pressed)
+    except KeyboardInterrupt:
+        pressed.clear()
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if pressed:  # after the last task, or where no more are asked for
+            signal.raise_signal(signal.SIGINT)
 
 
 def _has_any(ending: str, dask_worker: Any = None) -> bool:

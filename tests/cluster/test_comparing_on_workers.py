@@ -19,8 +19,10 @@ import torch
 import xarray as xr
 
 import apviz
+from apviz import comparison
 from apviz.comparison import Recording, compare, compare_on
 from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.memory import keep_below
 from apviz.places import place_of
 from tests.cluster import small_solves as small
 
@@ -80,6 +82,16 @@ def test_a_solver_that_fails_says_why_and_the_others_do_not(two_workers, tmp_pat
     done = {each.solver: each for each in compare_on(two_workers, small.a_system, [impossible, *SOLVERS[:1]], tmp_path)}
     assert done[impossible].error == "this solver needs more rows" and done[impossible].trace is None
     assert done[SOLVERS[0]].trace.finished
+
+
+def test_a_solve_beyond_the_memory_of_its_process_is_told_apart_so_that_a_larger_worker_is_asked(tmp_path):
+    keep_below(psutil.Process().memory_info().rss // 2)
+    try:
+        with pytest.raises(MemoryError, match="use an iterative solver"):
+            comparison._solve(apviz.Cholesky(), tmp_path, (), (small.a_system, Recording()))
+    finally:
+        keep_below(None)
+    assert os.listdir(tmp_path) == []
 
 
 class Killer(threading.Thread):

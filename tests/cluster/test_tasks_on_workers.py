@@ -82,6 +82,26 @@ def test_the_file_of_a_data_set_that_a_worker_does_not_see_is_said_with_where_it
     assert f"the worker {done.worker} does not see the file of its data (APVIZ_DATA is " in done.error
 
 
+def test_ctrl_c_while_a_result_is_looked_at_comes_when_the_next_is_asked_for_and_a_second_at_once(
+    two_workers, tmp_path
+):
+    tasks = [Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 2.0))]
+    done = two_workers.run(tasks, tmp_path)
+    assert next(done).task.name == "who"
+    signal.raise_signal(signal.SIGINT)  # nothing is lost here
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(done)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # nor is it forgotten where no more are asked for
+    done = two_workers.run(tasks, tmp_path)
+    next(done)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        done.close()
+
+
 class Patient:
     """Kills the process of the first task that has begun, once."""
 
@@ -208,6 +228,16 @@ def test_an_address_at_which_no_scheduler_answers_says_how_to_start_one(address,
     monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
     with pytest.raises(OSError, match=f"no Dask scheduler answers at {address}: start one with `dask scheduler`"):
         Cluster(address)
+
+
+def test_workers_of_several_threads_are_warned_of():
+    import distributed
+
+    made = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, memory_limit=0, dashboard_address="127.0.0.1:0"
+    )
+    with made, pytest.warns(UserWarning, match="up to 2 threads, and so many solves at once.*--nthreads 1"):
+        Cluster(made.scheduler_address).close()
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch):
