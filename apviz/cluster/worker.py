@@ -87,7 +87,13 @@ def on_worker(job: Job, task: Task[T], shared: Any, *needed: Returned[Any]) -> R
     limit = worker.memory_manager.memory_limit
     memory.keep_below(limit)
     out = None if job.out is None else place_of(job.out)
-    if out is None or not is_there(out / job.meeting / HERE):
+    seen = out is not None and is_there(out / job.meeting / HERE)
+    if not seen and out is not None and not all(each.files for each in needed):
+        said = (
+            f"the worker {worker.address} does not see {out}, where another has written what it needs: let all see it"
+        )
+        return Returned(error=said, worker=worker.address)
+    if out is None or not seen or any(each.files for each in needed):
         return _apart(task, shared, needed, limit, with_files=out is not None)
     kept = out / job.meeting / f"{task.name}.done".replace("/", "-")
     # what it returned may have been lost with a worker, after it had written all
