@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,8 @@ INSTALL: Final = "workers need Dask: pip install 'apviz[cluster]'"
 ANSWER_SECONDS, FIRST_WORKER_SECONDS, NO_WORKER_SECONDS = 10.0, 60.0, 60.0
 #: more tries of a task that an error of files or of the network ended
 RETRIES: Final = 2
+#: more tries of a task that Dask has given up, for its workers were lost; it counts those that only waited there
+LOST_AGAIN: Final = 2
 # seconds between two looks, at what is done and at the workers, and those that running tasks have after Ctrl-C
 _LOOK, _LOOK_AT_WORKERS, _GRACE = 0.05, 2.0, 5.0
 # of a worker that is started here: Ctrl-C at a terminal comes to it too, and is for this process to answer
@@ -57,11 +60,6 @@ class Cluster:
         ValueError: neither or both were given; Dask is not installed; a worker has no apviz, or another version of it,
             of Python or of Dask.
         OSError: no scheduler answers at the address, or it has no worker.
-
-    Examples:
-        >>> from apviz.cluster import Cluster, Task
-        >>> with Cluster(workers=2) as cluster:  # doctest: +SKIP
-        ...     print([done.result for done in cluster.run(tasks)])
     """
 
     def __init__(
@@ -212,6 +210,7 @@ class _Run:
         self.name = f"-{uuid.uuid4().hex[:8]}"
         self._cluster, self._client, self._job = cluster, cluster._client, job
         self._by_key: dict[str, Task[Any]] = {}
+        self._lost: Counter[str] = Counter()
         self._futures: dict[str, Future[Any]] = {}
         # a task like the others: where the worker that has it is lost, it is sent again
         self._shared = self._client.submit(_itself, shared, key=f"shared{self.name}", pure=False)
@@ -221,7 +220,7 @@ class _Run:
         self._seen = self._next_look = time.monotonic()
 
     def _send(self, task: Task[Any], workers: Sequence[str] | None = None) -> Future[Any]:
-        key = f"{task.name}{f' of {len(self._by_key)}' if workers else ''}{self.name}"
+        key = f"{task.name} {len(self._by_key)}{self.name}"
         needed = [self._futures[name] for name in task.needs]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
@@ -243,7 +242,13 @@ class _Run:
 
     def _batch(self) -> Iterator[tuple[Task[Any], Returned[Any]]]:
         for future in self._waiting.next_batch(block=False):
-            task, returned = self._by_key[future.key], self._result(future)
+            task = self._by_key[future.key]
+            if self._is_lost(future) and self._lost[task.name] < LOST_AGAIN:
+                self._lost[task.name] += 1
+                self._futures[task.name] = self._send(task)
+                self._waiting.add(self._futures[task.name])
+                continue
+            returned = self._result(task, future)
             if returned is None:
                 self._waiting.add(future)
             elif larger := self._larger_than(returned.memory_limit):
@@ -252,10 +257,13 @@ class _Run:
             else:
                 yield task, returned
 
-    def _result(self, future: Future[Any]) -> Returned[Any] | None:
-        """What came of a task; None where it was lost on the way here, and is computed again."""
+    def _is_lost(self, future: Future[Any]) -> bool:
         from distributed.scheduler import KilledWorker
 
+        return future.status == "error" and isinstance(future.exception(), KilledWorker)
+
+    def _result(self, task: Task[Any], future: Future[Any]) -> Returned[Any] | None:
+        """What came of a task; None where it was lost on the way here, and is computed again."""
         if future.status == "finished":
             try:
                 found: Returned[Any] = future.result(timeout=NO_WORKER_SECONDS)
@@ -265,10 +273,11 @@ class _Run:
                 return found
             largest = f"the largest worker may hold {found.memory_limit / 2**30:.1f} GiB"
             return Returned(error=f"{found.error}; {largest}", worker=found.worker, memory_limit=found.memory_limit)
-        error = future.exception() if future.status == "error" else None
-        if isinstance(error, KilledWorker):
+        error: Any = future.exception() if future.status == "error" else None
+        if self._is_lost(future):
+            lost = (error.allowed_failures + 1) * (self._lost[task.name] + 1)
             return Returned(
-                error=f"{error.allowed_failures + 1} workers were lost one after another while they had it, the last "
+                error=f"{lost} workers were lost one after another while they had it, the last "
                 f"{error.last_worker.address}: as where memory does not suffice, so give workers more, or take less"
             )
         if error is None:

@@ -163,14 +163,12 @@ def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_op
     killer.join()
     assert killer.killed >= 8
     assert len(outcomes) == len(solvers)
-    lost = [each for each in outcomes if each.error]
-    assert all("workers were lost one after another" in each.error for each in lost)
-    for path in tmp_path.glob("*.zarr"):
-        trace = apviz.open_trace(path)
-        assert trace.outcome in ("interrupted", "max_epochs")
-        assert trace.finished == (trace["epoch"].sizes["epoch"] == trace.attrs.get("epochs", -2) + 1)
-    whole = [each for each in outcomes if not each.error]
-    assert whole and all(each.trace.finished for each in whole)
+    # a dozen losses would be a solve's own fault; there were ten in all
+    assert not any(each.error for each in outcomes)
+    opened = [apviz.open_trace(path) for path in tmp_path.glob("*.zarr")]
+    whole = [trace for trace in opened if trace.finished]
+    assert sorted(trace["epoch"].sizes["epoch"] - 1 for trace in whole) == [each.max_epochs for each in solvers]
+    assert {trace.outcome for trace in opened if not trace.finished} == {"interrupted"}
 
 
 def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_workers, tmp_path):
