@@ -105,7 +105,10 @@ def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False,
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return _number(name, values.dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS, words="in days")
     if kind in ("datetime64", "datetime", "date"):
-        return _date(name, pd.to_datetime(values, utc=True))
+        try:
+            return _date(name, pd.to_datetime(values, utc=True))
+        except (OverflowError, ValueError, NotImplementedError):  # which one, by where pandas notices
+            return _unusable(name, values, "dates beyond the years 1 to 9999")
     if kind in ("decimal", "integer", "floating", "mixed-integer-float"):
         return _number(name, _floats(values))
     if kind == "empty":

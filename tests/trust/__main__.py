@@ -18,9 +18,13 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import strangers, truth
+from tests.trust import strangers, tables, truth
 
-CAMPAIGNS: dict[str, ModuleType] = {"truth": truth, "strangers": strangers}
+CAMPAIGNS: dict[str, ModuleType] = {
+    "truth": truth,
+    "strangers": strangers,
+    "input-tables": tables,
+}
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
 KEPT_EVERY = 20.0
