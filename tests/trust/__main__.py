@@ -18,11 +18,12 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import strangers, tables, truth
+from tests.trust import posterior, strangers, tables, truth
 
 CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth,
     "strangers": strangers,
+    "posterior": posterior,
     "input-tables": tables,
 }
 FIGURES = RESULTS / "trust.json"
