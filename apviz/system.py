@@ -13,6 +13,7 @@ from torch import Tensor
 
 from apviz.kernels import Kernel
 from apviz.operators import Noise, Operator, make_operator
+from apviz.settings import shown
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
@@ -72,7 +73,7 @@ class KernelSystem:
             raise TypeError(
                 f"kernel must be an apviz kernel such as apviz.Matern52(lengthscale=0.2), got {type(kernel).__name__}"
             )
-        x, b = _tensor(x, "x"), _tensor(b, "b")
+        x, b = tensor_of(x, "x"), tensor_of(b, "b")
         if dtype is None:
             dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
         if dtype not in DTYPES:
@@ -178,7 +179,7 @@ class KernelSystem:
 
 def dtype_of(*given: Any) -> torch.dtype:
     """Returns the dtype in which these data are solved where none is asked for: float64 where any is, else float32."""
-    return torch.float64 if torch.float64 in {_tensor(values, "data").dtype for values in given} else torch.float32
+    return torch.float64 if torch.float64 in {tensor_of(values, "data").dtype for values in given} else torch.float32
 
 
 def _device(device: str | torch.device, x: Tensor) -> torch.device:
@@ -186,18 +187,32 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
         return x.device
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto', or one of torch's such as 'cpu' or 'cuda:0', got {shown(device)}"
+        ) from error
+    if chosen.type == "meta":
+        raise ValueError("device 'meta' holds no numbers; use device='cpu' or 'auto'")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {str(device)!r} was asked for, but torch sees no GPU; use device='cpu' or 'auto'")
     return chosen
 
 
-def _tensor(values: Any, name: str) -> Tensor:
-    """What was given as a tensor; tables and their columns too."""
+def tensor_of(values: Any, name: str) -> Tensor:
+    """Returns what was given as a dense tensor of real numbers; tables and their columns too.
+
+    Raises:
+        TypeError: something else; the message names it.
+    """
     if not isinstance(values, Tensor):
         if np.ma.is_masked(values):
             raise TypeError(f"{name} has masked values; drop or impute these rows first")
-        array = np.asarray(values)
+        try:
+            array = np.asarray(values)
+        except ValueError as error:  # rows of several lengths
+            raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
         if array.dtype == object and hasattr(values, "to_numpy"):  # columns of pandas' own numbers
             with contextlib.suppress(TypeError, ValueError):
                 array = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -208,7 +223,7 @@ def _tensor(values: Any, name: str) -> Tensor:
         # a copy: an array may be read-only, run backwards or hold bytes in another order
         kept = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
         values = torch.from_numpy(np.array(array, dtype=kept, order="C"))
-    if values.is_meta or values.is_complex() or values.is_sparse:
+    if values.is_meta or values.is_complex() or values.is_sparse or values.is_quantized:
         kind = "a meta tensor" if values.is_meta else f"a {values.layout} tensor of {values.dtype}"
         raise TypeError(f"{name} must be a dense tensor of real numbers, got {kind}")
     tensor: Tensor = values.detach()
@@ -226,7 +241,7 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
 
 def _noise(noise: Any, n: int) -> Noise:
     """σ² as a number where one is given, else (n,) float64."""
-    given = _tensor(noise, "noise").double()
+    given = tensor_of(noise, "noise").double()
     given = given[None] if given.ndim == 0 else given
     if given.ndim > 1 or len(given) not in (1, n):
         raise ValueError(f"noise must be one number, or ({n},): one for every row, got shape {tuple(given.shape)}")

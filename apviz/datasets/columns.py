@@ -120,7 +120,7 @@ def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False,
 
 def numbers(column: pd.Series[Any]) -> Array:
     """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
-    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+    if pd.api.types.is_integer_dtype(column.dtype) and len(column) and not column.isna().any():
         low, high = int(column.min()), int(column.max())
         if max(-low, high) > _WHOLE:
             whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)

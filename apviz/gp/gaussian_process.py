@@ -27,7 +27,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, from_sklearn
 from apviz.settings import renamed, require, require_whole
-from apviz.solvers import Hook, Solver, StopReason
+from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 
 # of this machine and this run, not of the model: a file never brings them
 LOCAL = ("path", "device")
@@ -161,7 +161,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             RuntimeError: the solve for the mean diverged.
         """
         check_settings(self)
-        hooks = list(hooks)
+        hooks = checked_hooks(hooks)
         x, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
         scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)

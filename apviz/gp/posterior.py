@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.gp.lanczos import LanczosInverse
+from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
-from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt
-from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
+from apviz.settings import require, require_kind, require_number, require_whole
+from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt, checked_hooks
+from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
@@ -132,18 +131,22 @@ class Posterior:
         )  # fmt: skip
         if batch_size != "auto":
             require_whole("batch_size", batch_size, 1)
-        y = torch.as_tensor(y).detach()
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        x, y = tensor_of(x, "x"), tensor_of(y, "y")
+        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
+            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         check_finite(y[:, None], "y")
+        require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
         self.hyperparameters = hyperparameters
-        self.solver = solver or Automatic()
-        self.variance_solver = variance_solver or to_tolerance(self.solver, VARIANCE_TOL)
+        for name, given in (("solver", solver), ("variance_solver", variance_solver)):
+            if given is not None:
+                require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")
+        self.solver = Automatic() if solver is None else solver
+        self.variance_solver = to_tolerance(self.solver, VARIANCE_TOL) if variance_solver is None else variance_solver
         self.batch_size = batch_size
         self.system = KernelSystem(
-            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(),
+            x, y.double() - float(hyperparameters.mean), hyperparameters.build_kernel(),
             noise=hyperparameters.noise if noises is None else noises,
-            operator=operator, dtype=dtype or dtype_of(x, y), device=device, dataset=dataset,
+            operator=operator, dtype=dtype_of(x, y) if dtype is None else dtype, device=device, dataset=dataset,
         )  # fmt: skip
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
         deviation = math.sqrt(self.system.operator.largest_signal)
@@ -171,7 +174,7 @@ class Posterior:
 
         The set-up for the mean is made once for all that are made so.
         """
-        y = torch.as_tensor(y).detach()
+        y = tensor_of(y, "y")
         if y.shape != (self.system.n,):
             raise ValueError(f"y must have shape ({self.system.n},), got {tuple(y.shape)}")
         if not self._of_mean:
@@ -184,7 +187,7 @@ class Posterior:
         return made
 
     def _given(self, weights: Any) -> Tensor:
-        given: Tensor = torch.as_tensor(weights).detach().to(self.system.x)
+        given: Tensor = tensor_of(weights, "weights").to(self.system.x)
         if given.shape != (self.system.n,):
             raise ValueError(f"weights must have shape ({self.system.n},), got {tuple(given.shape)}")
         check_finite(given[:, None], "weights")
@@ -242,7 +245,7 @@ class Posterior:
         """
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points))
-        for rows, _, variance, _ in self._variances(points, method, rank, list(hooks)):
+        for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
             out[rows] = variance
         return out + self.hyperparameters.noise if include_noise else out
 
@@ -263,7 +266,7 @@ class Posterior:
         Returns:
             (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
         """
-        points, hooks = self._points(x_star), list(hooks)
+        points, hooks = self._points(x_star), checked_hooks(hooks)
         z = self._chunk_of(points, slice(0, len(points)))
         w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.system.x.new_empty(len(z))
@@ -300,9 +303,7 @@ class Posterior:
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
-        require(len(ranks) > 0, "ranks", ranks, "at least one rank")
-        for rank in ranks:
-            require_whole("rank", rank, 1)
+        check_ranks(ranks)
         points = self._points(x_star)
         out: Tensor = self.system.x.new_empty(len(points), len(ranks))
         for rows, chunk in self._in_chunks(points):
@@ -325,7 +326,7 @@ class Posterior:
         """
         points = self._points(x_star)
         added = self.hyperparameters.noise if include_noise else 0.0
-        variances = self._variances(points, method, rank, list(hooks))
+        variances = self._variances(points, method, rank, checked_hooks(hooks))
         return (
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
         )
@@ -406,7 +407,7 @@ class Posterior:
     def _points(self, x_star: Any) -> Any:
         """x_star, checked; something whose rows can be sliced, not moved or copied."""
         if not hasattr(x_star, "shape"):
-            x_star = np.asarray(x_star)  # in float64, as torch would not
+            x_star = tensor_of(x_star, "x_star")  # in float64, as torch would not
         d, shape = self.system.d, tuple(x_star.shape)
         if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:
             raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {shape}")
@@ -424,8 +425,7 @@ class Posterior:
 
     def _chunk_of(self, points: Any, rows: slice) -> Tensor:
         """points[rows] as (c, d) on the system's device, in the dtype they are given in: it may be far from zero."""
-        chunk = points[rows]
-        chunk = chunk.detach() if isinstance(chunk, Tensor) else torch.tensor(np.asarray(chunk))
+        chunk = tensor_of(points[rows], "x_star")
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
 

@@ -27,12 +27,12 @@ from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, ker
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
 from apviz.operators import OPERATORS
-from apviz.settings import require
-from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason
+from apviz.settings import require, require_kind
+from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
 from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
 from apviz.spectrum import spectrum
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.recorder import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, STEP, TRAINING
 from apviz.tracing.store import Record
@@ -111,12 +111,16 @@ class Training:
         dataset: str = "",
         preparation: str = "",
     ) -> None:
+        if settings is not None:
+            require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
+        if initial is not None:
+            require_kind("initial", initial, Hyperparameters, "apviz.Hyperparameters")
         self.settings = s = settings or TrainingSettings()
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
-        y = torch.as_tensor(y)
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        x, y = tensor_of(x, "x"), tensor_of(y, "y")
+        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
+            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         # checks the data before any work; a step's system takes x and the device from here
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
@@ -217,9 +221,9 @@ class Training:
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
         if self._files is None:
-            return self._run(list(hooks))
+            return self._run(checked_hooks(hooks))
         with self._files.claimed(self._record):
-            return self._run(list(hooks))
+            return self._run(checked_hooks(hooks))
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
         s, attrs = self.settings, self._record.attrs

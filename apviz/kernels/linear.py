@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels.interface import Function
-from apviz.kernels.leaf import Leaf, positive, positives
+from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
 from apviz.kernels.stationary import Lengthscale
 
 #: the largest degree of a polynomial
@@ -166,8 +166,8 @@ class Groups(Leaf, InnerProduct):
     variances: tuple[float, ...]
 
     def __init__(self, *, factor: Any, variances: Sequence[float], outputscale: float = 1.0) -> None:
-        v = torch.as_tensor(variances, dtype=torch.float64).flatten()
-        f = torch.as_tensor(factor, dtype=torch.float64).flatten()
+        v = numbers_of("variances", variances).flatten()
+        f = numbers_of("factor", factor).flatten()
         if not len(v) or len(f) % len(v):
             raise ValueError(f"factor must have a row for each of the {len(v)} variances, got {len(f)} numbers")
         if not (v.isfinite().all() and f.isfinite().all() and (v >= 0).all()):

@@ -94,8 +94,8 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 def _decomposed(span: Span, first: Sequence[int], second: Sequence[int]) -> tuple[Floats, Floats, Floats]:
     """Principal vectors of the first span in orthonormal coordinates, cosines largest first, those of the second."""
-    a, _ = np.linalg.qr(span.factor[list(first)].T)
-    b, _ = np.linalg.qr(span.factor[list(second)].T)
+    a, _ = np.linalg.qr(span.factor[span.rows(first, "first")].T)
+    b, _ = np.linalg.qr(span.factor[span.rows(second, "second")].T)
     u, cosines, vt = np.linalg.svd(a.T @ b, full_matrices=False)
     return a @ u, np.clip(cosines, 0.0, 1.0), b @ vt.T
 

@@ -22,6 +22,7 @@ from apviz.settings import (
     chosen,
     require,
     require_overlap,
+    require_seed,
     require_tolerance,
     require_whole,
     require_whole_or_auto,
@@ -128,7 +129,7 @@ class AlternatingProjection(Solver):
         require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
         known = get_args(FactorDtype)
         require(self.factor_dtype in known, "factor_dtype", self.factor_dtype, f"one of {', '.join(known)}")
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
         rule_named(self.rule)
         partitioner_named(self.partition)
 

@@ -18,13 +18,14 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import posterior, strangers, tables, truth
+from tests.trust import arguments, posterior, strangers, tables, truth
 
 CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth,
     "strangers": strangers,
     "posterior": posterior,
     "input-tables": tables,
+    "input-arguments": arguments,
 }
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written

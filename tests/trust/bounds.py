@@ -82,11 +82,18 @@ def _forget_peak() -> int:
     return _status("VmRSS")
 
 
-def fault_of(error: BaseException, kinds: tuple[type[BaseException], ...], names: Sequence[str] = ()) -> str:
+def fault_of(
+    error: BaseException,
+    kinds: tuple[type[BaseException], ...],
+    names: Sequence[str] = (),
+    *,
+    may_be_long: bool = False,
+) -> str:
     """What is wrong with a refusal; empty where it is one sentence, of a documented kind, that says where to look.
 
     Args:
         kinds: that are documented.
+        may_be_long: of several lines, as scikit-learn's are.
         names: of files, settings and values, of which one must be in the sentence; none where () is given.
     """
     said = str(error)
@@ -97,7 +104,7 @@ def fault_of(error: BaseException, kinds: tuple[type[BaseException], ...], names
         return f"{type(error).__name__}: {said}"
     if not said.strip():
         return f"{type(error).__name__} without a word"
-    if "\n" in said.strip() or len(said) > LONGEST:
+    if not may_be_long and ("\n" in said.strip() or len(said) > LONGEST):
         return f"not a sentence: {said[:200]!r}"
     if names and not any(name and name in said for name in names):
         return f"names none of {', '.join(names)}: {said}"

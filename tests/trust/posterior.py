@@ -86,7 +86,9 @@ def case(seed: int) -> Case:
         lengthscale = tuple(float(each) for each in 10 ** rng.uniform(-1.2, 0.8, count))
         shape = {"alpha": float(10 ** rng.uniform(-0.7, 1.5))} if form == "rational-quadratic" else {}
         outputscale = float(10 ** rng.uniform(-1, 1))
-        parts.append(LEAVES[form](lengthscale=lengthscale if count > 1 else lengthscale[0], outputscale=outputscale, **shape))
+        parts.append(
+            LEAVES[form](lengthscale=lengthscale if count > 1 else lengthscale[0], outputscale=outputscale, **shape)
+        )
         leaves.append((form, count))
     combined = one_of("+", "×")
     kernel, scaled = parts[0], False
@@ -252,7 +254,9 @@ def _posterior(made: Case) -> str:
     by_lanczos = posterior.variance(made.z, "lanczos", rank)
     prior = float(made.kernel(torch.zeros(1, made.x.shape[1], dtype=torch.float64)))
     lost = float(torch.finfo(made.dtype).eps) * np.linalg.cond(held.exact.k) * prior * 10
-    held.between("the variance by Lanczos", by_lanczos, expected, -rounding - lost, prior * (1 + held.eps) - expected + rounding)
+    held.between(
+        "the variance by Lanczos", by_lanczos, expected, -rounding - lost, prior * (1 + held.eps) - expected + rounding
+    )
     covariance = posterior.covariance(made.z).double().numpy()
     excess = np.concatenate([each.excess.numpy() for each in posterior.variance_solves])
     off = covariance - held.exact.covariance
@@ -262,7 +266,9 @@ def _posterior(made: Case) -> str:
     held.between("the least eigenvalue of the covariance's excess", np.linalg.eigvalsh((off + off.T) / 2)[0], 0.0,
                  -within, CLAIM * excess.sum() + within)  # fmt: skip
     held.between("the trace of the covariance's excess", np.trace(off), 0.0, -within, CLAIM * excess.sum() + within)
-    return "within what is stated" if posterior.solution and posterior.solution.converged else "not converged, and within"
+    return (
+        "within what is stated" if posterior.solution and posterior.solution.converged else "not converged, and within"
+    )
 
 
 def _samples(made: Case) -> str:
@@ -328,7 +334,13 @@ def _estimator(made: Case) -> str:
     h = apviz.Hyperparameters.of(made.kernel, made.noise, made.mu)
     dtype = str(made.dtype).removeprefix("torch.")
     gp = apviz.GaussianProcess(
-        made.kernel, hyperparameters=h, scale=scale, solver=made.solver, dtype=dtype, device="cpu", operator=made.operator
+        made.kernel,
+        hyperparameters=h,
+        scale=scale,
+        solver=made.solver,
+        dtype=dtype,
+        device="cpu",
+        operator=made.operator,
     ).fit(x, y)
     xs, zs, ys = (x - centre) / half, (z - centre) / half, (y - shift) / unit
     if made.dtype == torch.float32:
@@ -351,7 +363,9 @@ def _estimator(made: Case) -> str:
     numbers = np.array([made.noise, *made.kernel.numbers.values()])
     assert len(gp.theta_names_) == len(numbers), "names of theta"
     if made.dtype == torch.float64:
-        held.near("the gradient of the log likelihood", gradient, e.gradient * numbers, held.gradient_within() * numbers)
+        held.near(
+            "the gradient of the log likelihood", gradient, e.gradient * numbers, held.gradient_within() * numbers
+        )
     return "within what is stated" if gp.solution_.converged else "not converged, and within"
 
 

@@ -33,7 +33,20 @@ from tests.trust.truth import Verdict
 UPLOAD_MB = 100
 #: of a number that was written and read
 DIGITS = 1e-12
-WORDS = ("red", "green", "blue", "Zürich", "São Paulo", "a, b; c", 'say "no"', "N/A?", "=1+1", "<b>x</b>", "1st", "x" * 80)
+WORDS = (
+    "red",
+    "green",
+    "blue",
+    "Zürich",
+    "São Paulo",
+    "a, b; c",
+    'say "no"',
+    "N/A?",
+    "=1+1",
+    "<b>x</b>",
+    "1st",
+    "x" * 80,
+)
 NAMES = ("x", "size", "Größe", "price (€)", "a,b", "Unnamed: 0", " y ", "2020", "=cmd", "列", "nan", "target", "x.1")
 MISSING = ("", "NA", "NaN", "?", "-", "null")
 
@@ -102,7 +115,11 @@ def _columns(draw: _Draw, whole: bool) -> tuple[dict[str, list[Any]], dict[str, 
     truth = {}
     for place, name in enumerate(names):
         # what is predicted, and an input, are numbers
-        kind = "number" if place < 2 and whole else draw.of(("number", "number", "whole", "text", "date", "bool", "constant"))
+        kind = (
+            "number"
+            if place < 2 and whole
+            else draw.of(("number", "number", "whole", "text", "date", "bool", "constant"))
+        )
         values: list[Any]
         if kind == "number":
             found = draw.rng.standard_normal(rows) * 10.0 ** draw.rng.integers(-8, 9)
@@ -137,7 +154,9 @@ def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole
         target: Any = draw.of((first, first, 0, -len(names)))
         return {"target": target, "missing": draw.of(("drop", "fill")), "copies": draw.of(("keep", "drop")),
                 "seed": draw.up_to(9), "dtype": draw.of((torch.float32, torch.float64))}  # fmt: skip
-    settings: dict[str, Any] = {"target": draw.of((first,) * 12 + (names[-1], 0, -1, 1, 99, "nothing of it", "", True, 1.5, None))}
+    settings: dict[str, Any] = {
+        "target": draw.of((first,) * 12 + (names[-1], 0, -1, 1, 99, "nothing of it", "", True, 1.5, None))
+    }
     odd = {
         "missing": ("drop", "fill", "refuse", "maybe", None, 1),
         "copies": ("keep", "drop", "both", None),
@@ -226,7 +245,11 @@ def _parquet(draw: _Draw, columns: dict[str, list[Any]], kind: str, whole: bool)
     compression = draw.of(("snappy", "zstd", "gzip", "none"))
     file = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(arrays), file, compression=compression)
-    return draw.of(("table.parquet", "table.pq")), file.getvalue(), {"written": f"Parquet, {compression}, {', '.join(arrays)}"}
+    return (
+        draw.of(("table.parquet", "table.pq")),
+        file.getvalue(),
+        {"written": f"Parquet, {compression}, {', '.join(arrays)}"},
+    )
 
 
 def _arrays(draw: _Draw, columns: dict[str, list[Any]], kind: str, whole: bool) -> tuple[str, bytes, dict[str, str]]:
@@ -266,7 +289,9 @@ def _arrays(draw: _Draw, columns: dict[str, list[Any]], kind: str, whole: bool) 
 
 def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> tuple[str, bytes | None]:
     """The file after something happened to it; None for a folder or nothing in its place."""
-    what = draw.of(("cut", "flip", "flip", "insert", "relabel", "relabel", "cell", "cell", "row", "nothing", "bomb", "zip", "none"))
+    what = draw.of(
+        ("cut", "flip", "flip", "insert", "relabel", "relabel", "cell", "cell", "row", "nothing", "bomb", "zip", "none")
+    )
     words["then"] = what
     if what == "cut":
         return name, content[: draw.up_to(len(content))]
@@ -291,7 +316,9 @@ def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> t
         words["then"] = f"{odd[:20]!r} at {place}"
         return name, content[:place] + odd.encode() + content[place:]
     if what == "row":
-        rows = draw.of((b"1,2,3,4,5,6,7,8,9\n", b"\n\n\n", b",,,,,\n", b"x\n", b'"\n', b";" * 3000 + b"\n", b"1\n" * 50))
+        rows = draw.of(
+            (b"1,2,3,4,5,6,7,8,9\n", b"\n\n\n", b",,,,,\n", b"x\n", b'"\n', b";" * 3000 + b"\n", b"1\n" * 50)
+        )
         words["then"] = f"{rows[:20]!r} at its end"
         return name, content + rows
     if what == "nothing":
