@@ -113,6 +113,8 @@ class Training:
     ) -> None:
         if settings is not None:
             require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
+        if path is not None:
+            require(bool(Path(path).name), "path", path, "a path with a name, such as 'fit.zarr'")
         if initial is not None:
             require_kind("initial", initial, Hyperparameters, "apviz.Hyperparameters")
         self.settings = s = settings or TrainingSettings()

@@ -12,6 +12,7 @@ from torch import Tensor
 from apviz.kernels.interface import Function
 from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
 from apviz.kernels.stationary import Lengthscale
+from apviz.settings import require_whole
 
 #: the largest degree of a polynomial
 MAX_DEGREE = 16
@@ -89,8 +90,9 @@ class Polynomial(Linear):
         self, *, degree: int, lengthscale: Lengthscale = 1.0, offset: float = 1.0, outputscale: float = 1.0
     ) -> None:
         super().__init__(lengthscale=lengthscale, outputscale=outputscale)
-        if int(degree) != degree or not 1 <= degree <= MAX_DEGREE:
-            raise ValueError(f"degree must be a whole number from 1 to {MAX_DEGREE}, got {degree!r}")
+        if isinstance(degree, float) and degree.is_integer():
+            degree = int(degree)
+        require_whole("degree", degree, 1, MAX_DEGREE)
         object.__setattr__(self, "degree", int(degree))
         object.__setattr__(self, "offset", positive("offset", offset))
 

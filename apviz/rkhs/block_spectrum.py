@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +68,7 @@ def block_spectrum(span: Span, blocks: Sequence[Sequence[int]]) -> BlockSpectrum
         >>> round(found.kappa), round(found.kappa_prime), round(found.kappa_coupled)
         (934, 494, 51)
     """
-    require(isinstance(blocks, Sized) and len(blocks) > 0, "blocks", blocks, "sets of points")
+    require(isinstance(blocks, Sequence) and len(blocks) > 0, "blocks", blocks, "sets of points")
     inverse_factor = np.zeros_like(span.gram)
     own: list[Floats] = []
     for rows in (span.rows(block, "blocks") for block in blocks):

@@ -19,7 +19,7 @@ from apviz.settings import require, require_whole
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.interface import Update
 from apviz.solvers.run import Run
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 
 Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]
 
@@ -113,7 +113,7 @@ def trajectory(
         >>> bool((np.diff(found.errors()) <= 0).all())
         True
     """
-    b = np.asarray(b, dtype=np.float64)
+    b = tensor_of(b, "b").double().numpy()
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
     require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
     require_whole("steps", steps, 1)

@@ -18,7 +18,7 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import arguments, posterior, strangers, tables, truth
+from tests.trust import addresses, arguments, posterior, strangers, tables, truth
 
 CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth,
@@ -26,6 +26,7 @@ CAMPAIGNS: dict[str, ModuleType] = {
     "posterior": posterior,
     "input-tables": tables,
     "input-arguments": arguments,
+    "input-addresses": addresses,
 }
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written

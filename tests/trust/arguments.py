@@ -408,7 +408,7 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe("Hyperparameters", _made_posterior, {"lengthscale": "number", "outputscale": "number", "mean_": "number",
                                                     "hyper_noise": "number", "kernel": "text"}, ("noise", "mean")),
         *(Recipe(f"Posterior.{method}", functools.partial(_predicted, method), _of(getattr(apviz.Posterior, method), ("self",), x_star="x"),
-                 ("x_star", "hook")) for method in ("mean", "variance", "covariance", "variance_by_rank", "samples")),
+                 ("x_star", "hook", "samples")) for method in ("mean", "variance", "covariance", "variance_by_rank", "samples")),
         *[Recipe("GaussianProcess", _fit, _of(apviz.GaussianProcess, kernel="text", path="text") | {"x": "x", "y": "y"},
                  ("X", "feature", "array", "sample", "input", "trace"), True)] * 3,
         *(Recipe(f"GaussianProcess.{method}", functools.partial(_of_fitted, method),

@@ -213,6 +213,8 @@ def judge(seed: int) -> Verdict:
             return Verdict("refused" if said else "error", said or f"{type(refused).__name__} without a word")
         except AssertionError as wrong:
             return Verdict("false", str(wrong))
+        except RuntimeError as diverged:  # as `GaussianProcess.fit` says
+            return Verdict("refused" if str(diverged).startswith("the solve for the mean ") else "error", str(diverged))
         except Exception as error:  # whatever it is, it is not documented
             return Verdict("error", f"{type(error).__name__}: {error}")
     if time.monotonic() - began > ENDLESS:
