@@ -48,7 +48,20 @@ ODD = (
     "diabetes", "../../etc/passwd", "/etc/passwd", "\x00", "\n", "\r\n", "\u202e", "\ud7ff", "𝒳", "é", MARK, "' OR 1=1 --",
     "%", "%zz", "%00", "+", "&", "=", "#", "?", "matern52", "float16", "float64", "kd-tree", "-", ".", "1.", ".5", "+5", "1e0",
 )  # fmt: skip
-STRANGE_NAMES = ("", "nothing", "N", "n ", "__class__", "name", "param", "dataset[]", MARK, "limits", "own", "a" * 3_000)
+STRANGE_NAMES = (
+    "",
+    "nothing",
+    "N",
+    "n ",
+    "__class__",
+    "name",
+    "param",
+    "dataset[]",
+    MARK,
+    "limits",
+    "own",
+    "a" * 3_000,
+)
 #: widest sentence: a value of any length is named
 _MOST_SENTENCE = 1_500
 
@@ -98,7 +111,17 @@ def case(seed: int) -> Case:
         parts.append(f"{quote(str(name))}={quote(quoted)}" if rng.random() < 0.9 else f"{name}={text}")
     query = "&".join(parts)
     if rng.random() < 0.2:
-        query = one_of(("&" + query, query + "&&=&", query.replace("=", "", 1), query * 40, query.replace("&", ";"), f"?{query}", "%" + query))
+        query = one_of(
+            (
+                "&" + query,
+                query + "&&=&",
+                query.replace("=", "", 1),
+                query * 40,
+                query.replace("&", ";"),
+                f"?{query}",
+                "%" + query,
+            )
+        )
     return Case(page, f"?{query}", bool(rng.random() < 0.0625))
 
 
@@ -148,7 +171,9 @@ def _check_sentences(query: str, problems: list[str], models: list[Any]) -> None
             assert told, f"{name[:40]!r} is no setting, and nothing says so"
         elif not told and name not in ("dataset", "n"):  # of which one bounds the other
             value = address.read(text, owners[name].param[name])
-            assert getattr(owners[name], name) == value, f"{name} is {getattr(owners[name], name)!r}, asked for was {text!r}"
+            assert getattr(owners[name], name) == value, (
+                f"{name} is {getattr(owners[name], name)!r}, asked for was {text!r}"
+            )
 
 
 def _check_kept(models: list[Any]) -> None:
@@ -210,7 +235,9 @@ def _typed(made: Case) -> list[str]:
         shown[name].value = text
         if fields.ready(name):
             value = address.read(text.strip(), owners[name].param[name])
-            assert getattr(owners[name], name) == value, f"the field {name} holds {text!r}, the setting is {getattr(owners[name], name)!r}"
+            assert getattr(owners[name], name) == value, (
+                f"the field {name} holds {text!r}, the setting is {getattr(owners[name], name)!r}"
+            )
         else:
             label = owners[name].param[name].label
             assert any(label in problem for problem in told), f"the field {label} cannot be read, and nothing says so"
