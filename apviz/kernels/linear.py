@@ -90,10 +90,11 @@ class Polynomial(Linear):
         self, *, degree: int, lengthscale: Lengthscale = 1.0, offset: float = 1.0, outputscale: float = 1.0
     ) -> None:
         super().__init__(lengthscale=lengthscale, outputscale=outputscale)
-        if isinstance(degree, float) and degree.is_integer():
-            degree = int(degree)
-        require_whole("degree", degree, 1, MAX_DEGREE)
-        object.__setattr__(self, "degree", int(degree))
+        given: Any = degree
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        require_whole("degree", given, 1, MAX_DEGREE)
+        object.__setattr__(self, "degree", int(given))
         object.__setattr__(self, "offset", positive("offset", offset))
 
     @property

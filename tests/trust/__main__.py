@@ -59,11 +59,19 @@ def work_on(name: str, budget: float) -> dict[str, Any]:
     module, began = CAMPAIGNS[name], time.monotonic()
     before = read().get(name, {"cases": 0, "hours": 0.0, "how": {}, "wrong": {}})
     how, wrong, seed = Counter(before["how"]), dict(before["wrong"]), int(before["cases"])
-    kept = began
+    kept, mended = began, int(before.get("mended", 0))
+    # what was wrong is tried again: it may have been mended
+    for number, was in list(wrong.items()):
+        verdict = module.judge(int(number))
+        if not verdict.is_wrong:
+            del wrong[number]
+            how.subtract([was["how"]])
+            how[verdict.how] += 1
+            mended += 1
 
     def figures() -> dict[str, Any]:
         hours = round(before["hours"] + (time.monotonic() - began) / 3600, 4)
-        return {"cases": seed, "hours": hours, "how": dict(how), "wrong": wrong}
+        return {"cases": seed, "hours": hours, "how": dict(+how), "mended": mended, "wrong": wrong}
 
     while time.monotonic() - began < budget:
         verdict = module.judge(seed)

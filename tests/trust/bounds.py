@@ -113,5 +113,5 @@ def fault_of(
 
 def _raised_by_apviz(error: BaseException) -> bool:
     """Whether the line that raised it is apviz's own."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return Path(os.path.abspath(last.filename)).is_relative_to(HOUSE)
+    lines = traceback.extract_tb(error.__traceback__)
+    return bool(lines) and Path(os.path.abspath(lines[-1].filename)).is_relative_to(HOUSE)

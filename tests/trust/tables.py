@@ -7,6 +7,7 @@ to the dashboard is, within its limits.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import tempfile
@@ -336,9 +337,15 @@ def _damaged(draw: _Draw, name: str, content: bytes, words: dict[str, str]) -> t
 
 
 def _bomb(draw: _Draw, words: dict[str, str]) -> tuple[str, bytes]:
-    """A small file that wants much memory."""
     which = draw.of(("one line", "columns", "rows", "array", "deep", "texts"))
     words["then"] = f"a bomb of {which}"
+    return _made_bomb(which)
+
+
+@functools.cache
+def _made_bomb(which: str) -> tuple[str, bytes]:
+    """A small file that wants much memory."""
+    file = io.BytesIO()
     if which == "one line":
         return "table.csv.gz", gzip.compress(b"9" * 60_000_000, 1)
     if which == "columns":
@@ -346,15 +353,13 @@ def _bomb(draw: _Draw, words: dict[str, str]) -> tuple[str, bytes]:
     if which == "rows":
         return "table.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 3_000_000, 1)
     if which == "array":
-        file = io.BytesIO()
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 4)})
         return "table.npy", file.getvalue() + bytes(64)
     if which == "deep":
         return "table.csv", b"a,b\n" + b'"' * 100_000 + b"\n1,2\n"
     table = pyarrow.table({"a": ["z" * 4_000_000] * 100, "b": list(range(100))})
-    made = io.BytesIO()
-    pyarrow.parquet.write_table(table, made, compression="zstd")
-    return "table.parquet", made.getvalue()
+    pyarrow.parquet.write_table(table, file, compression="zstd")
+    return "table.parquet", file.getvalue()
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
