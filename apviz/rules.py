@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.registry import Registry
-from apviz.settings import require_seed
+from apviz.settings import require, require_seed
 
 #: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks
 Selector = Callable[[int, Tensor], int]
@@ -53,8 +53,8 @@ class GaussSouthwell:
     needs_norms = True
 
     def __post_init__(self) -> None:
-        if self.short_block not in get_args(ShortBlock):
-            raise ValueError(f"short_block must be 'alike' or 'end-of-epoch', got {self.short_block!r}")
+        known = isinstance(self.short_block, str) and self.short_block in get_args(ShortBlock)
+        require(known, "short_block", self.short_block, "'alike' or 'end-of-epoch'")
 
     @property
     def name(self) -> str:

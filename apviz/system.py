@@ -76,8 +76,8 @@ class KernelSystem:
         x, b = tensor_of(x, "x"), tensor_of(b, "b")
         if dtype is None:
             dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
+            raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {shown(dtype)}")
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
@@ -189,7 +189,7 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # which one, by what it is
         raise ValueError(
             f"device must be 'auto', or one of torch's such as 'cpu' or 'cuda:0', got {shown(device)}"
         ) from error

@@ -14,7 +14,7 @@ from apviz.advice.prices import Prices
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
-from apviz.settings import require_kind, require_seed, require_tolerance, require_whole
+from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
 from apviz.solvers import (
     Automatic,
     Cholesky,
@@ -157,6 +157,9 @@ def advise(
     require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
     if solvers is not None:
         require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
+        require(len(solvers) > 0, "solvers", solvers, "at least one, or None")
+        for name, solver in solvers.items():
+            require_kind(f"solvers[{name!r}]", solver, Solver, "a solver, such as apviz.Automatic()")
     require_tolerance(tol)
     require_whole("max_epochs", max_epochs, 1)
     require_seed(seed)

@@ -83,8 +83,8 @@ def check_settings(seed: object, n: object, dtype: object) -> None:
         raise ValueError(f"seed = {shown(seed)}: expected an integer, of at most {LARGEST_SEED}")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
         raise ValueError(f"n = {n!r}: expected a positive integer (training rows to keep), or None for all")
-    if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype = {dtype!r}: expected torch.float32 or torch.float64")
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype = {shown(dtype)}: expected torch.float32 or torch.float64")
 
 
 def check_enough(available: int, n: int | None, source: str) -> None:

@@ -29,7 +29,7 @@ from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cho
 from apviz.settings import LARGEST_SEED, require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.training_trace import TrainingTrace
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def likelihood_of(
     h, logarithmic = gp.hyperparameters_, theta_of(gp.hyperparameters_)
     raw = logarithmic.raw(h)
     if theta is not None:
-        values = torch.as_tensor(np.asarray(theta, dtype=np.float64))
+        values = tensor_of(theta, "theta").double()
         if values.shape != raw[1:].shape or not torch.isfinite(values).all():
             names = ", ".join(logarithmic.names[1:])
             raise ValueError(f"theta must be {len(raw) - 1} finite numbers ({names}), got {values.tolist()!r:.200}")

@@ -28,6 +28,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, from_sklearn
 from apviz.settings import renamed, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
+from apviz.system import check_finite
 
 # of this machine and this run, not of the model: a file never brings them
 LOCAL = ("path", "device")
@@ -164,6 +165,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         hooks = checked_hooks(hooks)
         x, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)
+        check_finite(torch.from_numpy(y)[:, None], "y")
         scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
         inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
         names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])

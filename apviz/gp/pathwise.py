@@ -22,6 +22,8 @@ from apviz.solvers import Hook, NotConverged
 if TYPE_CHECKING:
     from apviz.gp.posterior import Posterior
 
+# functions and features: beyond, no machine holds them
+MOST = 2**53
 #: cosines and sines of a term of the kernel, of which functions are drawn
 FEATURES = 2_000
 # of σ, what the solve may leave as error of a sample at the training inputs, in the root mean square
@@ -86,9 +88,9 @@ class PosteriorSamples:
         hooks: Iterable[Hook] = (),
         may_tighten: bool = True,
     ) -> None:
-        require_whole("count", count, 1)
+        require_whole("count", count, 1, MOST)
         require_seed(seed)
-        require_whole("features", features, 1)
+        require_whole("features", features, 1, MOST)
         s = posterior.system
         # weights of functions and of features, and values at the rows, a few times
         numbers = 4.0 * float(count) * (float(s.n) + 2.0 * float(features))

@@ -406,7 +406,7 @@ class Posterior:
 
     def _points(self, x_star: Any) -> Any:
         """x_star, checked; something whose rows can be sliced, not moved or copied."""
-        if not hasattr(x_star, "shape"):
+        if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):
             x_star = tensor_of(x_star, "x_star")  # in float64, as torch would not
         d, shape = self.system.d, tuple(x_star.shape)
         if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:

@@ -72,7 +72,7 @@ def write(path: str | Path, saved: Saved) -> None:
         OSError: the disk is full or gone; what was there stays.
         ValueError: a solver that is not apviz's own.
     """
-    path, solution = Path(path), saved.solution
+    path, solution = _path_of(path), saved.solution
     if os.path.lexists(path) and not _is_saved(path):
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
@@ -107,7 +107,7 @@ def read(path: str | Path) -> Saved:
         OSError: no such file.
         ValueError: not such a file, one that is damaged, or one whose entries do not fit each other; which and how.
     """
-    path = Path(path)
+    path = _path_of(path)
     with path.open("rb") as file:
         try:
             entries = _entries(file)
@@ -115,6 +115,12 @@ def read(path: str | Path) -> Saved:
         # whatever a made-up file can provoke
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
+
+
+def _path_of(path: str | Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError(f"{str(path)!r:.200} is no path of a file")
+    return Path(path)
 
 
 def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -289,9 +289,14 @@ class Training:
     def _take(self, hooks: Sequence[Hook], move: Move) -> bool:
         """Records a step and tells of it; returns whether there are more."""
         s, number, now = self.settings, self.steps_done + 1, time.perf_counter()
+        try:
+            before, after = self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number)
+        except ValueError as error:  # beyond what numbers hold
+            raise self._failure(
+                ValueError(f"it led to none ({error}); step_size = {s.step_size:g} is too large")
+            ) from error
         step = Step(
-            number, self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number),
-            float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
+            number, before, after, float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
         )  # fmt: skip
         self._put(step, move)
         self._write()

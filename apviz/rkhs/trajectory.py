@@ -115,7 +115,7 @@ def trajectory(
     """
     b = tensor_of(b, "b").double().numpy()
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
-    require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
+    require_whole("blocks", blocks, 1, span.n)
     require_whole("steps", steps, 1)
     x, system_b = torch.as_tensor(span.x), torch.as_tensor(b)
     system = KernelSystem(
@@ -253,8 +253,8 @@ def trajectory_on(
         >>> found.steps[2].residual.round(3) + 0.0
         array([0.357, 0.   , 0.   ])
     """
+    require(isinstance(sets, Sequence) and len(sets) > 0, "sets", sets, "sets of points, at least one")
     given = GivenBlocks(tuple(tuple(span.rows(block, "sets")) for block in sets))
-    require(len(given.sets) > 0, "sets", sets, "at least one set of points")
     largest = max(len(block) for block in given.sets)
     found = trajectory(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
     blocks = tuple(tuple(sorted(block)) for block in found.blocks)

@@ -37,6 +37,8 @@ class Claim:
     """
 
     def __init__(self, path: Path) -> None:
+        if not path.name:
+            raise ValueError(f"path must have a name, such as 'run.zarr', got {str(path)!r}")
         self.path = path
         lock = path.with_name(f".{path.name}.claim")
         found: int | str | None = None

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
+from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_kind, require_number, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
@@ -194,9 +195,10 @@ class PredictionHook(Hook):
 
     def __init__(self, test_x: Tensor, test_y: Tensor, *, mean: float = 0.0, every: int = 1) -> None:
         test_x, test_y = tensor_of(test_x, "test_x"), tensor_of(test_y, "test_y")
-        if test_x.ndim != 2 or test_y.shape != test_x.shape[:1]:
+        if test_x.ndim != 2 or test_y.shape != test_x.shape[:1] or not test_x.numel():
             raise ValueError(
-                f"test_x must be (m, d) and test_y (m,), got {tuple(test_x.shape)} and {tuple(test_y.shape)}"
+                f"test_x must be (m, d) and test_y (m,), m and d at least 1, got {tuple(test_x.shape)} and "
+                f"{tuple(test_y.shape)}"
             )
         check_finite(test_x, "test_x")
         check_finite(test_y[:, None], "test_y")
@@ -206,6 +208,13 @@ class PredictionHook(Hook):
 
     def on_start(self, run: Run) -> None:
         self._entries = 0
+        if self.test_x.shape[1] != run.system.d:
+            raise ValueError(f"test_x has {self.test_x.shape[1]} columns, the system {run.system.d}")
+        span = float(run.system.operator.scaled(self.test_x.to(run.system.device)).abs().max())
+        if not span < MAX_SPAN:
+            raise ValueError(
+                f"test_x spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: distances would overflow"
+            )
 
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:

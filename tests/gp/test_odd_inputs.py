@@ -1,4 +1,4 @@
-"""What is handed over in the place of inputs, targets, solvers and settings of processes: refused by its name, or used."""
+"""What is handed over in the place of inputs, targets and settings of processes: refused by its name, or used."""
 
 from __future__ import annotations
 
@@ -94,3 +94,31 @@ def test_a_training_names_what_it_is_to_start_from_and_where_it_is_to_write():
         apviz.Training(X, Y, {"steps": 3}, device="cpu")
     with pytest.raises(ValueError, match="path must be a path with a name"):
         apviz.Training(X, Y, path="", device="cpu")
+
+
+def test_a_step_that_is_too_large_is_named_as_the_training_fails():
+    settings = apviz.TrainingSettings(steps=2, probes=3, step_size=1e12)
+    with pytest.raises(
+        apviz.TrainingError, match=r"training step 1: it led to none .*; step_size = 1e\+12 is too large"
+    ):
+        apviz.Training(X, Y, settings, device="cpu").run()
+
+
+def test_a_sparse_tensor_is_refused_by_its_name_and_a_theta_with_a_graph_is_taken(posterior):
+    with pytest.raises(TypeError, match="x_star must be a dense tensor of real numbers"):
+        posterior.mean(torch.from_numpy(X).to_sparse())
+    model = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, Y)
+    theta = torch.tensor(model.theta_, requires_grad=True)
+    assert model.log_marginal_likelihood(theta) == model.log_marginal_likelihood()
+    with pytest.raises(TypeError, match="theta must be numbers"):
+        model.log_marginal_likelihood(["a"])
+
+
+def test_a_path_that_no_file_can_have_is_refused():
+    with pytest.raises(ValueError, match="is no path of a file"):
+        apviz.GaussianProcess.load("a\0b")
+
+
+def test_targets_that_are_missing_among_objects_are_named_as_targets():
+    with pytest.raises(ValueError, match="y has 30 NaN or infinite values"):
+        apviz.GaussianProcess(device="cpu").fit(X, np.full(30, None))

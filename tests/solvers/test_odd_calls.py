@@ -85,3 +85,20 @@ def test_a_long_value_is_shown_in_one_line_by_its_beginning():
     with pytest.raises(ValueError, match="tol must be") as refused:
         apviz.Automatic(tol=np.arange(10_000.0))
     assert len(str(refused.value)) < 400 and "\n" not in str(refused.value)
+
+
+def test_a_tolerance_that_has_no_square_ends_at_once():
+    for solver in (solvers.ASkotch(tol=1e308), apviz.AlternatingProjection(block_size=10, tol=1e308)):
+        assert apviz.solve(make_system(), solver).converged
+
+
+def test_solvers_to_be_advised_on_are_named():
+    for odd, name in (({}, "solvers"), ({"a": 1}, r"solvers\['a'\]"), ("cg", "solvers")):
+        with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+            apviz.advise(make_system(), odd)
+
+
+@pytest.mark.parametrize("dtype", [np.array([]), "float64", torch.float16])
+def test_a_dtype_that_is_none_is_named(dtype):
+    with pytest.raises(ValueError, match="dtype must be"):
+        make_system(dtype=dtype)

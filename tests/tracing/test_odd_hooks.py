@@ -73,3 +73,12 @@ def test_test_data_may_be_arrays_and_are_named_where_they_are_none():
 def test_a_console_that_is_none_is_named():
     with pytest.raises(TypeError, match="console must be a rich.console.Console"):
         apviz.ProgressHook("stderr")
+
+
+def test_test_inputs_of_another_width_and_too_far_away_are_named_before_the_solve():
+    system = apviz.KernelSystem(X, Y, apviz.Matern52(lengthscale=0.5), noise=0.1, device="cpu")
+    for odd, message in ((X[:, :1], "test_x has 1 columns, the system 2"), (X * 1e200, "test_x spans .* lengthscales")):
+        with pytest.raises(ValueError, match=message):
+            apviz.solve(system, apviz.Cholesky(), hooks=[apviz.PredictionHook(odd, Y)])
+    with pytest.raises(ValueError, match="m and d at least 1"):
+        apviz.PredictionHook(X[:0], Y[:0])

@@ -376,7 +376,7 @@ def recipes() -> tuple[Recipe, ...]:
     """All calls."""
     arrays = {"x": "x", "b": "y", "y": "y", "x_star": "x", "test_x": "x", "test_y": "y", "noise": "number"}
     found = [
-        *(Recipe(kind.__name__, functools.partial(_use_kernel, kind), _of(kind)) for kind in (
+        *(Recipe(kind.__name__, functools.partial(_use_kernel, kind), _of(kind), ("inputs span",)) for kind in (
             apviz.RBF, apviz.Matern12, apviz.Matern32, apviz.Matern52, apviz.RationalQuadratic, apviz.Periodic, apviz.Linear,
             apviz.Constant, apviz.White, apviz.PiecewisePolynomial)),
         Recipe("Cosine", lambda **given: _use_kernel(lambda: apviz.Cosine(**given).on(0)), _of(apviz.Cosine)),
@@ -412,7 +412,7 @@ def recipes() -> tuple[Recipe, ...]:
         *[Recipe("GaussianProcess", _fit, _of(apviz.GaussianProcess, kernel="text", path="text") | {"x": "x", "y": "y"},
                  ("X", "feature", "array", "sample", "input", "trace"), True)] * 3,
         *(Recipe(f"GaussianProcess.{method}", functools.partial(_of_fitted, method),
-                 _of(getattr(apviz.GaussianProcess, method), ("self",), x="x", y="y", theta="y"), ("X", "feature", "array", "sample", "hook", "random", "theta", "Complex"), True)
+                 _of(getattr(apviz.GaussianProcess, method), ("self",), x="x", y="y", theta="y"), ("X", "feature", "array", "sample", "hook", "random", "theta", "Complex", "Seed"), True)
           for method in ("predict", "sample_y", "log_marginal_likelihood", "negative_log_likelihood")),
         Recipe("GaussianProcess.load", lambda path: apviz.GaussianProcess.load(path), {"path": "text"}, ("file", "model", "directory")),
         Recipe("GaussianProcess.save", lambda path: _fitted().save(path), {"path": "text"}, ("file", "model")),
