@@ -27,8 +27,8 @@ MOST_BYTES = 2_000_000
 KINDS = (
     "index.html", "lessons.html", "guide/gpytorch.html", "gpytorch_models.html", "mathematics.html",
     "figures/index.html", "figures/solves/residuals.html", "api/plots.html",
-    "api/names/apviz.AlternatingProjection.html", "benchmarks/index.html", "benchmarks/leaderboard.html", "benchmarks/trust.html",
-    "architecture.html", "contributing.html", "changelog.html",
+    "api/names/apviz.AlternatingProjection.html", "benchmarks/index.html", "benchmarks/leaderboard.html",
+    "benchmarks/trust.html", "architecture.html", "contributing.html", "changelog.html",
 )  # fmt: skip
 
 

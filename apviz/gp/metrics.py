@@ -62,5 +62,6 @@ def _vectors(**given: Any) -> list[Tensor]:
         found = ", ".join(f"{name} {tuple(vector.shape)}" for name, vector in zip(given, vectors, strict=True))
         raise ValueError(f"{' and '.join(given)} must be of one shape (m,) with m ≥ 1, got {found}")
     for name, vector in zip(given, vectors, strict=True):
-        check_finite(vector[:, None], name)
+        if name != "variance":  # which must be positive too
+            check_finite(vector[:, None], name)
     return vectors

@@ -1,4 +1,4 @@
-"""Files that the campaign of tables (`python -m tests.trust --campaign input-tables`) found read wrongly, or not in words."""
+"""Files that the campaign `input-tables` of `python -m tests.trust` found read wrongly, or refused in no sentence."""
 
 from __future__ import annotations
 

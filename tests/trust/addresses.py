@@ -1,8 +1,8 @@
 """Addresses and form values of the dashboard: taken as they are, or left out with a sentence that names them.
 
-A case is its seed: a query of settings of a page, some of them odd, in an address that may be broken; and the same values
-typed into the fields of the page. What is taken must come back from the address that the page then writes, and every job
-that the settings say must be made or refused in a sentence. One case in sixteen opens the whole page.
+A case is its seed: a query of settings of a page, some of them odd, in an address that may be broken; and the same
+values typed into the fields of the page. What is taken must come back from the address that the page then writes, and
+every job that the settings say must be made or refused in a sentence. One case in sixteen opens the whole page.
 """
 
 from __future__ import annotations
@@ -42,12 +42,82 @@ from tests.trust.truth import Verdict
 
 MARK = "<img src=x onerror=stolen()>"
 ODD = (
-    "", " ", "0", "-1", "1", "2", "0.5", "1e3", "1e-320", "1e400", "-1e400", "nan", "inf", "-inf", "NaN", "1,000", "1_000",
-    "1,5", "0x10", "１２", "٣", "²", "½", "true", "True", "false", "none", "None", "null", "[]", "{}", "1;2", "1 2 3", ",,,",
-    "100,200", "100,,200", "100,many", "-5,7", "9" * 400, "9" * 5_000, "a" * 20_000, "ap", "ap,cg", "ap,nothing", "china",
-    "diabetes", "../../etc/passwd", "/etc/passwd", "\x00", "\n", "\r\n", "\u202e", "\ud7ff", "𝒳", "é", MARK, "' OR 1=1 --",
-    "%", "%zz", "%00", "+", "&", "=", "#", "?", "matern52", "float16", "float64", "kd-tree", "-", ".", "1.", ".5", "+5", "1e0",
-)  # fmt: skip
+    "",
+    " ",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "0.5",
+    "1e3",
+    "1e-320",
+    "1e400",
+    "-1e400",
+    "nan",
+    "inf",
+    "-inf",
+    "NaN",
+    "1,000",
+    "1_000",
+    "1,5",
+    "0x10",
+    "１２",
+    "٣",
+    "²",
+    "½",
+    "true",
+    "True",
+    "false",
+    "none",
+    "None",
+    "null",
+    "[]",
+    "{}",
+    "1;2",
+    "1 2 3",
+    ",,,",
+    "100,200",
+    "100,,200",
+    "100,many",
+    "-5,7",
+    "9" * 400,
+    "9" * 5_000,
+    "a" * 20_000,
+    "ap",
+    "ap,cg",
+    "ap,nothing",
+    "china",
+    "diabetes",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "\x00",
+    "\n",
+    "\r\n",
+    "\u202e",
+    "\ud7ff",
+    "𝒳",
+    "é",
+    MARK,
+    "' OR 1=1 --",
+    "%",
+    "%zz",
+    "%00",
+    "+",
+    "&",
+    "=",
+    "#",
+    "?",
+    "matern52",
+    "float16",
+    "float64",
+    "kd-tree",
+    "-",
+    ".",
+    "1.",
+    ".5",
+    "+5",
+    "1e0",
+)
 STRANGE_NAMES = (
     "",
     "nothing",
@@ -78,10 +148,13 @@ class Case:
 def _models(page: str) -> list[Any]:
     """Settings of a page, as they are when it is opened."""
     own: dict[str, list[Any]] = {
-        "compare": [MethodChoice(), CompareView()], "batch-size": [BatchSizeSweep()],
-        "conditioning": [NoiseSweep(), MethodChoice()], "training": [TrainingPlan()],
-        "inside": [RecordChoice(), InsideView()], "runs": [RunsView()],
-    }  # fmt: skip
+        "compare": [MethodChoice(), CompareView()],
+        "batch-size": [BatchSizeSweep()],
+        "conditioning": [NoiseSweep(), MethodChoice()],
+        "training": [TrainingPlan()],
+        "inside": [RecordChoice(), InsideView()],
+        "runs": [RunsView()],
+    }
     view = View()
     view.param.page.objects = list(PAGES)
     return [view, SystemChoice(Limits()), *own[page]]
@@ -224,9 +297,11 @@ def _typed(made: Case) -> list[str]:
     fields = Fields(lambda problems: told.__setitem__(slice(None), problems))
     shown = {
         name: fields.add(model.param[name])
-        for model in models for name in address.settings(model)
-        if isinstance(model.param[name], param.Number | param.List) and not isinstance(model.param[name], param.Boolean | param.ListSelector)
-    }  # fmt: skip
+        for model in models
+        for name in address.settings(model)
+        if isinstance(model.param[name], param.Number | param.List)
+        and not isinstance(model.param[name], param.Boolean | param.ListSelector)
+    }
     owners = {name: model for model in models for name in address.settings(model)}
     for name, text in parse_qsl(made.query.removeprefix("?"), keep_blank_values=True):
         if name not in shown:

@@ -104,8 +104,14 @@ class Exact:
 
 
 def exact(
-    expression: Expression, numbers: Sequence[float], noise: float, mu: float, x: np.ndarray, y: np.ndarray, z: np.ndarray
-) -> Exact:  # fmt: skip
+    expression: Expression,
+    numbers: Sequence[float],
+    noise: float,
+    mu: float,
+    x: np.ndarray,
+    y: np.ndarray,
+    z: np.ndarray,
+) -> Exact:
     """The process at inputs x: (n, d) with targets y: (n,), and at test points z: (m, d)."""
     k = expression.matrix(numbers, x, x) + noise * np.eye(len(x))
     condition = np.linalg.cond(k)
@@ -116,9 +122,16 @@ def exact(
 
 
 def _in_float64(
-    expression: Expression, numbers: Sequence[float], k: np.ndarray, noise: float, mu: float, x: np.ndarray,
-    y: np.ndarray, z: np.ndarray, condition: float,
-) -> Exact:  # fmt: skip
+    expression: Expression,
+    numbers: Sequence[float],
+    k: np.ndarray,
+    noise: float,
+    mu: float,
+    x: np.ndarray,
+    y: np.ndarray,
+    z: np.ndarray,
+    condition: float,
+) -> Exact:
     n = len(x)
     factor = scipy.linalg.cho_factor(k, lower=True)
     c = expression.matrix(numbers, x, z)
@@ -131,15 +144,30 @@ def _in_float64(
     m = np.outer(w, w) - inverse
     log_determinant = 2 * float(np.log(np.diag(factor[0])).sum())
     return Exact(
-        k, c, inverse, w, explained, mu + c.T @ w, expression.matrix(numbers, z, z) - c.T @ explained, log_determinant,
-        -0.5 * (float((y - mu) @ w) + log_determinant + n * float(np.log(2 * np.pi))), np.array(slopes),
-        np.array([0.5 * float((m * slope).sum()) for slope in slopes]), 10 * n * condition * _EPS,
-    )  # fmt: skip
+        k,
+        c,
+        inverse,
+        w,
+        explained,
+        mu + c.T @ w,
+        expression.matrix(numbers, z, z) - c.T @ explained,
+        log_determinant,
+        -0.5 * (float((y - mu) @ w) + log_determinant + n * float(np.log(2 * np.pi))),
+        np.array(slopes),
+        np.array([0.5 * float((m * slope).sum()) for slope in slopes]),
+        10 * n * condition * _EPS,
+    )
 
 
 def _in_mpmath(
-    expression: Expression, numbers: Sequence[float], noise: float, mu: float, x: np.ndarray, y: np.ndarray, z: np.ndarray
-) -> Exact:  # fmt: skip
+    expression: Expression,
+    numbers: Sequence[float],
+    noise: float,
+    mu: float,
+    x: np.ndarray,
+    y: np.ndarray,
+    z: np.ndarray,
+) -> Exact:
     n, m, theta = len(x), len(z), [mpmath.mpf(number) for number in numbers]
     rows, points = ([[mpmath.mpf(float(each)) for each in row] for row in one] for one in (x, z))
 
@@ -171,7 +199,16 @@ def _in_mpmath(
         return np.array([[float(found[i, j]) for j in range(found.cols)] for i in range(found.rows)])
 
     return Exact(
-        plain(k), plain(c), plain(inverse), plain(w)[:, 0], plain(explained), plain(c.T * w)[:, 0] + mu,
-        plain(covariance).reshape(m, m), float(log_determinant), float(value),
-        np.array([plain(slope) for slope in slopes]), np.array([float(each) for each in gradient]), 1e-15,
-    )  # fmt: skip
+        plain(k),
+        plain(c),
+        plain(inverse),
+        plain(w)[:, 0],
+        plain(explained),
+        plain(c.T * w)[:, 0] + mu,
+        plain(covariance).reshape(m, m),
+        float(log_determinant),
+        float(value),
+        np.array([plain(slope) for slope in slopes]),
+        np.array([float(each) for each in gradient]),
+        1e-15,
+    )

@@ -108,21 +108,39 @@ def case(seed: int) -> Case:
     z[0], z[1] = x[0], 30.0
     tol = float(10 ** rng.uniform(-10, -1))
     solver = one_of(
-        None, apviz.Automatic(tol=tol), apviz.Cholesky(), apviz.ConjugateGradient(tol=tol, max_epochs=300),
+        None,
+        apviz.Automatic(tol=tol),
+        apviz.Cholesky(),
+        apviz.ConjugateGradient(tol=tol, max_epochs=300),
         apviz.AlternatingProjection(block_size=max(2, n // 3), tol=tol, max_epochs=300),
         apviz.AlternatingProjection(tol=tol, partition="kd-tree", overlap=0.3, max_epochs=3),
-    )  # fmt: skip
+    )
     dtype = one_of(torch.float64, torch.float64, torch.float32)
     face = one_of("posterior", "posterior", "estimator", "estimator, scaled", "determinant", "samples")
     words = {
-        "n, d": f"{n}, {d}", "points": points, "kernel": str(kernel), "noise": f"{ratio * prior:.2e}",
-        "face": face, "solver": "none" if solver is None else f"{solver.label}, tol {getattr(solver, 'tol', 0):.1e}",
+        "n, d": f"{n}, {d}",
+        "points": points,
+        "kernel": str(kernel),
+        "noise": f"{ratio * prior:.2e}",
+        "face": face,
+        "solver": "none" if solver is None else f"{solver.label}, tol {getattr(solver, 'tol', 0):.1e}",
         "dtype": str(dtype),
-    }  # fmt: skip
+    }
     return Case(
-        Expression(tuple(leaves), combined, scaled), kernel, float(ratio * prior), float(one_of(0.0, 0.0, 1.5, -20.0)),
-        x, y, z, face, solver, dtype, one_of("auto", "dense", "tiled"), int(seed) % 2**31, words,
-    )  # fmt: skip
+        Expression(tuple(leaves), combined, scaled),
+        kernel,
+        float(ratio * prior),
+        float(one_of(0.0, 0.0, 1.5, -20.0)),
+        x,
+        y,
+        z,
+        face,
+        solver,
+        dtype,
+        one_of("auto", "dense", "tiled"),
+        int(seed) % 2**31,
+        words,
+    )
 
 
 # --- how far off it may be --------------------------------------------------------------------------------------------
@@ -153,7 +171,8 @@ class _Held:
             place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(wrong)))
             low, high = (np.broadcast_to(each, np.atleast_1d(off).shape)[place] for each in (low, high))
             raise AssertionError(
-                f"{name}{list(place)} is {np.atleast_1d(found)[place]:.9g}, exactly {np.atleast_1d(expected)[place]:.9g}: "
+                f"{name}{list(place)} is {np.atleast_1d(found)[place]:.9g}, exactly "
+                f"{np.atleast_1d(expected)[place]:.9g}: "
                 f"off by {np.atleast_1d(off)[place]:.2e}, stated are {low:.2e} to {high:.2e}"
             )
 
@@ -187,11 +206,15 @@ class _Held:
         # derivatives in lengthscales are of features: Σᵢ φᵢ·∂φᵢ, of which near pairs cancel
         cancelled = eps * (m * np.abs(e.k)).sum() * (1 + self.spans) ** 2 / self.numbers
         cancelled[0] = 0.0
-        return cancelled + np.array([
-            off * largest * (np.sqrt(self.n) * np.linalg.norm(e.inverse @ s) + 2 * np.linalg.norm(e.w) * np.linalg.norm(s @ e.w))
-            + (1e-11 + e.digits) * (m * np.abs(s)).sum()
-            for s in e.slopes
-        ])  # fmt: skip
+        return cancelled + np.array(
+            [
+                off
+                * largest
+                * (np.sqrt(self.n) * np.linalg.norm(e.inverse @ s) + 2 * np.linalg.norm(e.w) * np.linalg.norm(s @ e.w))
+                + (1e-11 + e.digits) * (m * np.abs(s)).sum()
+                for s in e.slopes
+            ]
+        )
 
 
 # --- the faces --------------------------------------------------------------------------------------------------------
@@ -236,9 +259,7 @@ def _made_posterior(made: Case) -> tuple[apviz.Posterior, _Held]:
     )
     held = _Held(_exact(made, x, y, z), made.dtype, np.concatenate([x, z[:1], z[2:]]), made.kernel)
     assert posterior.solution is not None
-    held.near(
-        "the mean", posterior.mean(z), held.exact.mean, held.mean_within(y, made.mu, posterior.solution.residual)
-    )  # fmt: skip
+    held.near("the mean", posterior.mean(z), held.exact.mean, held.mean_within(y, made.mu, posterior.solution.residual))
     made.z = z
     return posterior, held
 
@@ -265,8 +286,13 @@ def _posterior(made: Case) -> str:
     m = len(off)
     # a bound on the rounding of every entry of the (m, m)
     within = m * float(held.variance_rounding(excess).max())
-    held.between("the least eigenvalue of the covariance's excess", np.linalg.eigvalsh((off + off.T) / 2)[0], 0.0,
-                 -within, CLAIM * excess.sum() + within)  # fmt: skip
+    held.between(
+        "the least eigenvalue of the covariance's excess",
+        np.linalg.eigvalsh((off + off.T) / 2)[0],
+        0.0,
+        -within,
+        CLAIM * excess.sum() + within,
+    )
     held.between("the trace of the covariance's excess", np.trace(off), 0.0, -within, CLAIM * excess.sum() + within)
     return (
         "within what is stated" if posterior.solution and posterior.solution.converged else "not converged, and within"
@@ -316,10 +342,15 @@ def _determinant(made: Case) -> str:
     values = -np.concatenate([[found_gradient.noise], of_kernel])
     # of each solve a residual of tol: tr(δᵀ∂K) and 2δᵀ∂Kw
     largest = np.linalg.norm(exact_of.inverse, 2)
-    off = np.array([
-        tol * len(b.T) * largest * (np.sqrt(n) * np.linalg.norm(s) + 2 * np.linalg.norm(made.y - made.mu) * np.linalg.norm(s @ exact_of.w))
-        for s in exact_of.slopes
-    ])  # fmt: skip
+    off = np.array(
+        [
+            tol
+            * len(b.T)
+            * largest
+            * (np.sqrt(n) * np.linalg.norm(s) + 2 * np.linalg.norm(made.y - made.mu) * np.linalg.norm(s @ exact_of.w))
+            for s in exact_of.slopes
+        ]
+    )
     held.near("the gradient by probes √n·I", values, exact_of.gradient, off + held.gradient_within())
     return "within what is stated"
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import apviz
-from tests.trust import addresses, arguments, posterior, strangers, tables, truth
 from tests.trust import __main__ as campaigns
+from tests.trust import addresses, arguments, posterior, strangers, tables, truth
 from tests.trust.__main__ import seconds
 from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 
@@ -262,6 +262,7 @@ def test_the_page_has_a_row_for_every_campaign_with_its_figures():
     from building import trust as page
 
     figures = json.loads(campaigns.FIGURES.read_text())
+    of_mutants = figures.pop("mutants", {})
     known = tomllib.loads(page.CAMPAIGNS.read_text("utf-8"))
     assert set(figures) <= set(campaigns.CAMPAIGNS) == set(known)
     header, _, *rows = page.table().splitlines()
@@ -276,4 +277,24 @@ def test_the_page_has_a_row_for_every_campaign_with_its_figures():
         paths = [path for each in known[name].get("found", []) for path in each["tests"]]
         assert re.findall(r"\]\(\.\./\.\./([^)]*)\)", cells[5]) == paths
         assert all((campaigns.FIGURES.parents[2] / path).is_file() for path in paths)
-    assert page.MARK in (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
+    rows = page.mutants_table().splitlines()[2:]
+    assert len(rows) == len(of_mutants)
+    for row, (name, found) in zip(rows, of_mutants.items(), strict=True):
+        cells = [each.strip() for each in row.strip("|").split("|")]
+        survived = sum(number for how, number in found["how"].items() if how not in ("killed", "timeout"))
+        assert name in cells[0] and int(cells[1]) == found["mutants"] and int(cells[2]) == found["mutants"] - survived
+        assert cells[3] == f"{1 - survived / found['mutants']:.0%}"
+    text = (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
+    assert page.MARK in text and page.MUTANTS_MARK in text
+
+
+def test_mutants_are_counted_by_file():
+    from tests.trust.mutants import counted
+
+    said = """
+    apviz.rules.x_rule_named__mutmut_1: killed
+    apviz.rules.xǁCyclicǁbegin__mutmut_2: survived
+    apviz.gp.gradient.x_step_system__mutmut_3: not checked
+    apviz.gp.gradient.x_step_system__mutmut_4: timeout
+    """
+    assert counted(said) == {"apviz/rules.py": {"killed": 1, "survived": 1}, "apviz/gp/gradient.py": {"timeout": 1}}
