@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+
+def path_of(path: object) -> Path:
+    """Returns the path of a file that is to be written or read.
+
+    Raises:
+        TypeError, ValueError: what is none.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a text or a pathlib.Path, got {type(path).__name__}")
+    made = Path(os.fspath(path))
+    if not made.name or "\0" in str(made):
+        raise ValueError(f"path must be that of a file, such as 'runs/fit.npz', got {str(path)!r:.200}")
+    return made
 
 
 @contextmanager

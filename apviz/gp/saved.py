@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from apviz.files import file_made_whole
+from apviz.files import file_made_whole, path_of
 from apviz.gp.scaling import Scaling
 from apviz.gp.training_settings import checked_stages
 from apviz.hyperparameters import Hyperparameters
@@ -72,7 +72,7 @@ def write(path: str | Path, saved: Saved) -> None:
         OSError: the disk is full or gone; what was there stays.
         ValueError: a solver that is not apviz's own.
     """
-    path, solution = _path_of(path), saved.solution
+    path, solution = path_of(path), saved.solution
     if os.path.lexists(path) and not _is_saved(path):
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
@@ -107,7 +107,7 @@ def read(path: str | Path) -> Saved:
         OSError: no such file.
         ValueError: not such a file, one that is damaged, or one whose entries do not fit each other; which and how.
     """
-    path = _path_of(path)
+    path = path_of(path)
     with path.open("rb") as file:
         try:
             entries = _entries(file)
@@ -115,12 +115,6 @@ def read(path: str | Path) -> Saved:
         # whatever a made-up file can provoke
         except Exception as error:
             raise ValueError(f"{path} cannot be read as a Gaussian process saved by apviz: {error}") from error
-
-
-def _path_of(path: str | Path) -> Path:
-    if "\0" in str(path):
-        raise ValueError(f"{str(path)!r:.200} is no path of a file")
-    return Path(path)
 
 
 def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_a_sparse_tensor_is_refused_by_its_name_and_a_theta_with_a_graph_is_take
 
 
 def test_a_path_that_no_file_can_have_is_refused():
-    with pytest.raises(ValueError, match="is no path of a file"):
+    with pytest.raises(ValueError, match="path must be that of a file"):
         apviz.GaussianProcess.load("a\0b")
 
 

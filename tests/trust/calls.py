@@ -140,6 +140,8 @@ def recorded(**settings: Any) -> None:
 
 def hooked(kind: type[Any], **settings: Any) -> None:
     given = {"test_x": torch.from_numpy(good_x()), "test_y": torch.from_numpy(good_y())} | settings
+    if kind is apviz.KeepWeights:
+        settings = {"path": "kept.npz"} | settings
     hook = kind(**(given if kind is apviz.PredictionHook else settings))
     apviz.solve(good_system(), apviz.AlternatingProjection(block_size=10), hooks=[hook])
 

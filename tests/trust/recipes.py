@@ -319,6 +319,15 @@ def recipes() -> tuple[Recipe, ...]:
             lambda **given: calls.call_with(rkhs.two_blocks, {"points": 4, "distance": 0.5}, **given),
             _of(rkhs.two_blocks),
         ),
+        Recipe("KeepWeights", functools.partial(calls.hooked, apviz.KeepWeights), _of(apviz.KeepWeights, path="text")),
+        Recipe(
+            "last_weights",
+            lambda **given: calls.call_with(
+                apviz.last_weights, {"path": "x.npz", "system": calls.good_system()}, **given
+            ),
+            _of(apviz.last_weights, path="text"),
+            ("file", "x.npz"),
+        ),
         Recipe(
             "rules.GaussSouthwell",
             lambda **given: calls.solve_with(
