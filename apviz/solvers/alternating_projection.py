@@ -293,8 +293,7 @@ class _Projection:
     # --- what the run asks for ------------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
-        self.step.flush_to_weights_(self.w)
-        return self.w
+        return self.step.with_waiting(self.w)
 
     def block_norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
@@ -327,11 +326,11 @@ class _Projection:
             self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
         except MemoryError:  # the solve goes on with those there are
             return
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(self.skeletons.bind(self.operator))
         self.run.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.run.epoch_number}"
 
     def _go_exact(self) -> None:
         """Gives up the skeletons: what the updates so far did to R was not exact."""
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(ExactColumns(self.operator, self.factors.rows))

@@ -18,9 +18,11 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import strangers, truth
+from tests.trust import interrupt, kill, memory, strangers, truth, write
 
-CAMPAIGNS: dict[str, ModuleType] = {"truth": truth, "strangers": strangers}
+CAMPAIGNS: dict[str, ModuleType] = {
+    "truth": truth, "strangers": strangers, "kill": kill, "write": write, "memory": memory, "interrupt": interrupt,
+}  # fmt: skip
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
 KEPT_EVERY = 20.0
