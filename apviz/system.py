@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
+from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
 
 DTYPES = (torch.float32, torch.float64)
@@ -83,35 +84,36 @@ class KernelSystem:
         noise = _noise(noise, len(x))
         self.device = _device(device, x)
         # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
-        given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
-            memory_format=torch.contiguous_format
-        )
-        check_finite(given, "x")
-        single_column = b.ndim == 1
-        b = b[:, None] if single_column else b
-        #: (n, l+1), always two-dimensional
-        self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
-        # after the conversion: a finite float64 can be infinite in float32
-        check_finite(self.b, "b")
-        _check_not_lost(b, self.b)
-        #: (n, l+1) as they were given, in float64 where they were: what a residual is of
-        self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
-            memory_format=torch.contiguous_format
-        )
-        #: whether `b` was given as a vector, so that the weights are returned as one
-        self.single_column = single_column
-        self.kernel, self.dtype = kernel, dtype
-        self.dataset, self.seed, self.preparation = dataset, seed, preparation
-        if isinstance(operator, str):
-            operator = make_operator(operator, given, kernel, noise, dtype)
-            _warn_where_coarse(operator, x.dtype)
-        self.operator = operator
-        #: σ²; where rows have their own, which `operator.noises` holds, the least
-        self.noise = float(noise if isinstance(noise, float) else noise.min())
-        #: (n, d) in the system's dtype; the operator keeps them as they were given
-        self.x = given.to(dtype)
-        check_finite(self.x, "x")
-        self._check_operator(given, noise)
+        with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
+            given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
+                memory_format=torch.contiguous_format
+            )
+            check_finite(given, "x")
+            single_column = b.ndim == 1
+            b = b[:, None] if single_column else b
+            #: (n, l+1), always two-dimensional
+            self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
+            # after the conversion: a finite float64 can be infinite in float32
+            check_finite(self.b, "b")
+            _check_not_lost(b, self.b)
+            #: (n, l+1) as they were given, in float64 where they were: what a residual is of
+            self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
+                memory_format=torch.contiguous_format
+            )
+            #: whether `b` was given as a vector, so that the weights are returned as one
+            self.single_column = single_column
+            self.kernel, self.dtype = kernel, dtype
+            self.dataset, self.seed, self.preparation = dataset, seed, preparation
+            if isinstance(operator, str):
+                operator = make_operator(operator, given, kernel, noise, dtype)
+                _warn_where_coarse(operator, x.dtype)
+            self.operator = operator
+            #: σ²; where rows have their own, which `operator.noises` holds, the least
+            self.noise = float(noise if isinstance(noise, float) else noise.min())
+            #: (n, d) in the system's dtype; the operator keeps them as they were given
+            self.x = given.to(dtype)
+            check_finite(self.x, "x")
+            self._check_operator(given, noise)
         largest = noise if isinstance(noise, float) else float(noise.max())
         if not max(largest, operator.largest_signal) <= torch.finfo(dtype).max / 2:
             raise ValueError(

@@ -28,9 +28,11 @@ from apviz.gp.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, kernel_as_plain
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
+from apviz.memory import explained
 from apviz.operators import OPERATORS
 from apviz.settings import require
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason
+from apviz.solvers.interface import LESS_MEMORY
 from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
 from apviz.spectrum import spectrum
@@ -258,8 +260,9 @@ class Training:
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
-        self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
+        with explained("the search for a start", "take fewer search_rows, or none"):
+            found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
+            self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
         self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
         self._started = now  # of the first step
@@ -276,7 +279,8 @@ class Training:
         self._watch = _Spectrum()
         watching = [*hooks, self._watch] if self.settings.spectrum else hooks
         try:
-            at = self._objective.evaluate(raw, self.steps_done + 1, watching)
+            with explained("its gradient", LESS_MEMORY):
+                at = self._objective.evaluate(raw, self.steps_done + 1, watching)
         except (SolveStopped, NotPositiveDefinite):
             raise
         except (ValueError, RuntimeError, MemoryError) as error:
@@ -367,7 +371,9 @@ class Training:
     def _state(self, attrs: dict[str, Any]) -> _State:
         """What the next step is taken from, as of now."""
         arrays = {name: array.copy() for name, array in self._optimiser.state().items()}
-        return _State(self._optimiser.raw.clone(), arrays, self._objective.weights, {k: attrs[k] for k in OF_STEPS if k in attrs})
+        return _State(
+            self._optimiser.raw.clone(), arrays, self._objective.weights, {k: attrs[k] for k in OF_STEPS if k in attrs}
+        )
 
     def _go_back(self) -> None:
         """Goes back to the last finished step, wherever in the next one an error or Ctrl-C came."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
+from apviz.memory import explained
 from apviz.method import ALTERNATING_PROJECTION, Method
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS, Partition, Partitioner, partitioner_named
@@ -323,7 +324,8 @@ class _Projection:
             return
         rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed
         try:
-            self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+            with explained("better skeletons", "the solve goes on without them"):
+                self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
         except MemoryError:  # the solve goes on with those there are
             return
         self.step.flush_to_weights_(self.w)

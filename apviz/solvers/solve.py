@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from apviz import distributed
+from apviz.memory import explained
 from apviz.solvers.clock import Clock
-from apviz.solvers.interface import Hook, NotConverged, Prepared, Solution, Solver
+from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
 
@@ -96,14 +97,15 @@ def attempt(
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
     clock = Clock(system.device)  # choosing is part of the solve's time
     try:
-        if prepared is None:
-            prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
-            cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
-        else:
-            prepared = prepared.ending_as(solver)
-            cost = prepared.cost.taken()
-        run = Run(system, prepared, hooks, initial_weights, cost, clock)
-        solution = run.solution(prepared.run(run))
+        with explained(solver.label, LESS_MEMORY):
+            if prepared is None:
+                prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
+                cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
+            else:
+                prepared = prepared.ending_as(solver)
+                cost = prepared.cost.taken()
+            run = Run(system, prepared, hooks, initial_weights, cost, clock)
+            solution = run.solution(prepared.run(run))
     except BaseException as error:
         for hook in hooks:
             hook.on_abandon(error)

@@ -370,7 +370,7 @@ def _work_of(made: Case) -> bytes:
     return trained(training(made)) if made.trains else solved(made, None, [apviz.Recorder()])
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _lines_of(solver: str, operator: str, dtype: torch.dtype, trains: bool) -> int:
     lines, made = Lines(), Case(solver, operator, dtype, "", trains, "", 0.0)
     with lines.watching():

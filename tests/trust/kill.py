@@ -298,9 +298,7 @@ def _rows(folder: Path) -> dict[str, Any]:
 def _two(folder: Path, made: Case) -> str:
     """Two at once on one path."""
     start, ends = FRESH.Barrier(2), [FRESH.Pipe(duplex=False) for _ in range(2)]
-    processes = [
-        FRESH.Process(target=work, args=(folder, made.kind, made.solver, start, told)) for _, told in ends
-    ]
+    processes = [FRESH.Process(target=work, args=(folder, made.kind, made.solver, start, told)) for _, told in ends]
     for process in processes:
         process.start()
     said = [heard.recv() if heard.poll(ENDLESS) else "nothing" for heard, _ in ends]
