@@ -157,6 +157,12 @@ class KernelSystem:
             raise ValueError("the operator is of other points than x")
 
     @property
+    def times_written(self) -> tuple[int, ...]:
+        """How many times PyTorch has written into x and b in place; what was solved before is of others."""
+        held = (self.x, self.b, self.given_b, self.operator.given, self.operator.inputs)
+        return tuple(0 if each.is_inference() else each._version for each in held)
+
+    @property
     def n(self) -> int:
         """The number of rows."""
         return len(self.x)

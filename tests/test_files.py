@@ -79,9 +79,9 @@ def test_files_that_belong_together_move_together_or_not_at_all(tmp_path, lastin
     move_back()
     outcomes = set()
     for k in range(1, many + 1):
-        with FailingDisk(tmp_path, lambda call, k=k: call == k or (lasting and call > k), errno.EIO):
-            with suppress(OSError):
-                move()
+        disk = FailingDisk(tmp_path, lambda call, k=k: call == k or (lasting and call > k), errno.EIO)
+        with disk, suppress(OSError):
+            move()
         there = (tmp_path / "there" / "run").exists()
         folder = tmp_path / ("there" if there else "here")
         assert (folder / "run" / "numbers").read_text() == "1 2 3"

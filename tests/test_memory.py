@@ -144,9 +144,9 @@ def test_what_an_allocator_refuses_becomes_a_sentence_of_what_is_needed_and_what
 def test_a_gpus_words_are_understood_too_and_its_free_memory_is_the_one_that_counts(monkeypatch):
     devices = []
     monkeypatch.setattr("apviz.memory.free_memory", lambda device: devices.append(device.type) or 3 * 2**30)
-    with pytest.raises(MemoryError, match="^a basis needs 2.5 GiB at once, 3.0 GiB are free; take less$"):
-        with explained("a basis", "take less"):
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity")
+    words = "^a basis needs 2.5 GiB at once, 3.0 GiB are free; take less$"
+    with pytest.raises(MemoryError, match=words), explained("a basis", "take less"):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity")
     assert devices == ["cuda"]
 
 

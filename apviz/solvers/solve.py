@@ -96,6 +96,7 @@ def attempt(
     if prepared is not None and prepared.given is not system.operator:
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
     clock = Clock(system.device)  # choosing is part of the solve's time
+    written = system.times_written
     try:
         with explained(solver.label, LESS_MEMORY):
             if prepared is None:
@@ -106,6 +107,11 @@ def attempt(
                 cost = prepared.cost.taken()
             run = Run(system, prepared, hooks, initial_weights, cost, clock)
             solution = run.solution(prepared.run(run))
+            if system.times_written != written:
+                raise RuntimeError(
+                    "x or b of the system was written into while it was solved, by a hook or another thread, so the "
+                    "weights are of no system; make it anew"
+                )
     except BaseException as error:
         for hook in hooks:
             hook.on_abandon(error)

@@ -18,6 +18,7 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
+from tests.processes import FRESH, PRELOADED
 from tests.trust import interrupt, kill, memory, strangers, truth, write
 
 CAMPAIGNS: dict[str, ModuleType] = {
@@ -82,6 +83,7 @@ def main(
 ) -> None:
     """Tries random cases against what apviz promises."""
     torch.set_num_threads(1)
+    FRESH.set_forkserver_preload([*PRELOADED, *(each.__name__ for each in CAMPAIGNS.values())])
     chosen = campaign or list(CAMPAIGNS)
     unknown = sorted(set(chosen) - set(CAMPAIGNS))
     if unknown:

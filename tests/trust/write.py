@@ -337,11 +337,27 @@ def _tried(scenario: Scenario, folder: Path, disk: FailingDisk) -> tuple[Any, OS
 
 
 @functools.cache
+def _begun(name: str) -> tempfile.TemporaryDirectory[str]:
+    """What is there before, in a folder, and beside it an earlier trace that nothing is done with."""
+    made = tempfile.TemporaryDirectory(prefix="apviz-trust-")
+    folder = Path(made.name)
+    (folder / "earlier").mkdir()
+    _recorded().save(folder / "earlier" / "e.zarr")
+    SCENARIOS[name].begin(folder)
+    return made
+
+
+def _as_begun(name: str, folder: Path) -> None:
+    """The same in a folder of its own."""
+    shutil.copytree(_begun(name).name, folder, dirs_exist_ok=True)
+
+
+@functools.cache
 def calls_of(name: str) -> int:
     """How many calls an undisturbed run makes."""
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder = Path(temporary)
-        SCENARIOS[name].begin(folder)
+        _as_begun(name, folder)
         disk = FailingDisk(folder)
         result = _tried(SCENARIOS[name], folder, disk)
         SCENARIOS[name].end(folder, *result)
@@ -389,9 +405,7 @@ def _injected(made: Case) -> Verdict:
     scenario = SCENARIOS[made.scenario]
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as temporary:
         folder = Path(temporary)
-        (folder / "earlier").mkdir()
-        _recorded().save(folder / "earlier" / "e.zarr")
-        scenario.begin(folder)
+        _as_begun(made.scenario, folder)
         before, last = _contents(folder / "earlier"), made.first + made.several
         goes = folder / scenario.goes if scenario.goes else None
         disk = FailingDisk(folder, lambda call: made.first <= call < last, made.number, goes)
@@ -403,7 +417,8 @@ def _injected(made: Case) -> Verdict:
             return Verdict("false", f"{wrong} ({disk.failed.replace(temporary, '')})")
         except Exception as problem:
             return Verdict("error", f"{type(problem).__name__}: {problem} ({disk.failed.replace(temporary, '')})")
-    return Verdict("raised, nothing half" if error else "went on, warned" if said else "went on")
+    warned = any(WARNED in each or "something else has come" in each for each in said)
+    return Verdict("raised, nothing half" if error else "went on, warned" if warned else "went on")
 
 
 # --- a file system that is full -----------------------------------------------------------------------------------
