@@ -94,10 +94,10 @@ def _prepared(solver: str) -> Any:
     return given, SOLVERS[solver](), SOLVERS[solver]().prepare(given.operator, 2)
 
 
-def _training(optimiser: str) -> apviz.Training:
+def _training(optimiser: str, steps: int) -> apviz.Training:
     given = system("tiled", torch.float64)
     solver = apviz.AlternatingProjection(block_size=10, tol=1e-2, max_epochs=20)
-    settings = apviz.TrainingSettings(solver=solver, steps=3, probes=2, optimiser=optimiser)
+    settings = apviz.TrainingSettings(solver=solver, steps=steps, probes=2, optimiser=optimiser)
     return apviz.Training(given.x, given.b[:, 0], settings, device="cpu", operator="tiled")
 
 
@@ -140,8 +140,9 @@ SCENARIOS: dict[str, Scenario] = {
     "what is prepared": Scenario(
         lambda: _prepared("schwarz"), lambda made, _: _solution(attempt(made[0], made[1], prepared=made[2]))
     ),
-    "training": Scenario(lambda: _training("adam"), _trained),
-    "training by L-BFGS": Scenario(lambda: _training("l-bfgs"), _trained),
+    "training": Scenario(lambda: _training("adam", 3), _trained),
+    # one step, for L-BFGS that goes on begins anew, as it says
+    "training by L-BFGS": Scenario(lambda: _training("l-bfgs", 1), _trained),
     "fit": Scenario(_model, _fitted),
     "predict": Scenario(lambda: _model().fit(*_data()), _predicted),
 }  # fmt: skip
