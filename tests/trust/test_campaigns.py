@@ -108,7 +108,12 @@ def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_pat
         kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 7, "epoch")
 
 
-@pytest.mark.parametrize("name", write.SCENARIOS)
+LONG = ("report", "experiment", "compare")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in write.SCENARIOS]
+)
 def test_whatever_write_fails_a_solve_goes_on_and_nothing_half_looks_whole(name):
     seeds = [seed for seed in range(300) if seed % len(write.SCENARIOS) == list(write.SCENARIOS).index(name)]
     for seed in seeds[1:3]:
