@@ -162,7 +162,7 @@ def test_the_campaign_finds_a_setting_that_a_solve_leaves_changed(monkeypatch):
         return solved(*arguments)
 
     monkeypatch.setattr(interrupt, "solved", leaving_a_trace)
-    assert "torch's generator" in interrupt.judge(first_of(interrupt, "timer", lambda case: case.what)).said
+    assert "torch's generator" in interrupt.judge(first_of(interrupt, "writing hook", lambda case: case.what)).said
 
 
 def test_a_budget_is_seconds_minutes_or_hours():
