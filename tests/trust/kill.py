@@ -133,20 +133,22 @@ def work(folder: Path, kind: str, solver: int, start: Any = None, told: Any = No
     if start is not None:
         start.wait()
     try:
-        _work(folder, kind, solver)
-        said = "written"
+        said = _work(folder, kind, solver)
     except FileExistsError as error:
         said = str(error)
     if told is not None:
         told.send(said)
 
 
-def _work(folder: Path, kind: str, solver: int) -> None:
+def _work(folder: Path, kind: str, solver: int) -> str:
     if "solve" in kind:
         hooks = [apviz.Recorder(folder / "a.zarr", rows=True, snapshots=range(0, 60, 7)), Said(folder / ".said")]
         apviz.solve(_system(), SOLVERS[solver](tol=NEVER, max_epochs=EPOCHS), hooks)
     elif "training" in kind:
-        _training(folder / "a.zarr", solver).run([SaidOfSteps(folder / ".said")])
+        training = _training(folder / "a.zarr", solver)
+        if training.finished:
+            return "finished already"
+        training.run([SaidOfSteps(folder / ".said")])
     elif kind == "experiment":
         list(run(Small(), Options(out=folder, device="cpu")))
     else:
@@ -161,6 +163,7 @@ def _work(folder: Path, kind: str, solver: int) -> None:
         job = ComparisonJob(JobQueue(1), Limits(), RunsFolder(folder), spec, solvers, noise_factors=[1, 0.1])
         job.start()
         job.join()
+    return "written"
 
 
 # --- how it is judged ---------------------------------------------------------------------------------------------
@@ -306,7 +309,9 @@ def _two(folder: Path, made: Case) -> str:
     for process in processes:
         process.join()
     assert said.count("written") == 1, f"of two on one path: {said}"
-    assert any(words in "".join(said) for words in ("is being written by", "exists", "has written to")), f"{said}"
+    # a training that was made when the other had ended has nothing to do
+    refusals = ("is being written by", "exists", "has written to", "finished already")
+    assert any(words in "".join(said) for words in refusals), f"{said}"
     group = "epoch" if "solve" in made.kind else "step"
     whole = Path(_whole(made.kind.removeprefix("two ").removesuffix("s"), made.solver).name) / "a.zarr"
     check_beginning(folder / "a.zarr", whole, apviz.open_trace(whole)[group].sizes[group], group)
