@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
+from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
 from apviz.settings import shown
 
@@ -84,35 +85,36 @@ class KernelSystem:
         noise = _noise(noise, len(x))
         self.device = _device(device, x)
         # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
-        given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
-            memory_format=torch.contiguous_format
-        )
-        check_finite(given, "x")
-        single_column = b.ndim == 1
-        b = b[:, None] if single_column else b
-        #: (n, l+1), always two-dimensional
-        self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
-        # after the conversion: a finite float64 can be infinite in float32
-        check_finite(self.b, "b")
-        _check_not_lost(b, self.b)
-        #: (n, l+1) as they were given, in float64 where they were: what a residual is of
-        self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
-            memory_format=torch.contiguous_format
-        )
-        #: whether `b` was given as a vector, so that the weights are returned as one
-        self.single_column = single_column
-        self.kernel, self.dtype = kernel, dtype
-        self.dataset, self.seed, self.preparation = dataset, seed, preparation
-        if isinstance(operator, str):
-            operator = make_operator(operator, given, kernel, noise, dtype)
-            _warn_where_coarse(operator, x.dtype)
-        self.operator = operator
-        #: σ²; where rows have their own, which `operator.noises` holds, the least
-        self.noise = float(noise if isinstance(noise, float) else noise.min())
-        #: (n, d) in the system's dtype; the operator keeps them as they were given
-        self.x = given.to(dtype)
-        check_finite(self.x, "x")
-        self._check_operator(given, noise)
+        with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
+            given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
+                memory_format=torch.contiguous_format
+            )
+            check_finite(given, "x")
+            single_column = b.ndim == 1
+            b = b[:, None] if single_column else b
+            #: (n, l+1), always two-dimensional
+            self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
+            # after the conversion: a finite float64 can be infinite in float32
+            check_finite(self.b, "b")
+            _check_not_lost(b, self.b)
+            #: (n, l+1) as they were given, in float64 where they were: what a residual is of
+            self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
+                memory_format=torch.contiguous_format
+            )
+            #: whether `b` was given as a vector, so that the weights are returned as one
+            self.single_column = single_column
+            self.kernel, self.dtype = kernel, dtype
+            self.dataset, self.seed, self.preparation = dataset, seed, preparation
+            if isinstance(operator, str):
+                operator = make_operator(operator, given, kernel, noise, dtype)
+                _warn_where_coarse(operator, x.dtype)
+            self.operator = operator
+            #: σ²; where rows have their own, which `operator.noises` holds, the least
+            self.noise = float(noise if isinstance(noise, float) else noise.min())
+            #: (n, d) in the system's dtype; the operator keeps them as they were given
+            self.x = given.to(dtype)
+            check_finite(self.x, "x")
+            self._check_operator(given, noise)
         largest = noise if isinstance(noise, float) else float(noise.max())
         if not max(largest, operator.largest_signal) <= torch.finfo(dtype).max / 2:
             raise ValueError(
@@ -154,6 +156,12 @@ class KernelSystem:
         rounded = given.dtype == operator.x.dtype and torch.equal(given, operator.x)
         if not (rounded or torch.equal(given.double(), operator.given.double())):
             raise ValueError("the operator is of other points than x")
+
+    @property
+    def times_written(self) -> tuple[int, ...]:
+        """How many times PyTorch has written into x and b in place; what was solved before is of others."""
+        held = (self.x, self.b, self.given_b, self.operator.given, self.operator.inputs)
+        return tuple(0 if each.is_inference() else each._version for each in held)
 
     @property
     def n(self) -> int:

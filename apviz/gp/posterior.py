@@ -16,6 +16,7 @@ from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
+from apviz.memory import explained
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_kind, require_number, require_whole
@@ -31,6 +32,10 @@ PAPER_LANCZOS_RANK = 1000
 CHUNK = 8192
 # of the prior's standard deviation, by which a prior mean may be rounded
 COARSE_MEAN = 1e-3
+
+
+#: what to do where memory is short
+FEWER_AT_ONCE = "predict fewer test points at once, or give a smaller batch_size"
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,14 +217,16 @@ class Posterior:
     def prior_variance(self, x_star: Any) -> Tensor:
         """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
         points = self._points(x_star)
-        return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
+        with explained("a prediction", FEWER_AT_ONCE):
+            return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points))
-        for rows, chunk in self._in_chunks(points):
-            out[rows] = self._mean(chunk)
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points))
+            for rows, chunk in self._in_chunks(points):
+                out[rows] = self._mean(chunk)
         return out
 
     def variance(
@@ -243,11 +250,12 @@ class Posterior:
             ValueError: test inputs of another width, NaN or infinite values (which column, how many), an unknown
                 method, a rank below 1.
         """
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points))
-        for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
-            out[rows] = variance
-        return out + self.hyperparameters.noise if include_noise else out
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points))
+            for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
+                out[rows] = variance
+            return out + self.hyperparameters.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """Predicts the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
@@ -255,8 +263,9 @@ class Posterior:
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
         order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
         """
-        points = self._points(x_star)
-        out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
+        with explained("a covariance", "take fewer test points at once: it holds (n, m) arrays"):
+            points = self._points(x_star)
+            out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
         out.diagonal().add_(self.hyperparameters.noise if include_noise else 0.0)
         return out
 
@@ -304,10 +313,11 @@ class Posterior:
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
         check_ranks(ranks)
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points), len(ranks))
-        for rows, chunk in self._in_chunks(points):
-            out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points), len(ranks))
+            for rows, chunk in self._in_chunks(points):
+                out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
 
     def predict(

@@ -96,7 +96,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "half_width": saved.scaling.half_width,
         "target": np.array([saved.scaling.mean, saved.scaling.std]),
     }
-    with file_made_whole(path) as file:
+    with file_made_whole(path, durable=True) as file:
         np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 

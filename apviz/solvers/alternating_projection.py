@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
+from apviz.memory import explained
 from apviz.method import ALTERNATING_PROJECTION, Method
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS, Partition, Partitioner, partitioner_named
@@ -294,8 +295,7 @@ class _Projection:
     # --- what the run asks for ------------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
-        self.step.flush_to_weights_(self.w)
-        return self.w
+        return self.step.with_waiting(self.w)
 
     def block_norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
@@ -325,14 +325,15 @@ class _Projection:
             return
         rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed
         try:
-            self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+            with explained("better skeletons", "the solve goes on without them"):
+                self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
         except MemoryError:  # the solve goes on with those there are
             return
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(self.skeletons.bind(self.operator))
         self.run.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.run.epoch_number}"
 
     def _go_exact(self) -> None:
         """Gives up the skeletons: what the updates so far did to R was not exact."""
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(ExactColumns(self.operator, self.factors.rows))

@@ -47,7 +47,7 @@ class Recursion(Protocol):
     r: Tensor
 
     def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1) in float64."""
+        """Returns W so far, (n, l+1) in float64; asking changes nothing, for hooks ask when they like."""
         ...
 
     def block_norms(self) -> Tensor | None:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from apviz import distributed
+from apviz.memory import explained
 from apviz.settings import require_kind, shown
 from apviz.solvers.clock import Clock
-from apviz.solvers.interface import Hook, NotConverged, Prepared, Solution, Solver
+from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem, tensor_of
 
@@ -99,15 +100,22 @@ def attempt(
     if prepared is not None and prepared.given is not system.operator:
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
     clock = Clock(system.device)  # choosing is part of the solve's time
+    written = system.times_written
     try:
-        if prepared is None:
-            prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
-            cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
-        else:
-            prepared = prepared.ending_as(solver)
-            cost = prepared.cost.taken()
-        run = Run(system, prepared, hooks, initial_weights, cost, clock)
-        solution = run.solution(prepared.run(run))
+        with explained(solver.label, LESS_MEMORY):
+            if prepared is None:
+                prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
+                cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
+            else:
+                prepared = prepared.ending_as(solver)
+                cost = prepared.cost.taken()
+            run = Run(system, prepared, hooks, initial_weights, cost, clock)
+            solution = run.solution(prepared.run(run))
+            if system.times_written != written:
+                raise RuntimeError(
+                    "x or b of the system was written into while it was solved, by a hook or another thread, so the "
+                    "weights are of no system; make it anew"
+                )
     except BaseException as error:
         for hook in hooks:
             hook.on_abandon(error)

@@ -213,9 +213,13 @@ def what_to_do(error: OSError) -> str:
 def stamp(file: Path) -> tuple[int, int, int] | None:
     """Identifies a file that is only ever replaced whole: another stamp after each time, None where there is none."""
     try:
-        found = file.stat()
+        return stamp_of(file.stat())
     except OSError:
         return None
+
+
+def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
+    """Returns the stamp of a file of which this is known."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

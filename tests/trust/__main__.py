@@ -18,16 +18,24 @@ import typer
 
 from apviz.files import file_made_whole
 from benchmarks.machine import RESULTS, describe
-from tests.trust import addresses, arguments, posterior, strangers, tables, truth
+from tests.processes import FRESH, PRELOADED
+from tests.trust import (
+    addresses,
+    arguments,
+    interrupt,
+    kill,
+    memory,
+    posterior,
+    strangers,
+    tables,
+    truth,
+    write,
+)  # fmt: skip
 
 CAMPAIGNS: dict[str, ModuleType] = {
-    "truth": truth,
-    "strangers": strangers,
-    "posterior": posterior,
-    "input-tables": tables,
-    "input-arguments": arguments,
-    "input-addresses": addresses,
-}
+    "truth": truth, "posterior": posterior, "kill": kill, "write": write, "memory": memory, "interrupt": interrupt,
+    "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
+}  # fmt: skip
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
 KEPT_EVERY = 20.0
@@ -95,6 +103,7 @@ def main(
 ) -> None:
     """Tries random cases against what apviz promises."""
     torch.set_num_threads(1)
+    FRESH.set_forkserver_preload([*PRELOADED, *(each.__name__ for each in CAMPAIGNS.values())])
     chosen = campaign or list(CAMPAIGNS)
     unknown = sorted(set(chosen) - set(CAMPAIGNS))
     if unknown:
