@@ -1,4 +1,4 @@
-# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | lint | bench | screenshots
+# apviz: make demo | dashboard | notebooks | slides | docs | lab | test | test-slow | test-gpu | test-trust | mutants | audit | lint | bench | screenshots
 PYTHON ?= python3
 VENV   ?= .venv
 # another build for another machine: make demo TORCH="torch==2.13.0" TORCH_INDEX=https://download.pytorch.org/whl/cu130
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 N      ?= 13696
 
-.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized lint bench screenshots clean
+.PHONY: demo dashboard notebooks slides docs lab test test-slow test-gpu test-trust test-sanitized mutants audit lint bench screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/apviz compare --dataset china --n $(N) --methods ap,overlap,cg,pcg,schwarz --block-sizes 250,1000 --rank 100 \
@@ -58,6 +58,18 @@ test-sanitized: $(VENV)/installed-dev
 	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
 	  $(BIN)/python -m pytest -s tests/operators/test_operators.py tests/operators/test_accuracy.py
 
+# one thing after another in the core is changed, and a test must fail: make mutants ONLY='apviz.rules*'
+mutants: $(VENV)/installed-dev
+	$(PIP) "mutmut>=3.8"
+	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)')
+
+# known vulnerabilities of everything that is installed, PyTorch's build by its version; asks pypi.org, and fails where
+# that does not answer
+audit: $(VENV)/installed-dev
+	$(PIP) "pip-audit>=2.9"
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+[^=]*$$//' > $(VENV)/audited.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement $(VENV)/audited.txt
+
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -95,4 +107,4 @@ screenshots: $(VENV)/installed-dev
 	$(BIN)/python -m tests.widgets.screenshots $(TO)
 
 clean:
-	rm -rf docs/build docs/figures docs/api/names $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf docs/build docs/figures docs/api/names mutants $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache

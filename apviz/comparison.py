@@ -147,7 +147,7 @@ def build_system(
     """Builds the system K W = B of the training rows; B: targets minus mean, rhs − 1 Rademacher probes (paper, 5.1)."""
     if rhs < 1:
         raise ValueError(f"rhs must be at least 1 (the targets), got {rhs}")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     n = len(data.train_x)
     probes = 2.0 * torch.randint(2, (n, rhs - 1), generator=generator) - 1.0
     b = torch.cat([(data.train_y - hyperparameters.mean)[:, None], probes.to(data.train_y)], dim=1)

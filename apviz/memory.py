@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -126,7 +128,50 @@ def require_memory(needed: float, device: torch.device, what: str, instead: str)
     """
     free = free_memory(device)
     if needed > SHARE * free:
-        raise MemoryError(f"{what} {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free; {instead}")
+        raise MemoryError(f"{what} {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB {_FREE}; {instead}")
+
+
+@contextmanager
+def explained(what: str, instead: str) -> Iterator[None]:
+    """Says how much memory was needed and how much is free, where an allocation fails inside a `with`.
+
+    Allocators have words of their own, of PyTorch's for the processor, CUDA's and NumPy's; what was checked before
+    (`require_memory`) passes as it is. It may be put onto a function, too.
+
+    Args:
+        what: was done.
+        instead: what to do.
+
+    Raises:
+        MemoryError: in place of what an allocator raised.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # Python's and NumPy's; PyTorch's
+        said = str(error)
+        needed = _NEEDED.search(said)
+        if _FREE in said or not (needed or said in _WORDLESS):
+            raise
+        lacking = f"{_amount(float(needed[1]) * _BYTES[needed[2]])} at once" if needed else "more memory"
+        free = _free_where(error)
+        raise MemoryError(f"{what} needs {lacking}, {_amount(free)} {_FREE}; {instead}") from error
+
+
+_FREE = "are free"
+_NEEDED = re.compile(r"(?:[Tt]ried to|Unable to) allocate ([\d.]+) ?(bytes|KiB|MiB|GiB|TiB|PiB)")
+# of Python and C++
+_WORDLESS = ("", "std::bad_alloc", "bad allocation")
+_BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+
+
+def _amount(nbytes: float) -> str:
+    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 / 10 else f"{nbytes / 2**20:.1f} MiB"
+
+
+def _free_where(error: Exception) -> int:
+    import torch
+
+    return free_memory(torch.device("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu"))
 
 
 def numbers_held(sizes: Iterable[int]) -> int:

@@ -21,6 +21,7 @@ from apviz.operators import native
 from apviz.operators.interface import count
 from apviz.operators.layout import Rows
 from apviz.registry import Registry
+from apviz.settings import require_seed
 
 #: points by which a block is found to be near another, and how many times the rows of a margin are looked at for it
 LANDMARKS = 16
@@ -121,8 +122,11 @@ class ShuffledRows:
 
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
     def __call__(self, inputs: Tensor, block_size: int, overlap: float) -> Partition:
-        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(self.seed))
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(int(self.seed)))
         return _with_margins(order.to(inputs.device), inputs, block_size, overlap, compact=False)
 
 

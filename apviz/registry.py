@@ -52,7 +52,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """
         if not isinstance(name, str) or name not in self._kinds:
             known = ", ".join(self)
-            raise ValueError(f"{self.what} must be one of {known}, or an object of {self.where}, got {name!r}")
+            raise ValueError(f"{self.what} must be one of {known}, or an object of {self.where}, got {name!r:.200}")
         kind = self._kinds[name]
         taken = getattr(kind, "__dataclass_fields__", {})
         return kind(**{key: value for key, value in settings.items() if key in taken})

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.registry import Registry
+from apviz.settings import require, require_seed
 
 #: next block from its number within the solve (from 0) and the squared residual norms (m, l+1) of the blocks
 Selector = Callable[[int, Tensor], int]
@@ -52,8 +53,8 @@ class GaussSouthwell:
     needs_norms = True
 
     def __post_init__(self) -> None:
-        if self.short_block not in get_args(ShortBlock):
-            raise ValueError(f"short_block must be 'alike' or 'end-of-epoch', got {self.short_block!r}")
+        known = isinstance(self.short_block, str) and self.short_block in get_args(ShortBlock)
+        require(known, "short_block", self.short_block, "'alike' or 'end-of-epoch'")
 
     @property
     def name(self) -> str:
@@ -94,8 +95,11 @@ class Random:
     name = "random"
     needs_norms = False
 
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
     def begin(self, sizes: list[int]) -> Selector:
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         return lambda number, norms: int(torch.randint(len(sizes), (), generator=generator))
 
 
@@ -108,8 +112,11 @@ class Shuffled:
     name = "shuffled"
     needs_norms = False
 
+    def __post_init__(self) -> None:
+        require_seed(self.seed)
+
     def begin(self, sizes: list[int]) -> Selector:
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         order: list[int] = []
 
         def select(number: int, norms: Tensor) -> int:

@@ -12,8 +12,18 @@ from typing import Any, Final, Literal, TypeVar
 C = TypeVar("C")
 #: settings by their former names, which work for one release and are read in files of any version
 FORMER_NAMES: Final = {"max_iterations": "max_epochs", "min_iterations": "min_epochs"}
+#: beyond it three times a seed, of which some draw, is none of PyTorch's
+LARGEST_SEED: Final = 2**62
+# characters of a value that a message shows
+_MOST_SHOWN = 200
 #: of a setting that apviz chooses, see `apviz.solvers.choices`
 Auto = Literal["auto"]
+
+
+def shown(value: object) -> str:
+    """Returns a value as a message shows it: in one line, and of a long one the beginning."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def require(condition: bool, setting: str, value: object, accepted: str) -> None:
@@ -23,7 +33,23 @@ def require(condition: bool, setting: str, value: object, accepted: str) -> None
         ValueError: naming the setting, its value and what would be accepted.
     """
     if not condition:
-        raise ValueError(f"{setting} must be {accepted}, got {value!r}")
+        raise ValueError(f"{setting} must be {accepted}, got {shown(value)}")
+
+
+def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:
+    """Refuses objects of another class; also a class in the place of an object.
+
+    Raises:
+        TypeError: naming the argument, its value and what would be accepted.
+    """
+    if not isinstance(value, kinds):
+        what = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
+        raise TypeError(f"{name} must be {accepted}, got {what}")
+
+
+def require_seed(value: object) -> None:
+    """Refuses what no generator starts from."""
+    require_whole("seed", value, 0, LARGEST_SEED)
 
 
 def require_whole(setting: str, value: object, low: int, high: float = math.inf) -> None:
@@ -51,9 +77,16 @@ def require_overlap(value: object) -> None:
 
 def require_number(setting: str, value: object, low: float, accepted: str, *, strictly: bool = False) -> None:
     """Refuses all but finite numbers from `low`, or with `strictly` above it."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
     fits = number and (value > low if strictly else value >= low)  # type: ignore[operator]
     require(bool(fits), setting, value, accepted)
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def require_tolerance(value: object) -> None:

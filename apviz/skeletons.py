@@ -92,7 +92,7 @@ class Skeletons:
             if not operator.layout.is_home(block):
                 continue
             # drawn alike wherever a block is at home
-            generator = torch.Generator().manual_seed(seed + block)
+            generator = torch.Generator().manual_seed(int(seed) + block)
             fit = _Fit(operator, rows, self._near[block], order[block], SAMPLES * rank, generator)
             t = fit.map(len(order[block]))
             self._maps[block] = t.to(kept)
@@ -197,7 +197,7 @@ def suggest(
     rows = [partition.solved(block) for block in blocks]
     most, longest = max(1, min(count(held) for held in rows) // 3), max(count(held) for held in rows)
     factors = BlockFactors(operator, rows)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     order = _farthest_first(operator.inputs, rows, min(most, max(ranks)))
     sides = None if like is None else _of_unit_size(like[:, :MOST_SIDES], operator.inputs)
     updates = []

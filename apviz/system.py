@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from apviz.kernels import Kernel
+from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
+from apviz.settings import shown
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
@@ -72,46 +74,47 @@ class KernelSystem:
             raise TypeError(
                 f"kernel must be an apviz kernel such as apviz.Matern52(lengthscale=0.2), got {type(kernel).__name__}"
             )
-        x, b = _tensor(x, "x"), _tensor(b, "b")
+        x, b = tensor_of(x, "x"), tensor_of(b, "b")
         if dtype is None:
             dtype = operator.x.dtype if isinstance(operator, Operator) else dtype_of(x, b)
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {dtype}")
+        if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
+            raise ValueError(f"dtype must be torch.float32, torch.float64 or None, got {shown(dtype)}")
         if x.ndim == 1:
             x = x[:, None]
         _check_shapes(x, b)
         noise = _noise(noise, len(x))
         self.device = _device(device, x)
         # copies: what is done to the tensors that were given, which may share their memory within, changes nothing here
-        given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
-            memory_format=torch.contiguous_format
-        )
-        check_finite(given, "x")
-        single_column = b.ndim == 1
-        b = b[:, None] if single_column else b
-        #: (n, l+1), always two-dimensional
-        self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
-        # after the conversion: a finite float64 can be infinite in float32
-        check_finite(self.b, "b")
-        _check_not_lost(b, self.b)
-        #: (n, l+1) as they were given, in float64 where they were: what a residual is of
-        self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
-            memory_format=torch.contiguous_format
-        )
-        #: whether `b` was given as a vector, so that the weights are returned as one
-        self.single_column = single_column
-        self.kernel, self.dtype = kernel, dtype
-        self.dataset, self.seed, self.preparation = dataset, seed, preparation
-        if isinstance(operator, str):
-            operator = make_operator(operator, given, kernel, noise, dtype)
-            _warn_where_coarse(operator, x.dtype)
-        self.operator = operator
-        #: σ²; where rows have their own, which `operator.noises` holds, the least
-        self.noise = float(noise if isinstance(noise, float) else noise.min())
-        #: (n, d) in the system's dtype; the operator keeps them as they were given
-        self.x = given.to(dtype)
-        check_finite(self.x, "x")
-        self._check_operator(given, noise)
+        with explained(f"a system of {len(x):,} rows", "use operator='tiled', which keeps no K, or float32"):
+            given = x.to(self.device, x.dtype if x.dtype in DTYPES else torch.float64).clone(
+                memory_format=torch.contiguous_format
+            )
+            check_finite(given, "x")
+            single_column = b.ndim == 1
+            b = b[:, None] if single_column else b
+            #: (n, l+1), always two-dimensional
+            self.b = b.to(self.device, dtype).clone(memory_format=torch.contiguous_format)
+            # after the conversion: a finite float64 can be infinite in float32
+            check_finite(self.b, "b")
+            _check_not_lost(b, self.b)
+            #: (n, l+1) as they were given, in float64 where they were: what a residual is of
+            self.given_b = b.to(self.device, b.dtype if b.dtype in DTYPES else dtype).clone(
+                memory_format=torch.contiguous_format
+            )
+            #: whether `b` was given as a vector, so that the weights are returned as one
+            self.single_column = single_column
+            self.kernel, self.dtype = kernel, dtype
+            self.dataset, self.seed, self.preparation = dataset, seed, preparation
+            if isinstance(operator, str):
+                operator = make_operator(operator, given, kernel, noise, dtype)
+                _warn_where_coarse(operator, x.dtype)
+            self.operator = operator
+            #: σ²; where rows have their own, which `operator.noises` holds, the least
+            self.noise = float(noise if isinstance(noise, float) else noise.min())
+            #: (n, d) in the system's dtype; the operator keeps them as they were given
+            self.x = given.to(dtype)
+            check_finite(self.x, "x")
+            self._check_operator(given, noise)
         largest = noise if isinstance(noise, float) else float(noise.max())
         if not max(largest, operator.largest_signal) <= torch.finfo(dtype).max / 2:
             raise ValueError(
@@ -155,6 +158,12 @@ class KernelSystem:
             raise ValueError("the operator is of other points than x")
 
     @property
+    def times_written(self) -> tuple[int, ...]:
+        """How many times PyTorch has written into x and b in place; what was solved before is of others."""
+        held = (self.x, self.b, self.given_b, self.operator.given, self.operator.inputs)
+        return tuple(0 if each.is_inference() else each._version for each in held)
+
+    @property
     def n(self) -> int:
         """The number of rows."""
         return len(self.x)
@@ -178,7 +187,7 @@ class KernelSystem:
 
 def dtype_of(*given: Any) -> torch.dtype:
     """Returns the dtype in which these data are solved where none is asked for: float64 where any is, else float32."""
-    return torch.float64 if torch.float64 in {_tensor(values, "data").dtype for values in given} else torch.float32
+    return torch.float64 if torch.float64 in {tensor_of(values, "data").dtype for values in given} else torch.float32
 
 
 def _device(device: str | torch.device, x: Tensor) -> torch.device:
@@ -186,18 +195,32 @@ def _device(device: str | torch.device, x: Tensor) -> torch.device:
         return x.device
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # which one, by what it is
+        raise ValueError(
+            f"device must be 'auto', or one of torch's such as 'cpu' or 'cuda:0', got {shown(device)}"
+        ) from error
+    if chosen.type == "meta":
+        raise ValueError("device 'meta' holds no numbers; use device='cpu' or 'auto'")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {str(device)!r} was asked for, but torch sees no GPU; use device='cpu' or 'auto'")
     return chosen
 
 
-def _tensor(values: Any, name: str) -> Tensor:
-    """What was given as a tensor; tables and their columns too."""
+def tensor_of(values: Any, name: str) -> Tensor:
+    """Returns what was given as a dense tensor of real numbers; tables and their columns too.
+
+    Raises:
+        TypeError: something else; the message names it.
+    """
     if not isinstance(values, Tensor):
         if np.ma.is_masked(values):
             raise TypeError(f"{name} has masked values; drop or impute these rows first")
-        array = np.asarray(values)
+        try:
+            array = np.asarray(values)
+        except ValueError as error:  # rows of several lengths
+            raise TypeError(f"{name} must be numbers, a tensor or an array of them: {error}") from error
         if array.dtype == object and hasattr(values, "to_numpy"):  # columns of pandas' own numbers
             with contextlib.suppress(TypeError, ValueError):
                 array = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -208,7 +231,7 @@ def _tensor(values: Any, name: str) -> Tensor:
         # a copy: an array may be read-only, run backwards or hold bytes in another order
         kept = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
         values = torch.from_numpy(np.array(array, dtype=kept, order="C"))
-    if values.is_meta or values.is_complex() or values.is_sparse:
+    if values.is_meta or values.is_complex() or values.is_sparse or values.is_quantized:
         kind = "a meta tensor" if values.is_meta else f"a {values.layout} tensor of {values.dtype}"
         raise TypeError(f"{name} must be a dense tensor of real numbers, got {kind}")
     tensor: Tensor = values.detach()
@@ -226,7 +249,7 @@ def _check_shapes(x: Tensor, b: Tensor) -> None:
 
 def _noise(noise: Any, n: int) -> Noise:
     """σ² as a number where one is given, else (n,) float64."""
-    given = _tensor(noise, "noise").double()
+    given = tensor_of(noise, "noise").double()
     given = given[None] if given.ndim == 0 else given
     if given.ndim > 1 or len(given) not in (1, n):
         raise ValueError(f"noise must be one number, or ({n},): one for every row, got shape {tuple(given.shape)}")

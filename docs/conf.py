@@ -24,6 +24,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "building.links",
     "building.formulas",
+    "building.trust",
 ]
 exclude_patterns = ["build", "building", "gallery"]
 if is_there("notebooks/html/index.html"):

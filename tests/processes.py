@@ -5,4 +5,5 @@ from __future__ import annotations
 import multiprocessing
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(["apviz", "apviz.comparison", "pytest"])
+PRELOADED = ["apviz", "apviz.comparison", "pytest"]
+FRESH.set_forkserver_preload(PRELOADED)

@@ -1,13 +1,16 @@
 """The memory that is free to this process: of the machine, in its control groups, in its address space."""
 
+import re
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 import torch
 
-from apviz.memory import free_memory, keep_below, require_memory
+import apviz
+from apviz.memory import explained, free_memory, keep_below, require_memory
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -134,3 +137,51 @@ def test_what_needs_more_than_nine_tenths_is_refused_with_both_sizes(monkeypatch
     require_memory(9 * 2**30, CPU, "a basis needs", "take less")
     with pytest.raises(MemoryError, match="a basis needs 9.5 GiB, 10.0 GiB are free; take less"):
         require_memory(9.5 * 2**30, CPU, "a basis needs", "take less")
+
+
+ALLOCATORS = {
+    "PyTorch": lambda: torch.empty(2**55, dtype=torch.uint8),
+    "NumPy": lambda: np.empty(2**55, dtype=np.uint8),
+    "Python": lambda: bytearray(2**62),
+}
+
+
+@pytest.mark.parametrize("allocate", ALLOCATORS.values(), ids=ALLOCATORS)
+def test_what_an_allocator_refuses_becomes_a_sentence_of_what_is_needed_and_what_is_free(allocate):
+    with pytest.raises(MemoryError) as raised, explained("a basis", "take less"):
+        allocate()
+    needed = "more memory" if allocate is ALLOCATORS["Python"] else r"33,554,432.0 GiB at once"
+    assert re.fullmatch(rf"a basis needs {needed}, [\d,.]+ [MG]iB are free; take less", str(raised.value))
+    assert raised.value.__cause__ is not None
+
+
+def test_a_gpus_words_are_understood_too_and_its_free_memory_is_the_one_that_counts(monkeypatch):
+    devices = []
+    monkeypatch.setattr("apviz.memory.free_memory", lambda device: devices.append(device.type) or 3 * 2**30)
+    words = "^a basis needs 2.5 GiB at once, 3.0 GiB are free; take less$"
+    with pytest.raises(MemoryError, match=words), explained("a basis", "take less"):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity")
+    assert devices == ["cuda"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("singular"), MemoryError("9 GiB, 1 GiB are free"), ValueError("n")])
+def test_other_errors_and_those_that_say_it_already_pass_as_they_are(error):
+    with pytest.raises(type(error)) as raised, explained("a basis", "take less"):
+        raise error
+    assert raised.value is error
+
+
+def test_a_solve_that_runs_out_of_memory_says_so_in_its_trace_too_and_the_system_can_be_used_again():
+    x = torch.linspace(0, 1, 60, dtype=torch.float64)
+    system = apviz.KernelSystem(x, torch.sin(9 * x), apviz.RBF(lengthscale=0.1), noise=0.1, device="cpu")
+
+    class Hungry(apviz.Hook):
+        def on_epoch(self, epoch):
+            torch.empty(2**55, dtype=torch.uint8)
+
+    solver, recorder = apviz.AlternatingProjection(block_size=20, tol=1e-6), apviz.Recorder()
+    weights = apviz.solve(system, solver).weights
+    with pytest.raises(MemoryError, match=r"AP .* needs .* GiB at once, .* are free; take fewer right-hand sides"):
+        apviz.solve(system, solver, [recorder, Hungry()])
+    assert "GiB are free" in recorder.trace.attrs["stop_message"] and not recorder.trace.finished
+    assert torch.equal(apviz.solve(system, solver).weights, weights)

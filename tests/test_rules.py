@@ -111,3 +111,18 @@ def test_rules_are_found_by_name_an_object_passes_and_an_unknown_name_lists_them
 def test_an_unknown_treatment_of_the_short_block_is_refused():
     with pytest.raises(ValueError, match="short_block must be 'alike' or 'end-of-epoch', got 'skip'"):
         GaussSouthwell(short_block="skip")
+
+
+def test_a_rule_by_name_draws_with_the_seed_and_an_object_with_its_own():
+    assert rule_named("random", 7) == Random(seed=7)
+    assert rule_named("shuffled", 7) == Shuffled(seed=7)
+    own = Random(seed=3)
+    assert rule_named(own, 7) is own
+
+
+def test_what_is_no_rule_is_refused_with_those_that_there_are():
+    with pytest.raises(ValueError, match=r"rule must be an object, such as Cyclic\(\), got the class"):
+        rule_named(Cyclic)
+    for odd in (3, None, "Cyclic"):
+        with pytest.raises(ValueError, match="rule must be one of gauss-southwell, cyclic, random, shuffled, or"):
+            rule_named(odd)

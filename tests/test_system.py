@@ -51,7 +51,7 @@ def with_value(tensor, value, *places):
             "the operator is in torch.float64",
         ),
         ({"dtype": torch.float16}, "dtype must be torch.float32, torch.float64 or None, got torch.float16"),
-        ({"dtype": "float32"}, "dtype must be torch.float32, torch.float64 or None, got float32"),
+        ({"dtype": "float32"}, "dtype must be torch.float32, torch.float64 or None, got 'float32'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -14,8 +14,17 @@ from apviz.advice.prices import Prices
 from apviz.advice.rehearsing import Candidate, Rehearsing
 from apviz.memory import free_memory
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
-from apviz.settings import require_tolerance, require_whole
-from apviz.solvers import Automatic, Cholesky, ConjugateGradient, Hook, NotPositiveDefinite, Solver, overlapping
+from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
+from apviz.solvers import (
+    Automatic,
+    Cholesky,
+    ConjugateGradient,
+    Hook,
+    NotPositiveDefinite,
+    Solver,
+    checked_hooks,
+    overlapping,
+)
 from apviz.solvers.choices import coarse_rank
 from apviz.system import KernelSystem
 
@@ -145,8 +154,16 @@ def advise(
         >>> next(iter(apviz.advise(system).methods))
         'Cholesky'
     """
+    require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
+    if solvers is not None:
+        require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
+        require(len(solvers) > 0, "solvers", solvers, "at least one, or None")
+        for name, solver in solvers.items():
+            require_kind(f"solvers[{name!r}]", solver, Solver, "a solver, such as apviz.Automatic()")
     require_tolerance(tol)
     require_whole("max_epochs", max_epochs, 1)
+    require_seed(seed)
+    hooks = checked_hooks(hooks)
     began = clock()
     operator, columns, n = system.operator, system.b.shape[1], system.n
     chosen = _methods(n, tol, max_epochs, seed) if solvers is None else dict(solvers)

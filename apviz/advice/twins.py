@@ -102,7 +102,7 @@ class Twin:
     ) -> None:
         self.rows = min(rows, system.n)
         self.share = self.rows / system.n
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         drawn = torch.randperm(system.n, generator=generator)[: self.rows]
         drawn = drawn.sort().values.to(system.device)
         b = system.given_b[drawn, : MOST_SIDES if probes is None else 1]

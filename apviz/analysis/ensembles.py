@@ -39,7 +39,7 @@ def but_for_the_seed(traces: Iterable[Trace]) -> list[list[Trace]]:
         >>> import torch, apviz
         >>> x, recorder = torch.linspace(0, 1, 200, dtype=torch.float64), apviz.Recorder()
         >>> for seed in (0, 1):
-        ...     y = torch.sin(6 * x) + 0.1 * torch.randn(200, generator=torch.Generator().manual_seed(seed))
+        ...     y = torch.sin(6 * x) + 0.1 * torch.randn(200, generator=torch.Generator().manual_seed(int(seed)))
         ...     kernel = apviz.Matern52(lengthscale=0.2)
         ...     system = apviz.KernelSystem(x, y, kernel, noise=0.01, seed=seed, dataset="sine", device="cpu")
         ...     solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])

@@ -10,6 +10,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import param
 
+#: characters of a value that a sentence shows
+_MOST_SHOWN = 80
+
 
 def to_query(models: Iterable[param.Parameterized]) -> str:
     """Query `?n=2000&dataset=china&...` of all settings, defaults too, so that the link means the same later."""
@@ -29,7 +32,7 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
     # in the order of the settings: those that come first, such as the data set, may change those after them
     for name, text in sorted(pairs, key=lambda pair: order.get(pair[0], -1)):
         if name not in owners:
-            problems.append(f"{name} in the address is no setting; there are {', '.join(owners)}")
+            problems.append(f"{shown(name)} in the address is no setting; there are {', '.join(owners)}")
             continue
         model = owners[name]
         try:
@@ -38,8 +41,14 @@ def apply(query: str, models: Iterable[param.Parameterized]) -> list[str]:
                 model.check_setting(name, value)
             setattr(model, name, value)
         except ValueError as error:
-            problems.append(f"{name}={text} in the address is left out: {accepted(error, model.param[name])}")
+            problems.append(f"{name}={shown(text)} in the address is left out: {accepted(error, model.param[name])}")
     return problems
+
+
+def shown(text: str) -> str:
+    """Text from an address or a field as a sentence shows it: in one line, and of a long one the beginning."""
+    text = "".join(sign if sign.isprintable() else "�" for sign in text)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def names(query: str) -> list[str]:

@@ -105,7 +105,10 @@ def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False,
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return _number(name, values.dt.total_seconds().to_numpy(np.float64) / _DAY_SECONDS, words="in days")
     if kind in ("datetime64", "datetime", "date"):
-        return _date(name, pd.to_datetime(values, utc=True))
+        try:
+            return _date(name, pd.to_datetime(values, utc=True))
+        except (OverflowError, ValueError, NotImplementedError):  # which one, by where pandas notices
+            return _unusable(name, values, "dates beyond the years 1 to 9999")
     if kind in ("decimal", "integer", "floating", "mixed-integer-float"):
         return _number(name, _floats(values))
     if kind == "empty":
@@ -117,7 +120,7 @@ def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False,
 
 def numbers(column: pd.Series[Any]) -> Array:
     """As float64; whole numbers too large for it less their smallest, for scaling takes no notice of that."""
-    if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+    if pd.api.types.is_integer_dtype(column.dtype) and len(column) and not column.isna().any():
         low, high = int(column.min()), int(column.max())
         if max(-low, high) > _WHOLE:
             whole = column.to_numpy(dtype=np.uint64 if high >= 2**63 else np.int64).astype(np.uint64)

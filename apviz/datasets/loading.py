@@ -25,6 +25,7 @@ from apviz.datasets.preprocessing import (
 )
 from apviz.datasets.relief import read_earth
 from apviz.datasets.tables import read_table
+from apviz.settings import shown
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def find(name: str) -> Entry:
         return registry[name]
     close = get_close_matches(str(name).lower(), registry, n=3)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
-    raise ValueError(f"No data set is called {name!r}.{hint} There are: {', '.join(registry)}")
+    raise ValueError(f"No data set is called {shown(name)}.{hint} There are: {', '.join(registry)}")
 
 
 def card(name: str) -> Card:

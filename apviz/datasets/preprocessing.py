@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
 from apviz.rounding import unit
+from apviz.settings import LARGEST_SEED, shown
 
 TRAIN_FRACTION = 0.8
 MINIMUM_ROWS = 10
@@ -78,12 +79,12 @@ def train_size(rows: int) -> int:
 
 def check_settings(seed: object, n: object, dtype: object) -> None:
     """Refuses a seed, n or dtype that cannot be meant, before anything is read."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ValueError(f"seed = {seed!r}: expected an integer")
+    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) > LARGEST_SEED:
+        raise ValueError(f"seed = {shown(seed)}: expected an integer, of at most {LARGEST_SEED}")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
         raise ValueError(f"n = {n!r}: expected a positive integer (training rows to keep), or None for all")
-    if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype = {dtype!r}: expected torch.float32 or torch.float64")
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype = {shown(dtype)}: expected torch.float32 or torch.float64")
 
 
 def check_enough(available: int, n: int | None, source: str) -> None:
@@ -122,7 +123,7 @@ def varying_inputs(table: RawTable) -> NDArray[np.bool_]:
 
 def shuffle(rows: int, seed: int) -> torch.Tensor:
     """Permutation that `torch.manual_seed(seed); torch.randperm(rows)` gives, leaving the global state alone."""
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(int(seed)))
 
 
 def scaled(table: RawTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

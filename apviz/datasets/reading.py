@@ -8,6 +8,8 @@ import gzip
 import io
 import math
 import re
+import sys
+import textwrap
 import zipfile
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -26,6 +28,8 @@ SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES, *ARRAY_SUFFIXES)
 #: characters at the beginning, by which separator and decimals are found
 _SAMPLE = 2**18
 _CHUNK = 2**20
+#: characters of what another library says
+_MOST_SAID = 300
 #: in which order separators are tried where more than one fits; spaces only where none does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
@@ -185,7 +189,7 @@ def _find_format(path: Path, header: bool | None, name: str | None, limits: Size
     whole = len(sample) < _SAMPLE
     lines = sample.splitlines()[: None if whole else -1]
     skipped, separator = 0, ""
-    if lines and (said := _SEP_LINE.fullmatch(lines[0].strip())):
+    if lines and (said := _SEP_LINE.fullmatch(lines[0].strip(" "))):
         skipped, separator, lines = 1, said[1], lines[1:]
     lines = [line for line in lines if line.strip()]
     separator = separator or _find_separator(lines)
@@ -352,7 +356,11 @@ def _read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
             with np.load(path, allow_pickle=False) as arrays:
                 found = {name: np.asarray(arrays[name]) for name in arrays.files}
         else:
-            found = {"column": np.load(path, allow_pickle=False)}
+            with path.open("rb") as file:
+                found = {"column": np.lib.format.read_array(file, allow_pickle=False)}
+        for name, array in found.items():
+            if array.dtype.kind == "U":
+                _check_characters(name, array)
     columns: dict[str, Any] = {}
     for name, array in found.items():
         if array.dtype.names:
@@ -368,7 +376,15 @@ def _read_arrays(path: Path, limits: SizeLimits) -> pd.DataFrame:
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {length:,}" for name, length in lengths.items())
         raise ValueError(f"{path}: its arrays are not of one length: {said}; one row of each makes a row of the table")
-    return pd.DataFrame(columns)
+    with _readable(path):
+        return pd.DataFrame(columns)
+
+
+def _check_characters(name: str, array: np.ndarray[Any, Any]) -> None:
+    """Refuses texts with numbers that stand for no character, which Python fails on wherever they are looked at."""
+    codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).view(np.uint32)
+    if codes.size and codes.max() > sys.maxunicode:
+        raise ValueError(f"{name} holds texts with bytes that stand for no character")
 
 
 # --- what holds for all -----------------------------------------------------------------------------------------------
@@ -384,7 +400,9 @@ def _readable(path: Path) -> Iterator[None]:
     except Exception as error:
         if str(error).startswith(str(path)):
             raise
-        raise ValueError(f"{path} cannot be read as a table: {error}") from error
+        # a library may say several lines, or the cell that it fails on, of any length
+        said = textwrap.shorten(str(error), _MOST_SAID, placeholder=" …") or type(error).__name__
+        raise ValueError(f"{path} cannot be read as a table: {said}") from error
 
 
 def _numbered(count: int) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -55,13 +55,19 @@ class TableChoices:
     header: bool | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.target, bool) or not isinstance(self.target, str | int):
+        if not _is_place(self.target):
             raise ValueError(f"target = {self.target!r}: expected the name of a column, or its position")
-        if self.inputs is not None and (isinstance(self.inputs, str) or not self.inputs):
+        named = isinstance(self.inputs, tuple) and self.inputs and all(map(_is_place, self.inputs))
+        if self.inputs is not None and not named:
             raise ValueError(f"inputs = {self.inputs!r}: expected names of columns, at least one, or None for all")
         for setting, value, known in (("missing", self.missing, MISSING), ("copies", self.copies, COPIES)):
             if value not in known:
                 raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
+
+
+def _is_place(value: object) -> bool:
+    """Whether it can be a column's name or position."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,9 +344,8 @@ def load_table(
         ('size', 'city=Bergen')
     """
     check_settings(seed, n, dtype)
-    choices = TableChoices(
-        target=target, inputs=None if inputs is None else tuple(inputs), missing=missing, copies=copies, header=header
-    )
+    several: Any = tuple(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else inputs
+    choices = TableChoices(target=target, inputs=several, missing=missing, copies=copies, header=header)
     data = dataset_of(inspect_table(path, header=header, target=target), choices, seed=seed, n=n, dtype=dtype)
     for note in data.notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)

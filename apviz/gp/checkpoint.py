@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ from torch import Tensor
 from apviz.files import file_made_whole
 from apviz.settings import FORMER_NAMES
 from apviz.tracing.claim import Claim
-from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, what_to_do
+from apviz.tracing.store import Record, TraceStore, is_trace_of, stamp, stamp_of, what_to_do
 
 # the entries that are JSON; all others are arrays
 IDENTITY, ATTRIBUTES = "identity", "attributes"
+
+#: of a file, see `apviz.tracing.store.stamp`
+Stamp = tuple[int, int, int]
 
 
 def checkpoint_of(trace: Path) -> Path:
@@ -71,15 +74,22 @@ class Checkpoint:
     path: Path
     identity: Mapping[str, Any]
 
-    def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
+    def write(
+        self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], about: Callable[[Stamp], None]
+    ) -> None:
         """Writes the file whole or not at all.
+
+        Args:
+            about: is told the stamp that the file will have, before it takes its place.
 
         Raises:
             OSError: the disk is full or gone; what was there stays.
         """
         texts = {IDENTITY: np.array(json.dumps(self.identity)), ATTRIBUTES: np.array(json.dumps(attributes))}
-        with file_made_whole(self.path) as file:
+        with file_made_whole(self.path, durable=True) as file:
             np.savez(file, **arrays, **texts)  # type: ignore[arg-type]
+            file.flush()
+            about(stamp_of(os.fstat(file.fileno())))
 
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Reads the arrays and the attributes.
@@ -122,8 +132,8 @@ class TrainingFiles:
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path, self.identity = path, identity
         self._store: TraceStore | None = None
-        # of the checkpoint that this training knows
-        self._seen: tuple[int, int, int] | None = None
+        # of the checkpoint that this training knows, None: there is none; two while one takes the place of the other
+        self._ours: tuple[Stamp | None, ...] = (None,)
         self._warned = False
 
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -141,7 +151,7 @@ class TrainingFiles:
                     "overwritten"
                 )
             return None
-        self._seen = stamp(found)
+        self._ours = (stamp(found),)
         arrays, attributes = Checkpoint(found, self.identity).read()
         if os.path.lexists(path) and not is_trace_of(path, attributes):
             raise FileExistsError(
@@ -159,7 +169,7 @@ class TrainingFiles:
         """
         with Claim(self.path):
             found = find_checkpoint(self.path)
-            if (None if found is None else stamp(found)) != self._seen:
+            if (None if found is None else stamp(found)) not in self._ours:
                 raise FileExistsError(
                     f"another training has written to {self.path} since this one was made; make it again to go on "
                     "from there, or choose another path"
@@ -167,7 +177,8 @@ class TrainingFiles:
             if self._store is None:
                 self._store = TraceStore(self.path, record, goes_on=found is not None)
             if found is not None and found != checkpoint_of(self.path):
-                found.rename(checkpoint_of(self.path))
+                with suppress(OSError):  # the next step writes one under its name of today
+                    found.rename(checkpoint_of(self.path))
             yield
 
     def write(self, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
@@ -178,8 +189,8 @@ class TrainingFiles:
         assert self._store is not None  # claimed
         try:
             checkpoint = Checkpoint(self._free_checkpoint(self._store), self.identity)
-            checkpoint.write(arrays, attributes)
-            self._seen = stamp(checkpoint.path)
+            checkpoint.write(arrays, attributes, self._about_to_write)
+            self._ours = self._ours[-1:]
             self._store.flush()
         except OSError as error:
             if not self._warned:
@@ -190,12 +201,16 @@ class TrainingFiles:
                 )
             self._warned = True
 
+    def _about_to_write(self, checkpoint: Stamp) -> None:
+        """Notes what a checkpoint will look like: whatever interrupts its writing, it is known as this training's."""
+        self._ours = (self._ours[0], checkpoint)
+
     def _free_checkpoint(self, store: TraceStore) -> Path:
         """Where to write the checkpoint: beside the trace, which leaves a path that somebody has taken."""
         store.settle()
         assert isinstance(store.path, Path)  # given one
         path = checkpoint_of(store.path)
-        if os.path.lexists(path) and stamp(path) != self._seen:
+        if os.path.lexists(path) and stamp(path) not in self._ours:
             store.leave(path)
         self.path = store.path
         return checkpoint_of(store.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,10 @@ from apviz.kernels import Kernel, from_sklearn
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import require, require_whole
+from apviz.settings import LARGEST_SEED, require, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.automatic import CHOLESKY_ROWS
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.training_trace import TrainingTrace
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SEARCH_ROWS = 500
 # of the target's variance: the noise that a kernel without one starts from
 START_NOISE = 0.1
+# each takes a second; so many are a mistake
+MOST_RESTARTS = 10_000
 # of the matrix that log det K is whitened by
 WHITENING_RANK = 500
 
@@ -57,8 +60,8 @@ def check_settings(gp: GaussianProcess) -> None:
     ):  # fmt: skip
         value = getattr(gp, name)
         require(isinstance(value, str) and value in names, name, value, f"one of {', '.join(names)}")
-    for name, low in (("rank", 1), ("max_steps", 1), ("n_restarts", 0)):
-        require_whole(name, getattr(gp, name), low)
+    for name, low, high in (("rank", 1, math.inf), ("max_steps", 1, math.inf), ("n_restarts", 0, MOST_RESTARTS)):
+        require_whole(name, getattr(gp, name), low, high)
     require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
     given = gp.hyperparameters
     require(
@@ -66,7 +69,7 @@ def check_settings(gp: GaussianProcess) -> None:
         "apviz.Hyperparameters, or None",
     )  # fmt: skip
     if not isinstance(gp.random_state, np.random.RandomState | None):
-        require_whole("random_state", gp.random_state, 0)
+        require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
     # a scikit-learn kernel is converted when the number of inputs is known; with many rows `auto` is Adam
     for n in (2, CHOLESKY_ROWS + 1):
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
@@ -161,7 +164,7 @@ def likelihood_of(
     h, logarithmic = gp.hyperparameters_, theta_of(gp.hyperparameters_)
     raw = logarithmic.raw(h)
     if theta is not None:
-        values = torch.as_tensor(np.asarray(theta, dtype=np.float64))
+        values = tensor_of(theta, "theta").double()
         if values.shape != raw[1:].shape or not torch.isfinite(values).all():
             names = ", ".join(logarithmic.names[1:])
             raise ValueError(f"theta must be {len(raw) - 1} finite numbers ({names}), got {values.tolist()!r:.200}")

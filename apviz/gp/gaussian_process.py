@@ -20,14 +20,17 @@ from torch import Tensor
 from apviz.gp import metrics, saved
 from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, theta_of, train
 from apviz.gp.gradient import Estimator
-from apviz.gp.posterior import METHODS, PAPER_LANCZOS_RANK, Method, Posterior
+from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.sampling import sampled
 from apviz.gp.scaling import Scaling
 from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, from_sklearn
+from apviz.memory import explained
 from apviz.settings import renamed, require, require_whole
-from apviz.solvers import Hook, Solver, StopReason
+from apviz.solvers import Hook, Solver, StopReason, checked_hooks
+from apviz.solvers.interface import LESS_MEMORY
+from apviz.system import check_finite
 
 # of this machine and this run, not of the model: a file never brings them
 LOCAL = ("path", "device")
@@ -161,16 +164,20 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             RuntimeError: the solve for the mean diverged.
         """
         check_settings(self)
-        hooks = list(hooks)
-        x, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        y = y.astype(np.float64)
-        scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
-        inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
-        names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
-        for note in rounding_notes(names, x, y, inputs, targets, dtype_of(self, len(x))):
-            warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
-        hyperparameters, trace = train(self, inputs, targets, hooks)
-        posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
+        hooks = checked_hooks(hooks)
+        with explained("a fit", LESS_MEMORY):
+            x, y = validate_data(
+                self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2
+            )
+            y = y.astype(np.float64)
+            check_finite(torch.from_numpy(y)[:, None], "y")
+            scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
+            inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
+            names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
+            for note in rounding_notes(names, x, y, inputs, targets, dtype_of(self, len(x))):
+                warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
+            hyperparameters, trace = train(self, inputs, targets, hooks)
+            posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # no weights were given
         if solution.stop_reason is StopReason.DIVERGED:
@@ -205,8 +212,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
-        points = self._points(x)
-        mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x)
+            mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
         if not (return_std or return_cov):
             return mean
         if include_noise is None:
@@ -217,12 +225,15 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
             include_noise = True
-        if return_cov:
-            covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
-            return mean, self.scaling_.std**2 * _float64(covariance)
-        require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-        variance = self.posterior_.variance(points, self.variance, self.rank, include_noise=include_noise, hooks=hooks)
-        return mean, self.scaling_.std * np.sqrt(_float64(variance))
+        with explained("a prediction", FEWER_AT_ONCE):
+            if return_cov:
+                covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
+                return mean, self.scaling_.std**2 * _float64(covariance)
+            require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
+            variance = self.posterior_.variance(
+                points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
+            )
+            return mean, self.scaling_.std * np.sqrt(_float64(variance))
 
     def sample_y(
         self,
@@ -248,7 +259,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         require_whole("n_samples", n_samples, 1)
         random = check_random_state(random_state)
-        samples = sampled(self.posterior_, self._points(x), n_samples, random, hooks)
+        with explained("a sample", FEWER_AT_ONCE):
+            samples = sampled(self.posterior_, self._points(x), n_samples, random, hooks)
         if include_noise:
             samples = samples + np.sqrt(self.hyperparameters_.noise) * random.standard_normal(samples.shape)
         found: NDArray[np.float64] = self.scaling_.mean + self.scaling_.std * samples
@@ -271,7 +283,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: theta of another shape, or not finite.
         """
         check_is_fitted(self, "posterior_")
-        value, gradient, self.log_marginal_likelihood_error_ = likelihood_of(self, theta, eval_gradient)
+        with explained("the likelihood", "take fewer probes, or fewer rows"):
+            value, gradient, self.log_marginal_likelihood_error_ = likelihood_of(self, theta, eval_gradient)
         return value if gradient is None else (value, gradient)
 
     @property

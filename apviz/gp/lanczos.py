@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from apviz.memory import require_memory
 from apviz.operators import CountingOperator
-from apviz.settings import require_whole
+from apviz.settings import require, require_whole
 from apviz.spectrum import LanczosBasis
+from apviz.system import tensor_of
 
 # the basis, its copy when it grows or is scaled, and the engine's own of it in a product
 BASIS_COPIES = 3
+
+
+def check_ranks(ranks: Sequence[int]) -> None:
+    """Refuses all but one or several whole numbers from 1."""
+    require(isinstance(ranks, Sized) and np.ndim(ranks) == 1 and len(ranks) > 0, "ranks", ranks, "at least one rank")
+    for rank in ranks:
+        require_whole("each of ranks", rank, 1)
+
+
+def check_inputs(x_star: Tensor, d: int) -> None:
+    """Refuses test inputs of another shape."""
+    if x_star.ndim != 2 or x_star.shape[1] != d:
+        raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {tuple(x_star.shape)}")
 
 
 class LanczosInverse:
@@ -78,6 +93,9 @@ class LanczosInverse:
         It never falls with the rank. Evaluates mn entries, whatever the ranks; m × rank arrays are formed,
         no n × m array.
         """
+        x_star = tensor_of(x_star, "x_star")
+        check_inputs(x_star, self.operator.x.shape[1])
+        check_ranks(ranks)
         wanted = torch.tensor([min(int(rank), len(self.operator.x)) for rank in ranks])
         most = int(wanted.max())
         self.extend(most)

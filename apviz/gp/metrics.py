@@ -9,6 +9,8 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from apviz.system import check_finite, tensor_of
+
 
 def rmse(mean: Any, y: Any) -> float:
     """Computes the root mean squared error √(mean of (y − mean)²), in the units of y; both (m,).
@@ -54,9 +56,12 @@ def negative_log_likelihood(mean: Any, variance: Any, y: Any) -> float:
 
 def _vectors(**given: Any) -> list[Tensor]:
     """All as (m,) float64 on the CPU."""
-    vectors = [torch.as_tensor(values).detach().to("cpu", torch.float64) for values in given.values()]
+    vectors = [tensor_of(values, name).to("cpu", torch.float64) for name, values in given.items()]
     shapes = {tuple(vector.shape) for vector in vectors}
     if len(shapes) > 1 or vectors[0].ndim != 1 or len(vectors[0]) == 0:
         found = ", ".join(f"{name} {tuple(vector.shape)}" for name, vector in zip(given, vectors, strict=True))
         raise ValueError(f"{' and '.join(given)} must be of one shape (m,) with m ≥ 1, got {found}")
+    for name, vector in zip(given, vectors, strict=True):
+        if name != "variance":  # which must be positive too
+            check_finite(vector[:, None], name)
     return vectors

@@ -15,12 +15,15 @@ from torch import Generator, Tensor
 
 from apviz.gp.variances import to_tolerance
 from apviz.kernels import RandomFeatures
-from apviz.settings import require_whole
+from apviz.memory import require_memory
+from apviz.settings import require_seed, require_whole
 from apviz.solvers import Hook, NotConverged
 
 if TYPE_CHECKING:
     from apviz.gp.posterior import Posterior
 
+# functions and features: beyond, no machine holds them
+MOST = 2**53
 #: cosines and sines of a term of the kernel, of which functions are drawn
 FEATURES = 2_000
 # of σ, what the solve may leave as error of a sample at the training inputs, in the root mean square
@@ -38,7 +41,9 @@ class PriorSamples:
 
     def __init__(self, features: RandomFeatures, count: int, seed: int) -> None:
         self.features, self.count, self.seed = features, count, seed
-        self._weights = torch.randn(features.size, count, dtype=torch.float64, generator=Generator().manual_seed(seed))
+        self._weights = torch.randn(
+            features.size, count, dtype=torch.float64, generator=Generator().manual_seed(int(seed))
+        )
 
     def __call__(self, x: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
         """Evaluates the functions: x (n, d), in chunks, to (n, count) in `dtype`; the same where x is the same."""
@@ -83,10 +88,13 @@ class PosteriorSamples:
         hooks: Iterable[Hook] = (),
         may_tighten: bool = True,
     ) -> None:
-        require_whole("count", count, 1)
-        require_whole("seed", seed, 0)
-        require_whole("features", features, 1)
+        require_whole("count", count, 1, MOST)
+        require_seed(seed)
+        require_whole("features", features, 1, MOST)
         s = posterior.system
+        # weights of functions and of features, and values at the rows, a few times
+        numbers = 4.0 * float(count) * (float(s.n) + 2.0 * float(features))
+        require_memory(8 * numbers, s.device, "so many samples need", "take fewer, or fewer features")
         self._posterior = posterior
         x = s.operator.given
         seeds = [3 * int(seed) + k for k in range(3)]  # what is drawn from one seed twice is not independent

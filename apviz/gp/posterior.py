@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.gp.lanczos import LanczosInverse
+from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
+from apviz.memory import explained
 from apviz.operators import CountingOperator, Operator
 from apviz.operators.interface import MAX_SPAN
-from apviz.settings import require, require_whole
-from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt
-from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of
+from apviz.settings import require, require_kind, require_number, require_whole
+from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt, checked_hooks
+from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
 METHODS = ("solves", "lanczos")
@@ -32,6 +32,10 @@ PAPER_LANCZOS_RANK = 1000
 CHUNK = 8192
 # of the prior's standard deviation, by which a prior mean may be rounded
 COARSE_MEAN = 1e-3
+
+
+#: what to do where memory is short
+FEWER_AT_ONCE = "predict fewer test points at once, or give a smaller batch_size"
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +136,22 @@ class Posterior:
         )  # fmt: skip
         if batch_size != "auto":
             require_whole("batch_size", batch_size, 1)
-        y = torch.as_tensor(y).detach()
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        x, y = tensor_of(x, "x"), tensor_of(y, "y")
+        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
+            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         check_finite(y[:, None], "y")
+        require_number("the mean of hyperparameters", hyperparameters.mean, -math.inf, "a finite number")
         self.hyperparameters = hyperparameters
-        self.solver = solver or Automatic()
-        self.variance_solver = variance_solver or to_tolerance(self.solver, VARIANCE_TOL)
+        for name, given in (("solver", solver), ("variance_solver", variance_solver)):
+            if given is not None:
+                require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")
+        self.solver = Automatic() if solver is None else solver
+        self.variance_solver = to_tolerance(self.solver, VARIANCE_TOL) if variance_solver is None else variance_solver
         self.batch_size = batch_size
         self.system = KernelSystem(
-            x, y.double() - hyperparameters.mean, hyperparameters.build_kernel(),
+            x, y.double() - float(hyperparameters.mean), hyperparameters.build_kernel(),
             noise=hyperparameters.noise if noises is None else noises,
-            operator=operator, dtype=dtype or dtype_of(x, y), device=device, dataset=dataset,
+            operator=operator, dtype=dtype_of(x, y) if dtype is None else dtype, device=device, dataset=dataset,
         )  # fmt: skip
         spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
         deviation = math.sqrt(self.system.operator.largest_signal)
@@ -171,7 +179,7 @@ class Posterior:
 
         The set-up for the mean is made once for all that are made so.
         """
-        y = torch.as_tensor(y).detach()
+        y = tensor_of(y, "y")
         if y.shape != (self.system.n,):
             raise ValueError(f"y must have shape ({self.system.n},), got {tuple(y.shape)}")
         if not self._of_mean:
@@ -184,7 +192,7 @@ class Posterior:
         return made
 
     def _given(self, weights: Any) -> Tensor:
-        given: Tensor = torch.as_tensor(weights).detach().to(self.system.x)
+        given: Tensor = tensor_of(weights, "weights").to(self.system.x)
         if given.shape != (self.system.n,):
             raise ValueError(f"weights must have shape ({self.system.n},), got {tuple(given.shape)}")
         check_finite(given[:, None], "weights")
@@ -209,14 +217,16 @@ class Posterior:
     def prior_variance(self, x_star: Any) -> Tensor:
         """Returns the prior's variance k(x*, x*): x_star (m, d), to (m,) float64."""
         points = self._points(x_star)
-        return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
+        with explained("a prediction", FEWER_AT_ONCE):
+            return self._by_batches.prior(self._chunk_of(points, slice(0, len(points))))
 
     def mean(self, x_star: Any) -> Tensor:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points))
-        for rows, chunk in self._in_chunks(points):
-            out[rows] = self._mean(chunk)
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points))
+            for rows, chunk in self._in_chunks(points):
+                out[rows] = self._mean(chunk)
         return out
 
     def variance(
@@ -240,11 +250,12 @@ class Posterior:
             ValueError: test inputs of another width, NaN or infinite values (which column, how many), an unknown
                 method, a rank below 1.
         """
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points))
-        for rows, _, variance, _ in self._variances(points, method, rank, list(hooks)):
-            out[rows] = variance
-        return out + self.hyperparameters.noise if include_noise else out
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points))
+            for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
+                out[rows] = variance
+            return out + self.hyperparameters.noise if include_noise else out
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """Predicts the covariance of f(x*), whose diagonal `variance` is, by the same solves: (m, d) to (m, m).
@@ -252,8 +263,9 @@ class Posterior:
         With W ≈ K⁻¹C and R = C − KW, k(z, z) − ½((C + R)ᵀW + Wᵀ(C + R)) is above the exact covariance by RᵀK⁻¹R, in the
         order of positive semi-definite matrices. Holds (n, m) arrays; arguments as in `variance`.
         """
-        points = self._points(x_star)
-        out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
+        with explained("a covariance", "take fewer test points at once: it holds (n, m) arrays"):
+            points = self._points(x_star)
+            out: Tensor = self.covariance_of_groups(points, len(points), hooks)[0][0]
         out.diagonal().add_(self.hyperparameters.noise if include_noise else 0.0)
         return out
 
@@ -263,7 +275,7 @@ class Posterior:
         Returns:
             (m ÷ size, size, size), without noise, and the weights W ≈ K⁻¹C, (n, m).
         """
-        points, hooks = self._points(x_star), list(hooks)
+        points, hooks = self._points(x_star), checked_hooks(hooks)
         z = self._chunk_of(points, slice(0, len(points)))
         w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
         variance = self.system.x.new_empty(len(z))
@@ -300,13 +312,12 @@ class Posterior:
 
     def variance_by_rank(self, x_star: Any, ranks: Sequence[int], *, include_noise: bool = False) -> Tensor:
         """Predicts the variance by Lanczos at several ranks for the price of the largest: (m, d) to (m, len(ranks))."""
-        require(len(ranks) > 0, "ranks", ranks, "at least one rank")
-        for rank in ranks:
-            require_whole("rank", rank, 1)
-        points = self._points(x_star)
-        out: Tensor = self.system.x.new_empty(len(points), len(ranks))
-        for rows, chunk in self._in_chunks(points):
-            out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
+        check_ranks(ranks)
+        with explained("a prediction", FEWER_AT_ONCE):
+            points = self._points(x_star)
+            out: Tensor = self.system.x.new_empty(len(points), len(ranks))
+            for rows, chunk in self._in_chunks(points):
+                out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
 
     def predict(
@@ -325,7 +336,7 @@ class Posterior:
         """
         points = self._points(x_star)
         added = self.hyperparameters.noise if include_noise else 0.0
-        variances = self._variances(points, method, rank, list(hooks))
+        variances = self._variances(points, method, rank, checked_hooks(hooks))
         return (
             Prediction(rows, self._mean(chunk), variance + added, solved) for rows, chunk, variance, solved in variances
         )
@@ -405,8 +416,8 @@ class Posterior:
 
     def _points(self, x_star: Any) -> Any:
         """x_star, checked; something whose rows can be sliced, not moved or copied."""
-        if not hasattr(x_star, "shape"):
-            x_star = np.asarray(x_star)  # in float64, as torch would not
+        if isinstance(x_star, Tensor) or not hasattr(x_star, "shape"):
+            x_star = tensor_of(x_star, "x_star")  # in float64, as torch would not
         d, shape = self.system.d, tuple(x_star.shape)
         if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != d:
             raise ValueError(f"x_star must have shape (m, {d}) as x has {d} columns, got {shape}")
@@ -424,8 +435,7 @@ class Posterior:
 
     def _chunk_of(self, points: Any, rows: slice) -> Tensor:
         """points[rows] as (c, d) on the system's device, in the dtype they are given in: it may be far from zero."""
-        chunk = points[rows]
-        chunk = chunk.detach() if isinstance(chunk, Tensor) else torch.tensor(np.asarray(chunk))
+        chunk = tensor_of(points[rows], "x_star")
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
 

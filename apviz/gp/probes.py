@@ -13,10 +13,15 @@ import torch
 from torch import Tensor
 
 from apviz.gp.pathwise import FEATURES, PriorSamples
+from apviz.memory import require_memory
 from apviz.operators import Operator
 from apviz.preconditioners import PivotedCholesky, RandomlyPivotedCholesky
 from apviz.preconditioners.low_rank import LowRankPlusNoise
+from apviz.settings import require_kind, require_seed, require_whole
 from apviz.solvers import Prepared, Solver
+
+# of one entry while it is drawn: an int64, a float32 and the result
+PROBE_BYTES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +40,22 @@ class Probes:
 def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
     """Draws entries ±1, so that P = I, as the paper has them for alternating projection (appendix, GP training).
 
+    Args:
+        n, count: rows, and vectors.
+        like: a tensor, whose dtype and device they have.
+
     Examples:
         >>> import torch, apviz
         >>> probes = apviz.rademacher(100, 3, seed=0, like=torch.zeros(1))
         >>> probes.z.shape, probes.z.unique()
         (torch.Size([100, 3]), tensor([-1.,  1.]))
     """
-    z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(seed)) - 1.0
+    require_whole("n", n, 1)
+    require_whole("count", count, 1)
+    require_seed(seed)
+    require_kind("like", like, Tensor, "a tensor, whose dtype and device the probes have")
+    require_memory(PROBE_BYTES * float(n) * count, like.device, "so many probes need", "take fewer")
+    z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(int(seed))) - 1.0
     z = z.to(like)
     return Probes(z, z, "Rademacher")
 
@@ -83,6 +97,6 @@ def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Pro
         prepared = solver.prepare(operator, count + 1)
         built = prepared.preconditioner
         assert isinstance(built, LowRankPlusNoise)  # as both build it
-        z = built.sample(count, torch.Generator().manual_seed(seed))
+        z = built.sample(count, torch.Generator().manual_seed(int(seed)))
         return Probes(z, built(z), "N(0, P)"), prepared
     return rademacher(operator.n, count, seed, operator.x), None

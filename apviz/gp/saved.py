@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from apviz.files import file_made_whole
+from apviz.files import file_made_whole, path_of
 from apviz.gp.scaling import Scaling
 from apviz.gp.training_settings import checked_stages
 from apviz.hyperparameters import Hyperparameters
@@ -72,7 +72,7 @@ def write(path: str | Path, saved: Saved) -> None:
         OSError: the disk is full or gone; what was there stays.
         ValueError: a solver that is not apviz's own.
     """
-    path, solution = Path(path), saved.solution
+    path, solution = path_of(path), saved.solution
     if os.path.lexists(path) and not _is_saved(path):
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
@@ -96,7 +96,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "half_width": saved.scaling.half_width,
         "target": np.array([saved.scaling.mean, saved.scaling.std]),
     }
-    with file_made_whole(path) as file:
+    with file_made_whole(path, durable=True) as file:
         np.savez(file, **{DESCRIPTION: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def read(path: str | Path) -> Saved:
         OSError: no such file.
         ValueError: not such a file, one that is damaged, or one whose entries do not fit each other; which and how.
     """
-    path = Path(path)
+    path = path_of(path)
     with path.open("rb") as file:
         try:
             entries = _entries(file)

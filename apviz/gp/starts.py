@@ -67,7 +67,7 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
         x, y: (n, d) and (n,).
         seed: of the rows whose distances are taken.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     some = x[torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)].double()
     d = x.shape[1]
     along = torch.stack([_median(some[:, [k]]) for k in range(d)])
@@ -100,7 +100,7 @@ def optimum_of_few(
         start: the first; the others are drawn about it.
         settings: how many rows and starts are drawn, with which seed, and for which optimiser.
     """
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = torch.Generator().manual_seed(int(settings.seed))
     drawn = torch.randperm(len(x), generator=generator)[: settings.search_rows].to(x.device)
     logarithmic = replace(parametrisation, transform="log")
     objective = ExactLikelihood(x[drawn], y[drawn], logarithmic)

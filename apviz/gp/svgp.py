@@ -101,7 +101,7 @@ class SVGP:
         # GPyTorch takes differences in the dtype of the inputs
         self._centre = centre_of(checked.operator.given)
         self._x, self._y = self._centred(checked.operator.given, checked.dtype), checked.b[:, 0]
-        self._generator = torch.Generator().manual_seed(s.seed)
+        self._generator = torch.Generator().manual_seed(int(s.seed))
         chosen = torch.randperm(checked.n, generator=self._generator)[: s.inducing_points]
         self._inducing = len(chosen)
         self._model = _Model(self._x[chosen.to(self._x.device)].clone(), s.kernel, s.ard).to(self._x)
@@ -120,7 +120,7 @@ class SVGP:
     def _initialise(self) -> None:
         """The variational distribution at first: the prior, its mean moved by a little; not by the global seed."""
         with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []), torch.no_grad():
-            torch.manual_seed(self.settings.seed)
+            torch.manual_seed(int(self.settings.seed))
             self._model.train()
             self._model(self._x[:2])
 

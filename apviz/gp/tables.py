@@ -19,7 +19,13 @@ MOST_CHARACTERS = 30
 
 def array_of(values: Any) -> Any:
     """Returns a tensor as an array, wherever it is; all else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    if not isinstance(values, Tensor):
+        return values
+    if values.is_quantized or values.is_sparse or values.is_meta:
+        raise TypeError(f"expected an array of dense numbers, got a tensor of {values.dtype}, {values.layout}")
+    values = values.detach().cpu()
+    # NumPy has no bfloat16
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def inputs_of(x: Any) -> Any:

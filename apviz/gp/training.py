@@ -9,6 +9,8 @@ import math
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,15 @@ from apviz.gp.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, kernel_as_plain
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
+from apviz.memory import explained
 from apviz.operators import OPERATORS
-from apviz.settings import require
-from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason
+from apviz.settings import require, require_kind
+from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
+from apviz.solvers.interface import LESS_MEMORY
 from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
 from apviz.spectrum import spectrum
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.recorder import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, STEP, TRAINING
 from apviz.tracing.store import Record
@@ -42,6 +46,8 @@ log = logging.getLogger("apviz")
 
 # in a checkpoint: "step" is a variable of the trace, and a number of Adam's
 TRACED = "trace_"
+#: root attributes of the trace that every step changes
+OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
 
 
 class TrainingError(RuntimeError):
@@ -111,12 +117,18 @@ class Training:
         dataset: str = "",
         preparation: str = "",
     ) -> None:
+        if settings is not None:
+            require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
+        if path is not None:
+            require(bool(Path(path).name), "path", path, "a path with a name, such as 'fit.zarr'")
+        if initial is not None:
+            require_kind("initial", initial, Hyperparameters, "apviz.Hyperparameters")
         self.settings = s = settings or TrainingSettings()
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
-        y = torch.as_tensor(y)
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
+        x, y = tensor_of(x, "x"), tensor_of(y, "y")
+        if y.ndim != 1 or (x.ndim and len(y) != len(x)):
+            raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         # checks the data before any work; a step's system takes x and the device from here
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
@@ -145,6 +157,7 @@ class Training:
             found = ranks.agreed(found)  # rank 0 has the files
         if found is not None:
             self._resume(*found)
+        self._states = {self.steps_done: self._state(self._record.attrs)}
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
         s = self.settings
@@ -218,10 +231,13 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        if self._files is None:
-            return self._run(list(hooks))
-        with self._files.claimed(self._record):
-            return self._run(list(hooks))
+        with self._files.claimed(self._record) if self._files else nullcontext():
+            self._go_back()  # once more, for a second Ctrl-C may have come while it did
+            try:
+                return self._run(checked_hooks(hooks))
+            except BaseException:
+                self._go_back()
+                raise
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
         s, attrs = self.settings, self._record.attrs
@@ -252,8 +268,9 @@ class Training:
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
-        self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
+        with explained("the search for a start", "take fewer search_rows, or none"):
+            found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
+            self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
         self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
         self._started = now  # of the first step
@@ -270,7 +287,8 @@ class Training:
         self._watch = _Spectrum()
         watching = [*hooks, self._watch] if self.settings.spectrum else hooks
         try:
-            at = self._objective.evaluate(raw, self.steps_done + 1, watching)
+            with explained("its gradient", LESS_MEMORY):
+                at = self._objective.evaluate(raw, self.steps_done + 1, watching)
         except (SolveStopped, NotPositiveDefinite):
             raise
         except (ValueError, RuntimeError, MemoryError) as error:
@@ -279,15 +297,21 @@ class Training:
         return at
 
     def _failure(self, error: Exception) -> TrainingError:
+        self._go_back()
         self._end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
         return TrainingError(f"training step {self.steps_done + 1}: {error}. {self._kept()}")
 
     def _take(self, hooks: Sequence[Hook], move: Move) -> bool:
         """Records a step and tells of it; returns whether there are more."""
         s, number, now = self.settings, self.steps_done + 1, time.perf_counter()
+        try:
+            before, after = self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number)
+        except ValueError as error:  # beyond what numbers hold
+            raise self._failure(
+                ValueError(f"it led to none ({error}); step_size = {s.step_size:g} is too large")
+            ) from error
         step = Step(
-            number, self._objective.parametrisation.hyperparameters(move.before), self._hyperparameters(number),
-            float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
+            number, before, after, float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
         )  # fmt: skip
         self._put(step, move)
         self._write()
@@ -314,14 +338,17 @@ class Training:
             values |= {"outputscale": h.outputscale, "lengthscale": h.lengthscale}
         if isinstance(self.settings.kernel, Kernel):
             values["kernel_number"] = list(h.build_kernel().numbers.values())
-        self._record.put(step={name: [value] for name, value in values.items()})
+        after, attrs = step.hyperparameters_after, dict(self._record.attrs)
         for name in ("work", "seconds"):
-            taken = float(self._record.values()["step", name].sum())
-            self._record.attrs[name] = taken + self._record.attrs.get(f"search_{name}", 0.0)
-        after = step.hyperparameters_after
-        self._record.attrs["hyperparameters"] = json.dumps(_as_plain(after))
+            taken = np.append(self._record.values().get(("step", name), np.empty(0)), values[name])
+            attrs[name] = float(taken.sum()) + attrs.get(f"search_{name}", 0.0)
+        attrs["hyperparameters"] = json.dumps(_as_plain(after))
         if solution.stop_reason is StopReason.STAGNATED:
-            self._record.attrs["stagnated_steps"] = self._record.attrs.get("stagnated_steps", 0) + 1
+            attrs["stagnated_steps"] = attrs.get("stagnated_steps", 0) + 1
+        # whatever interrupts this, one of both is the state of the steps that the record has
+        self._states = {step.number - 1: self._states[step.number - 1], step.number: self._state(attrs)}
+        self._record.put(step={name: [value] for name, value in values.items()})
+        self._record.attrs = attrs
         settled = self.noise_settled_at
         if settled == step.number:
             log.info("σ² = %.3g has settled at step %d", after.noise, settled)
@@ -353,6 +380,22 @@ class Training:
         self._optimiser.restore(raw, arrays)
         self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
         self._record.put(step=steps)
+
+    def _state(self, attrs: dict[str, Any]) -> _State:
+        """What the next step is taken from, as of now."""
+        arrays = {name: array.copy() for name, array in self._optimiser.state().items()}
+        return _State(
+            self._optimiser.raw.clone(), arrays, self._objective.weights, {k: attrs[k] for k in OF_STEPS if k in attrs}
+        )
+
+    def _go_back(self) -> None:
+        """Goes back to the last finished step, wherever in the next one an error or Ctrl-C came."""
+        state = self._states[self.steps_done]
+        self._optimiser.restore(state.raw.clone(), {name: array.copy() for name, array in state.arrays.items()})
+        self._objective.weights = state.weights
+        for name in OF_STEPS:
+            self._record.attrs.pop(name, None)
+        self._record.attrs |= state.attrs
 
     def _write(self) -> None:
         if self._files is None:
@@ -392,6 +435,16 @@ class Training:
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),
             "training_settings": json.dumps(s.as_plain()),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What a step is taken from: the raw parameters, the optimiser's arrays, W to start from, and what is said."""
+
+    raw: Tensor
+    arrays: dict[str, np.ndarray]
+    weights: Tensor | None
+    attrs: dict[str, Any]
 
 
 class _Spectrum(Hook):

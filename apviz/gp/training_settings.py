@@ -14,7 +14,7 @@ from torch import Tensor
 from apviz.gp.gradient import ESTIMATORS, Estimator
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel, from_plain, to_plain
-from apviz.settings import require, require_number, require_whole
+from apviz.settings import require, require_number, require_seed, require_whole
 from apviz.solvers import AlternatingProjection, Automatic, Hook, Solution, Solver
 from apviz.solvers.serialization import from_plain as solver_from_plain
 from apviz.tracing.trace import foreign_kernel
@@ -108,7 +108,7 @@ class TrainingSettings:
         require_number("step_size", self.step_size, 0.0, "a positive number, such as 0.1", strictly=True)
         require_whole("probes", self.probes, 1)
         require_number("noise_floor", self.noise_floor, 0.0, "a number, at least 0")
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
         accepted = f"one of {', '.join(OPTIMISERS)}"
         require(self.optimiser in OPTIMISERS, "optimiser", self.optimiser, accepted)
         require_whole("search_rows", self.search_rows, 0)
@@ -162,7 +162,7 @@ class TrainingSettings:
         """Returns the rows of n that a step is on, (m,) int64; None: all. A larger share holds the smaller's."""
         for share, count in self.stages:
             if step <= count:
-                order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
+                order = torch.randperm(n, generator=torch.Generator().manual_seed(int(self.seed)))
                 return order[: max(2, round(share * n))]
             step -= count
         return None

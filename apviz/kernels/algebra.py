@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self, TypeVar
+from numbers import Integral
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from apviz.kernels.interface import Hyperparameter, Kernel, Lowered
 from apviz.kernels.leaf import positive
+from apviz.settings import shown
 
 T = TypeVar("T")
 
@@ -150,9 +153,13 @@ class On(Kernel):
     columns: tuple[int, ...]
 
     def __init__(self, kernel: Kernel, columns: int | Sequence[int]) -> None:
-        chosen = (columns,) if isinstance(columns, int) else tuple(int(column) for column in columns)
+        given: Any = [columns] if isinstance(columns, Integral) else columns
+        try:
+            chosen = tuple(operator.index(column) for column in given)
+        except TypeError:
+            chosen = ()
         if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
-            raise ValueError(f"columns must be different whole numbers from 0, at least one, got {list(chosen)}")
+            raise ValueError(f"columns must be different whole numbers from 0, at least one, got {shown(columns)}")
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "columns", chosen)
 

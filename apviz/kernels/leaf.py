@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels.interface import Function, Hyperparameter, Kernel, Lowered, Part
+from apviz.settings import shown
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,30 @@ def positive(setting: str, value: float) -> float:
     Raises:
         ValueError: one that is not finite and positive.
     """
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # which one, by what it is
+        number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{setting} must be finite and positive, got {number!r}")
+        raise ValueError(f"{setting} must be finite and positive, got {shown(value)}")
     return number
+
+
+def numbers_of(setting: str, values: Any) -> Tensor:
+    """Returns numbers, nested or not, as float64.
+
+    Raises:
+        ValueError: something else.
+    """
+    try:
+        return torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # which one, by what it is
+        raise ValueError(f"{setting} must be numbers, got {shown(values)}") from error
 
 
 def positives(setting: str, values: Any) -> float | tuple[float, ...]:
     """Checks that one number, or several, are finite and positive; returns a float, or a tuple of several."""
-    found = torch.as_tensor(values, dtype=torch.float64).flatten().tolist()
+    found = numbers_of(setting, values).flatten().tolist()
     if not found:
         raise ValueError(f"{setting} must be one number or d of them, got none")
     checked = [positive(setting, value) for value in found]

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from apviz.kernels.interface import Function
-from apviz.kernels.leaf import Leaf, positive, positives
+from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
 from apviz.kernels.stationary import Lengthscale
+from apviz.settings import require_whole
 
 #: the largest degree of a polynomial
 MAX_DEGREE = 16
@@ -89,9 +90,11 @@ class Polynomial(Linear):
         self, *, degree: int, lengthscale: Lengthscale = 1.0, offset: float = 1.0, outputscale: float = 1.0
     ) -> None:
         super().__init__(lengthscale=lengthscale, outputscale=outputscale)
-        if int(degree) != degree or not 1 <= degree <= MAX_DEGREE:
-            raise ValueError(f"degree must be a whole number from 1 to {MAX_DEGREE}, got {degree!r}")
-        object.__setattr__(self, "degree", int(degree))
+        given: Any = degree
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        require_whole("degree", given, 1, MAX_DEGREE)
+        object.__setattr__(self, "degree", int(given))
         object.__setattr__(self, "offset", positive("offset", offset))
 
     @property
@@ -166,8 +169,8 @@ class Groups(Leaf, InnerProduct):
     variances: tuple[float, ...]
 
     def __init__(self, *, factor: Any, variances: Sequence[float], outputscale: float = 1.0) -> None:
-        v = torch.as_tensor(variances, dtype=torch.float64).flatten()
-        f = torch.as_tensor(factor, dtype=torch.float64).flatten()
+        v = numbers_of("variances", variances).flatten()
+        f = numbers_of("factor", factor).flatten()
         if not len(v) or len(f) % len(v):
             raise ValueError(f"factor must have a row for each of the {len(v)} variances, got {len(f)} numbers")
         if not (v.isfinite().all() and f.isfinite().all() and (v >= 0).all()):

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
-from apviz.kernels.leaf import Leaf, positive, positives
+from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
 from apviz.kernels.linear import InnerProduct
 from apviz.kernels.matern import RBF
 from apviz.kernels.stationary import Lengthscale, mixture_frequencies
@@ -131,9 +131,12 @@ class SpectralMixture(Kernel):
     scales: tuple[tuple[float, ...], ...]
 
     def __init__(self, *, weights: Sequence[float], means: Any, scales: Any) -> None:
-        given = [torch.as_tensor(each, dtype=torch.float64) for each in (weights, means, scales)]
-        w, m, s = given[0].flatten(), *(each.reshape(len(given[0].flatten()), -1) for each in given[1:])
-        if m.shape != s.shape or not len(w):
+        w = numbers_of("weights", weights).flatten()
+        m, s = numbers_of("means", means), numbers_of("scales", scales)
+        fits = len(w) > 0 and m.numel() > 0 and m.numel() % len(w) == 0 and m.numel() == s.numel()
+        if fits:
+            m, s = (each.reshape(len(w), -1) for each in (m, s))
+        if not fits:
             raise ValueError(
                 f"means and scales must have a row for each of the {len(w)} weights, and as many columns as the "
                 f"inputs; got {tuple(m.shape)} and {tuple(s.shape)}"

@@ -72,7 +72,7 @@ class RandomFeatures:
         widths = [part.shape[1] for part in self._lowered.features(x[:1], self._centre)]
         self._formula = self._lowered.formula(widths)
         self._slices = [slice(start, end) for start, end in pairwise(self._formula.starts)]
-        generator = Generator().manual_seed(seed)
+        generator = Generator().manual_seed(int(seed))
         self._terms: list[_Term] = []
         self._white_terms: list[tuple[float, tuple[int, ...]]] = []
         for weight, term in zip(self._formula.weights, self._formula.terms, strict=True):

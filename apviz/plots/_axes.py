@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apviz.plots._labels import TITLE_WIDTH, settings_labels, wrapped
 from apviz.plots._style import CAPTION_SIZE, TITLE_SIZE, Theme, template
+from apviz.tracing.trace import traces_in
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -45,9 +46,10 @@ def as_traces(traces: Trace | Sequence[Trace]) -> list[Trace]:
     """List of the traces, of one or several.
 
     Raises:
+        TypeError: something that is no trace.
         ValueError: there is none.
     """
-    several = list(traces) if isinstance(traces, Iterable) else [traces]
+    several = traces_in(traces)
     if not several:
         raise ValueError(
             "no trace to draw; pass one or several, such as `recorder.trace` after "

@@ -158,7 +158,7 @@ class Curves:
     """
 
     def __init__(self, grid: Grid, theme: Theme, x: str, runs: int = 1) -> None:
-        if x not in get_args(X):
+        if not isinstance(x, str) or x not in get_args(X):
             raise ValueError(f"x must be one of {', '.join(get_args(X))}, got {x!r}")
         self.grid, self.theme, self.x = grid, theme, x
         self._choices: list[Choice] = []

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from apviz.plots._axes import Floats, horizontal_bar
+from apviz.tracing.trace import Trace, require_trace
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from apviz.tracing.trace import Trace
 
 Integers = NDArray[np.int16]
 
@@ -36,6 +36,7 @@ def require_snapshots(trace: Trace, figure: str) -> None:
     Raises:
         ValueError: a group is missing.
     """
+    require_trace(trace)
     missing = [group for group in ("rows", "snapshot") if group not in trace]
     if missing:
         raise ValueError(

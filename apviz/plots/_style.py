@@ -110,7 +110,7 @@ def theme_named(name: str) -> Theme:
     Raises:
         ValueError: neither `light` nor `dark`.
     """
-    if name not in THEMES:
+    if not isinstance(name, str) or name not in THEMES:
         raise ValueError(f"theme must be one of {', '.join(get_args(ThemeName))}, got {name!r}")
     return THEMES[name]
 

@@ -122,7 +122,7 @@ class FittedFunction:
 
     def _curves(self, update: int) -> tuple[Any, Any]:
         """s after the update, and after the recorded one before it."""
-        if update not in self.updates:
+        if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"the function after update {update} was not recorded, or is not finite; there are "
                 f"{len(self.updates)} from {self.updates[0]} to {self.updates[-1]}"

@@ -79,7 +79,10 @@ def k_norm_error(
 
 def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
     """The errors of the one trace that is drawn."""
-    true, places = np.asarray(errors, dtype=float), traces[0]["epoch"].sizes["epoch"]
+    true, places = (
+        np.asarray(errors.detach() if hasattr(errors, "detach") else errors, dtype=float),
+        traces[0]["epoch"].sizes["epoch"],
+    )
     if len(traces) > 1 or true.shape != (places,):
         raise ValueError(
             f"errors are those of one trace, before its first epoch and after each; got {true.shape} numbers for "

@@ -22,11 +22,11 @@ from apviz.plots._snapshots import (
     step,
 )
 from apviz.plots._style import Theme, ThemeName, theme_named
+from apviz.tracing.trace import Trace, require_trace
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from apviz.tracing.trace import Trace
 
 #: residuals sent to the browser, in all pictures together; each takes two bytes, and three to five in JSON
 DRAWN_VALUES: Final = 1_000_000
@@ -64,6 +64,7 @@ def residual_image(trace: Trace, *, theme: ThemeName = "light") -> go.Figure:
         ['0', '1', '2', '3']
     """
     colors = theme_named(theme)
+    require_trace(trace)
     if trace.attrs["d"] != 2:
         raise ValueError(
             f"residual_image draws systems with d = 2 inputs, such as the photograph 'china'; this trace of "

@@ -176,7 +176,7 @@ class ResidualMap:
         return rows["owner"].values if "owner" in rows else None
 
     def _place_of(self, update: int) -> int:
-        if update not in self.updates:
+        if isinstance(update, bool) or update not in self.updates:
             raise ValueError(
                 f"update {update} of this run was not recorded, or is not finite; there are {len(self.updates)} "
                 f"from {self.updates[0]} to {self.updates[-1]}"

@@ -10,7 +10,7 @@ from torch import Tensor
 from apviz.operators import Operator
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
-from apviz.settings import require_whole
+from apviz.settings import require_seed, require_whole
 
 
 @PRECONDITIONERS.register("nystrom")
@@ -42,11 +42,11 @@ class Nystrom(Preconditioner):
 
     def __post_init__(self) -> None:
         require_whole("rank", self.rank, 1)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
         x, noise = operator.x, operator.noise_of()
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         sketch = torch.linalg.qr(torch.randn(operator.n, min(self.rank, operator.n), generator=generator).to(x)).Q
         noises = noise[:, None].to(x) if isinstance(noise, Tensor) else noise
         u, eigenvalues = nystrom(sketch, operator.matmul(sketch) - noises * sketch)

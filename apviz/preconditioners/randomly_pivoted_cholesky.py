@@ -10,7 +10,7 @@ from torch import Tensor
 from apviz.operators import Operator
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import LowRankPlusNoise
-from apviz.settings import require_whole
+from apviz.settings import require_seed, require_whole
 
 # proposals a round: many make the work matrix products, few waste entries on pivots that are rejected
 PROPOSALS = 128
@@ -47,7 +47,7 @@ class RandomlyPivotedCholesky(Preconditioner):
 
     def __post_init__(self) -> None:
         require_whole("rank", self.rank, 1)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
 
     def build(self, operator: Operator) -> LowRankPlusNoise:
         return LowRankPlusNoise(randomly_pivoted_cholesky(operator, self.rank, self.seed), operator.noise_of())
@@ -63,7 +63,7 @@ def randomly_pivoted_cholesky(operator: Operator, rank: int, seed: int) -> Tenso
     rank = min(rank, n)
     signal = operator.signal()
     floor = 4 * torch.finfo(x.dtype).eps * operator.largest_signal
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     factor = torch.zeros(rank, n, dtype=x.dtype, device=x.device)  # row-major rows: a round reads what it needs
     left = signal.clone()
     k = idle = 0

@@ -14,7 +14,7 @@ from apviz.partitions import Partition, Partitioner, partitioner_named
 from apviz.preconditioners.base import PRECONDITIONERS, Preconditioner
 from apviz.preconditioners.low_rank import TwoLevel, galerkin, low_rank
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
-from apviz.settings import Auto, chosen, require, require_overlap, require_whole, require_whole_or_auto
+from apviz.settings import Auto, chosen, require, require_overlap, require_seed, require_whole_or_auto
 
 Coarse = Literal["low-rank", "galerkin"]
 
@@ -67,7 +67,7 @@ class TwoLevelSchwarz(Preconditioner):
         require_whole_or_auto("block_size", self.block_size, 1)
         require_overlap(self.overlap)
         require_whole_or_auto("coarse_rank", self.coarse_rank, 0)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
         require(self.coarse in get_args(Coarse), "coarse", self.coarse, f"one of {', '.join(get_args(Coarse))}")
         partitioner_named(self.partition)
 

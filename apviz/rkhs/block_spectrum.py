@@ -13,6 +13,7 @@ from apviz.analysis.errors import theorem_1
 from apviz.partitions import partitioner_named
 from apviz.rkhs.span import Floats, Span
 from apviz.rkhs.trajectory import Trajectory, trajectory
+from apviz.settings import require, require_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +68,10 @@ def block_spectrum(span: Span, blocks: Sequence[Sequence[int]]) -> BlockSpectrum
         >>> round(found.kappa), round(found.kappa_prime), round(found.kappa_coupled)
         (934, 494, 51)
     """
+    require(isinstance(blocks, Sequence) and len(blocks) > 0, "blocks", blocks, "sets of points")
     inverse_factor = np.zeros_like(span.gram)
     own: list[Floats] = []
-    for rows in map(list, blocks):
+    for rows in (span.rows(block, "blocks") for block in blocks):
         part = span.gram[np.ix_(rows, rows)]
         own.append(_descending(part))
         # L⁻¹ of every block, which is a block of that of D
@@ -100,6 +102,7 @@ def blocks_of(span: Span, block_size: int, partition: str) -> tuple[tuple[int, .
         >>> apviz.rkhs.blocks_of(span, 2, "sequential"), apviz.rkhs.blocks_of(span, 2, "kd-tree")
         (((0, 1), (2, 3)), ((0, 2), (3, 1)))
     """
+    require_whole("block_size", block_size, 1)
     found = partitioner_named(partition)(span.kernel.features(torch.as_tensor(span.x)), block_size, 0.0)
     return tuple(tuple(found.order[found.owned(block)].tolist()) for block in range(len(found)))
 
@@ -115,6 +118,7 @@ def lambda_max_by_size(span: Span, sizes: Sequence[int], partition: str) -> Floa
         >>> apviz.rkhs.lambda_max_by_size(span, [1, 6, 24], "sequential").round(2)
         array([1.01, 5.08, 9.61])
     """
+    require(np.ndim(sizes) == 1 and len(sizes) > 0, "sizes", sizes, "numbers of points, at least one")
     return np.array(
         [
             max(np.linalg.eigvalsh(span.gram[np.ix_(rows, rows)])[-1] for rows in blocks_of(span, size, partition))
@@ -169,6 +173,8 @@ def compare_with_bound(span: Span, b: Floats, *, block_size: int, partition: str
         >>> round(found.epochs_to(0.01), 2), round(found.bound_epochs_to(0.01), 1)
         (1.25, 28.0)
     """
+    require_whole("block_size", block_size, 1)
+    require_whole("epochs", epochs, 1)
     count = -(-span.n // block_size)
     found = trajectory(span, b, block_size=block_size, partition=partition, steps=epochs * count)
     spectrum = block_spectrum(span, found.blocks)

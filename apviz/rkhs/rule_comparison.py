@@ -125,6 +125,7 @@ def compare_rules(span: Span, b: Floats, *, block_size: int, steps: int, seed: i
         >>> found.choices("gauss-southwell", 0).greedy_is_best
         False
     """
+    require_whole("steps", steps, 1)
     trajectories = {
         rule: trajectory(span, b, block_size=block_size, rule=rule, steps=steps + 1, seed=seed) for rule in RULES
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from apviz.kernels import Kernel
-from apviz.settings import require
-from apviz.system import check_finite
+from apviz.settings import require, require_number
+from apviz.system import check_finite, tensor_of
 
 Floats = NDArray[np.float64]
 #: rows up to which a dense factor takes a few milliseconds
@@ -57,10 +58,10 @@ class Span:
     factor: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        x = torch.as_tensor(np.asarray(self.x, dtype=np.float64))
+        x = tensor_of(self.x, "x").double()
         x = x[:, None] if x.ndim == 1 else x
         require(x.ndim == 2 and 0 < len(x) <= MAX_POINTS, "x", tuple(x.shape), f"(n, d) with n up to {MAX_POINTS}")
-        require(self.noise > 0, "noise", self.noise, "a positive number")
+        require_number("noise", self.noise, 0.0, "a positive number", strictly=True)
         check_finite(x, "x")
         gram = self.kernel(x).numpy()
         gram = 0.5 * (gram + gram.T) + self.noise * np.eye(len(x))
@@ -93,9 +94,23 @@ class Span:
         """Norm ‖·‖_H of a function, √(wᵀKw)."""
         return float(np.linalg.norm(self.coordinates(weights)))
 
+    def rows(self, block: Sequence[int], name: str = "block") -> list[int]:
+        """Points of a block as a list, checked.
+
+        Raises:
+            ValueError: no points, or some that are not there; the message shows them.
+        """
+        try:
+            found = [operator.index(row) for row in block]
+        except TypeError:
+            found = []
+        fits = bool(found) and min(found) >= 0 and max(found) < self.n
+        require(fits, name, block, f"points by their numbers from 0 to {self.n - 1}, at least one")
+        return found
+
     def project(self, weights: Floats, block: Sequence[int]) -> Floats:
         """Weights (n,) of the projection onto span{k(xᵢ, ·): i in block}: K[I, I]⁻¹(Kw)_I there, else zero."""
-        rows = list(block)
+        rows = self.rows(block)
         found = np.zeros_like(weights)
         found[rows] = np.linalg.solve(self.gram[np.ix_(rows, rows)], (self.gram @ weights)[rows])
         return found

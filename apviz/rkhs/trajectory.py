@@ -19,7 +19,7 @@ from apviz.settings import require, require_whole
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Hook, Solver, attempt
 from apviz.solvers.interface import Update
 from apviz.solvers.run import Run
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 
 Rule = Literal["gauss-southwell", "cyclic", "random", "shuffled"]
 
@@ -113,9 +113,10 @@ def trajectory(
         >>> bool((np.diff(found.errors()) <= 0).all())
         True
     """
-    b = np.asarray(b, dtype=np.float64)
+    b = tensor_of(b, "b").double().numpy()
     require(b.shape == (span.n,), "b", b.shape, f"({span.n},), one number a point")
-    require(1 <= blocks <= span.n, "blocks", blocks, f"a whole number from 1 to {span.n}")
+    require_whole("blocks", blocks, 1, span.n)
+    require_whole("steps", steps, 1)
     x, system_b = torch.as_tensor(span.x), torch.as_tensor(b)
     system = KernelSystem(
         x, system_b, span.kernel, noise=span.noise, operator="dense", dtype=torch.float64, device="cpu", seed=seed
@@ -252,7 +253,8 @@ def trajectory_on(
         >>> found.steps[2].residual.round(3) + 0.0
         array([0.357, 0.   , 0.   ])
     """
-    given = GivenBlocks(tuple(tuple(block) for block in sets))
+    require(isinstance(sets, Sequence) and len(sets) > 0, "sets", sets, "sets of points, at least one")
+    given = GivenBlocks(tuple(tuple(span.rows(block, "sets")) for block in sets))
     largest = max(len(block) for block in given.sets)
     found = trajectory(span, b, block_size=largest, rule=rule, steps=steps, seed=seed, partition=given)
     blocks = tuple(tuple(sorted(block)) for block in found.blocks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apviz.rkhs.span import Floats, Span
+from apviz.rkhs.span import MAX_POINTS, Floats, Span
 from apviz.rkhs.trajectory import Trajectory
 from apviz.settings import require, require_number, require_whole
 
@@ -94,8 +94,8 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 def _decomposed(span: Span, first: Sequence[int], second: Sequence[int]) -> tuple[Floats, Floats, Floats]:
     """Principal vectors of the first span in orthonormal coordinates, cosines largest first, those of the second."""
-    a, _ = np.linalg.qr(span.factor[list(first)].T)
-    b, _ = np.linalg.qr(span.factor[list(second)].T)
+    a, _ = np.linalg.qr(span.factor[span.rows(first, "first")].T)
+    b, _ = np.linalg.qr(span.factor[span.rows(second, "second")].T)
     u, cosines, vt = np.linalg.svd(a.T @ b, full_matrices=False)
     return a @ u, np.clip(cosines, 0.0, 1.0), b @ vt.T
 
@@ -144,7 +144,7 @@ def two_blocks(points: int, distance: float, shared: int = 0) -> TwoBlocks:
         >>> blocks.first, blocks.second
         ((0, 1, 2, 3), (3, 4, 5))
     """
-    require_whole("points", points, 1)
+    require_whole("points", points, 1, MAX_POINTS)
     require_number("distance", distance, 0, "a positive distance", strictly=True)
     require_whole("shared", shared, 0, 2 * points - 2)
     right = distance / 2 + SPACING * np.arange(points)

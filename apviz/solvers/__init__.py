@@ -10,11 +10,12 @@ from apviz.solvers.coordinate_descent import CoordinateDescentPlusPlus
 from apviz.solvers.gradient_descent import GradientDescent
 from apviz.solvers.interface import Epoch, Hook, NotConverged, Prepared, Solution, Solver, StopReason, Update
 from apviz.solvers.run import Run
-from apviz.solvers.solve import attempt, solve
+from apviz.solvers.solve import attempt, checked_hooks, solve
 from apviz.solvers.stochastic_dual_descent import StochasticDualDescent
 
 __all__ = [
     "ASkotch", "AlternatingProjection", "Automatic", "Cholesky", "ConjugateGradient", "CoordinateDescentPlusPlus",
     "Epoch", "GradientDescent", "Hook", "NotConverged", "NotPositiveDefinite", "Prepared", "Run", "Solution", "Solver",
-    "StochasticDualDescent", "StopReason", "Update", "attempt", "overlapping", "solve",
+    "StochasticDualDescent", "StopReason", "Update", "attempt", "checked_hooks", "overlapping",
+    "solve",
 ]  # fmt: skip

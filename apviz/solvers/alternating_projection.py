@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.factors import BlockFactors, check_fits
+from apviz.memory import explained
 from apviz.method import ALTERNATING_PROJECTION, Method
 from apviz.operators import CountingOperator, Operator
 from apviz.partitions import PARTITIONS, Partition, Partitioner, partitioner_named
@@ -22,6 +23,7 @@ from apviz.settings import (
     chosen,
     require,
     require_overlap,
+    require_seed,
     require_tolerance,
     require_whole,
     require_whole_or_auto,
@@ -128,7 +130,7 @@ class AlternatingProjection(Solver):
         require(self.inner_dtype in known, "inner_dtype", self.inner_dtype, f"one of {', '.join(known)}")
         known = get_args(FactorDtype)
         require(self.factor_dtype in known, "factor_dtype", self.factor_dtype, f"one of {', '.join(known)}")
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
         rule_named(self.rule)
         partitioner_named(self.partition)
 
@@ -293,8 +295,7 @@ class _Projection:
     # --- what the run asks for ------------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
-        self.step.flush_to_weights_(self.w)
-        return self.w
+        return self.step.with_waiting(self.w)
 
     def block_norms(self) -> Tensor:
         """‖R_I‖² per block and right-hand side, (m, l+1)."""
@@ -324,14 +325,15 @@ class _Projection:
             return
         rank, near, seed = 2 * old.rank, 2 * old.near_size, self.settings.seed
         try:
-            self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
+            with explained("better skeletons", "the solve goes on without them"):
+                self.skeletons = Skeletons(self.operator, self.partition, self.factors, rank, near, seed)
         except MemoryError:  # the solve goes on with those there are
             return
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(self.skeletons.bind(self.operator))
         self.run.choices["skeletons"] = f"of rank {rank} beyond {near:,} near rows after epoch {self.run.epoch_number}"
 
     def _go_exact(self) -> None:
         """Gives up the skeletons: what the updates so far did to R was not exact."""
-        self.weights()
+        self.step.flush_to_weights_(self.w)
         self.step.use_(ExactColumns(self.operator, self.factors.rows))

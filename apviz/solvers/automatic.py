@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apviz.operators import CountingOperator, Operator
 from apviz.preconditioners import RandomlyPivotedCholesky
-from apviz.settings import require_tolerance, require_whole
+from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.alternating_projection import AlternatingProjection
 from apviz.solvers.choices import SKELETON_ROWS, coarse_rank
 from apviz.solvers.cholesky import Cholesky
@@ -64,7 +64,7 @@ class Automatic(Solver):
     def __post_init__(self) -> None:
         require_tolerance(self.tol)
         require_whole("max_epochs", self.max_epochs, 1)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
 
     def resolve(self, operator: Operator, columns: int = 1) -> tuple[Solver, Mapping[str, str]]:
         solver, why = self._choose(operator, columns, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import torch
 from torch import Tensor
 
+from apviz.memory import explained
 from apviz.method import Method, settings_of, variant_of
 from apviz.operators import CountingOperator, Operator
 from apviz.registry import Registry
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from apviz.preconditioners.base import Apply
     from apviz.solvers.refinement import Pass
     from apviz.solvers.run import Run
+
+
+#: what to do where memory is short
+LESS_MEMORY: Final = "take fewer right-hand sides at once, smaller blocks or ranks, float32 or operator='tiled'"
 
 
 class StopReason(Enum):
@@ -249,12 +254,13 @@ class Solver(ABC):
             raise TypeError(f"prepare takes an operator{hint}, got {type(operator).__name__}")
         started = time.perf_counter()
         # ten epochs is what the paper's training solves take at least
-        operator.fix_engine(10.0 * operator.n**2, columns)
-        counting = CountingOperator(operator)
-        prepared = self.build_for(counting, columns, like)
-        if operator.x.is_cuda:
-            torch.cuda.synchronize()
-        return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
+        with explained(f"the set-up of {self.label}", LESS_MEMORY):
+            operator.fix_engine(10.0 * operator.n**2, columns)
+            counting = CountingOperator(operator)
+            prepared = self.build_for(counting, columns, like)
+            if operator.x.is_cuda:
+                torch.cuda.synchronize()
+            return replace(prepared, asked=self, cost=Cost(counting.entries, time.perf_counter() - started))
 
     @abstractmethod
     def build(self, operator: CountingOperator, columns: int) -> Prepared:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from apviz.operators import CountingOperator
-from apviz.settings import require_tolerance, require_whole
+from apviz.settings import require_seed, require_tolerance, require_whole
 from apviz.solvers.interface import Prepared, Solver, StopReason
 from apviz.solvers.refinement import Limits
 from apviz.solvers.run import Run
@@ -97,7 +97,7 @@ class IterativeSolver(Solver):
         require_whole("max_epochs", self.max_epochs, 1)
         require_whole("min_epochs", self.min_epochs, 0, self.max_epochs)
         require_whole("check_every", self.check_every, 1)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
 
 
 class Iteration(ABC):
@@ -119,7 +119,7 @@ class Iteration(ABC):
             w = run.initial_weights
             r = run.residual_of(w).to(self.operator.x.dtype)
         self.point, self.r = Iterate(w, r), r
-        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.generator = torch.Generator().manual_seed(int(settings.seed))
 
     @abstractmethod
     def update(self) -> None:
@@ -169,6 +169,6 @@ def updates_of(n: int, size: int) -> int:
 def estimated_largest_eigenvalue(operator: CountingOperator, seed: int) -> float:
     """Estimates λmax(K) by that of a block of 500 random rows, scaled by n/500."""
     n = operator.n
-    rows = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:SUBSAMPLE_ROWS].to(operator.x.device)
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))[:SUBSAMPLE_ROWS].to(operator.x.device)
     k = operator.part(rows, rows).double()
     return float(torch.linalg.eigvalsh(k)[-1]) * n / len(rows) + operator.noise

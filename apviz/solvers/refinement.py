@@ -21,6 +21,8 @@ from torch import Tensor
 DRIFT_SHARE = 0.6
 # below its tolerance by so much, the recursion's residual and its drift together are expected to be found
 CONFIDENT = 0.95
+# beyond it a tolerance has no square
+SQUARED = 1e150
 # a pass after which the residual is more than this share of what it was has gained nothing
 NO_GAIN = 0.9
 # three passes after which the residual is more than this share of what it was have made no progress
@@ -45,7 +47,7 @@ class Recursion(Protocol):
     r: Tensor
 
     def weights(self) -> Tensor:
-        """Returns W so far, (n, l+1) in float64."""
+        """Returns W so far, (n, l+1) in float64; asking changes nothing, for hooks ask when they like."""
         ...
 
     def block_norms(self) -> Tensor | None:
@@ -146,7 +148,7 @@ class Refinement:
         if drift > DRIFT_SHARE * tol:
             return max(drift, self._limits.reduction * self._start, self._look_at if self.drifts else 0.5 * tol)
         margin = CONFIDENT if self.drifts else 1.0
-        below = math.sqrt((margin * tol) ** 2 - drift**2)
+        below = math.sqrt(min(margin * tol, SQUARED) ** 2 - drift**2)
         return max(below, self._look_at if self.drifts else self._limits.reduction * self._start)
 
     def looked(self, claimed: float, drift: float) -> bool:

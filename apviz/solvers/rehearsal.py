@@ -38,7 +38,7 @@ class Rehearsal:
 
     def __init__(self, operator: Operator, b: Tensor | None, rank: int, rows: int, seed: int) -> None:
         m = min(operator.n, rows)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         drawn = torch.randperm(operator.n, generator=generator)[:m].to(operator.given.device)
         self._rank, self._seed = min(rank, m // 2), seed
         self._probe = operator.of_rows(drawn, operator.noise_of(drawn) * (m / operator.n))

@@ -65,7 +65,7 @@ class Run:
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
-        self.residual_per_rhs = torch.ones_like(self._units.norms)
+        self._residual_per_rhs = torch.ones_like(self._units.norms)
 
     @property
     def partition(self) -> Partition | None:
@@ -118,9 +118,14 @@ class Run:
         return self.operator.work
 
     @property
+    def residual_per_rhs(self) -> Tensor:
+        """The relative residuals ‖r_i‖/‖b_i‖ after the last epoch, (l+1,) float64 on the host; a copy."""
+        return self._residual_per_rhs.clone()
+
+    @property
     def residual(self) -> float:
         """The mean over right-hand sides of ‖r_i‖/‖b_i‖ after the last epoch."""
-        return float(self.residual_per_rhs.mean())
+        return float(self._residual_per_rhs.mean())
 
     def seconds(self) -> float:
         """Counts the seconds so far, without those that hooks took for their own."""
@@ -271,7 +276,7 @@ class Run:
 
     def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
         """The one transfer from the device in an epoch."""
-        self.residual_per_rhs = self._units.relative_per_rhs(squared)
+        self._residual_per_rhs = self._units.relative_per_rhs(squared)
         self._last_energy = self._first_energy - float(self._decrease)
         norms, block_norms = None, self._recursion.block_norms()
         if block_norms is not None:

@@ -12,7 +12,7 @@ from apviz.partitions import PARTITIONS
 from apviz.preconditioners import PRECONDITIONERS
 from apviz.registry import Registry
 from apviz.rules import RULES
-from apviz.settings import FORMER_NAMES, require_whole
+from apviz.settings import FORMER_NAMES, require_seed
 from apviz.solvers.interface import SOLVERS, Solver
 
 #: what may stand where: a setting of this name may hold one of these
@@ -78,5 +78,5 @@ def _from_plain(role: str, plain: Any) -> Any:
     if unknown:
         raise ValueError(f"{name} has no setting {unknown[0]!r:.80}")
     if "seed" in settings:  # rules and partitions do not check theirs
-        require_whole("seed", settings["seed"], 0)
+        require_seed(settings["seed"])
     return known[name](**{key: _from_plain(key, value) for key, value in settings.items()})

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from apviz import distributed
+from apviz.memory import explained
+from apviz.settings import require_kind, shown
 from apviz.solvers.clock import Clock
-from apviz.solvers.interface import Hook, NotConverged, Prepared, Solution, Solver
+from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 
 # rows, from which on a solve in float64 takes seconds longer than one in float32
 LARGE_ROWS = 10_000
@@ -56,6 +58,7 @@ def solve(
         >>> apviz.solve(system, apviz.Automatic(tol=1e-6)).converged
         True
     """
+    require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
     tol = float(getattr(solver, "tol", 0.0))
     easy = tol >= 1e-3 and system.noise >= 1e-3 * system.operator.largest_signal
     if system.dtype == torch.float64 and system.n >= LARGE_ROWS and easy:
@@ -89,21 +92,30 @@ def attempt(
     if not isinstance(solver, Solver):
         called = f"an object, such as {solver.__name__}()" if isinstance(solver, type) else "such as apviz.Automatic()"
         raise TypeError(f"solver must be {called}, got {solver!r:.80}")
-    hooks = _checked(hooks)
+    hooks = checked_hooks(hooks)
     if initial_weights is not None:
         initial_weights = _of_the_shape_of_b(system, initial_weights)
+    if prepared is not None:
+        require_kind("prepared", prepared, Prepared, "what solver.prepare(system.operator) returns")
     if prepared is not None and prepared.given is not system.operator:
         raise ValueError("prepared is of another operator; use solver.prepare(system.operator)")
     clock = Clock(system.device)  # choosing is part of the solve's time
+    written = system.times_written
     try:
-        if prepared is None:
-            prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
-            cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
-        else:
-            prepared = prepared.ending_as(solver)
-            cost = prepared.cost.taken()
-        run = Run(system, prepared, hooks, initial_weights, cost, clock)
-        solution = run.solution(prepared.run(run))
+        with explained(solver.label, LESS_MEMORY):
+            if prepared is None:
+                prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
+                cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running
+            else:
+                prepared = prepared.ending_as(solver)
+                cost = prepared.cost.taken()
+            run = Run(system, prepared, hooks, initial_weights, cost, clock)
+            solution = run.solution(prepared.run(run))
+            if system.times_written != written:
+                raise RuntimeError(
+                    "x or b of the system was written into while it was solved, by a hook or another thread, so the "
+                    "weights are of no system; make it anew"
+                )
     except BaseException as error:
         for hook in hooks:
             hook.on_abandon(error)
@@ -117,10 +129,18 @@ def attempt(
     return solution
 
 
-def _checked(hooks: Iterable[Hook]) -> list[Hook]:
+def checked_hooks(hooks: Iterable[Hook]) -> list[Hook]:
+    """Returns hooks as a list.
+
+    Raises:
+        TypeError: no list of hooks; the message shows what it is.
+    """
     if isinstance(hooks, Hook):
         raise TypeError(f"hooks must be a list, such as hooks=[{type(hooks).__name__}()], got one hook")
-    found = list(hooks)
+    try:
+        found = list(hooks)
+    except TypeError as error:
+        raise TypeError(f"hooks must be a list of objects of apviz.Hook, got {shown(hooks)}") from error
     for hook in found:
         if not isinstance(hook, Hook):
             what = f"the class {hook.__name__}" if isinstance(hook, type) else f"{hook!r:.80}"
@@ -129,7 +149,7 @@ def _checked(hooks: Iterable[Hook]) -> list[Hook]:
 
 
 def _of_the_shape_of_b(system: KernelSystem, initial_weights: Tensor) -> Tensor:
-    initial = torch.as_tensor(initial_weights).to(system.b)
+    initial = tensor_of(initial_weights, "initial_weights").to(system.b)
     given = tuple(initial.shape)
     if initial.ndim == 1:
         initial = initial[:, None]

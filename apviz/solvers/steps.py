@@ -24,6 +24,10 @@ class Step(Protocol):
         """
         ...
 
+    def with_waiting(self, w: Tensor) -> Tensor:
+        """Returns W with what waits, and changes nothing, whoever asks and how often: `w` itself, or a copy."""
+        ...
+
     def use_(self, columns: Columns) -> None:
         """Takes the columns of K from elsewhere from now on; nothing may wait to be flushed."""
         ...
@@ -55,6 +59,9 @@ class Alone:
         # h is quadratic, so the trapezoid rule is exact along the step: also with jitter or rounding
         return self.layout.sum(0.5 * column_inner(mine, before + r[here]))
 
+    def with_waiting(self, w: Tensor) -> Tensor:
+        return w
+
     def flush_to_weights_(self, w: Tensor) -> None:
         pass
 
@@ -80,6 +87,9 @@ class Coarse:
         w += self.v @ c
         r.addmm_(self.kv, c, alpha=-1)
         return decrease + 0.5 * column_inner(c, c + self.layout.sum(self.v.T @ r))
+
+    def with_waiting(self, w: Tensor) -> Tensor:
+        return self.first.with_waiting(w)
 
     def flush_to_weights_(self, w: Tensor) -> None:
         self.first.flush_to_weights_(w)
@@ -123,6 +133,7 @@ class History:
         """Adds the update to the history and steps to the minimum; in `r` at once, in `w` after `flush_to_weights_`."""
         slot, size = self.made % len(self.images), len(u)
         self._add_to_(w, slot)
+        self.taken[slot] = 0
         self.made += 1
         used = min(self.made, len(self.images))
         indices = torch.arange(rows.start, rows.stop, device=u.device) if isinstance(rows, slice) else rows
@@ -144,13 +155,19 @@ class History:
         curvature = (self.gram[:, :used, :used] @ steps[..., None])[..., 0]
         return torch.sum(steps * (gradient - 0.5 * curvature), dim=1)
 
+    def with_waiting(self, w: Tensor) -> Tensor:
+        w = w.clone()
+        for slot in range(min(self.made, len(self.images))):
+            self._add_to_(w, slot)
+        return w
+
     def flush_to_weights_(self, w: Tensor) -> None:
         for slot in range(min(self.made, len(self.images))):
             self._add_to_(w, slot)
+            self.taken[slot] = 0
 
     def _add_to_(self, w: Tensor, slot: int) -> None:
         add_rows_(w, self.rows[slot], (self.updates[slot] * self.taken[slot]).to(w))
-        self.taken[slot] = 0
 
     def _minimum(self, used: int, slot: int, gradient: Tensor) -> Tensor:
         """Gram⁻¹ gradient per right-hand side, (l+1, used); one step along the new update where that is singular."""

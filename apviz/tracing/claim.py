@@ -46,6 +46,8 @@ class Claim(Generic[P]):
     """
 
     def __init__(self, path: P) -> None:
+        if not path.name:
+            raise ValueError(f"path must have a name, such as 'run.zarr', got {str(path)!r}")
         self.path: P = path
         self._release: weakref.finalize[..., Claim[P]]
         if isinstance(path, Remote):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
 import scipy.linalg
@@ -11,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
-from apviz.settings import require_whole
+from apviz.operators.interface import MAX_SPAN
+from apviz.settings import require, require_kind, require_number, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
+from apviz.system import check_finite, tensor_of
 
 
 class ProgressHook(Hook):
@@ -41,6 +44,8 @@ class ProgressHook(Hook):
     def __init__(
         self, console: Console | None = None, *, transient: bool = False, also: Callable[[], str] | None = None
     ) -> None:
+        if console is not None:
+            require_kind("console", console, Console, "a rich.console.Console, or None")
         self.console, self.transient, self.also = console or Console(stderr=True), transient, also
 
     def on_start(self, run: Run) -> None:
@@ -128,6 +133,8 @@ class StopHook(Hook):
         max_work: float = math.inf,
         when: Callable[[Epoch], str | None] | None = None,
     ) -> None:
+        for name, limit in (("max_seconds", max_seconds), ("max_work", max_work)):
+            require(isinstance(limit, Real) and limit >= 0, name, limit, "a number, at least 0")
         self.max_seconds, self.max_work, self.when = max_seconds, max_work, when
         self._asked: str | None = None
 
@@ -187,15 +194,27 @@ class PredictionHook(Hook):
     """
 
     def __init__(self, test_x: Tensor, test_y: Tensor, *, mean: float = 0.0, every: int = 1) -> None:
-        if test_x.ndim != 2 or test_y.shape != test_x.shape[:1]:
+        test_x, test_y = tensor_of(test_x, "test_x"), tensor_of(test_y, "test_y")
+        if test_x.ndim != 2 or test_y.shape != test_x.shape[:1] or not test_x.numel():
             raise ValueError(
-                f"test_x must be (m, d) and test_y (m,), got {tuple(test_x.shape)} and {tuple(test_y.shape)}"
+                f"test_x must be (m, d) and test_y (m,), m and d at least 1, got {tuple(test_x.shape)} and "
+                f"{tuple(test_y.shape)}"
             )
+        check_finite(test_x, "test_x")
+        check_finite(test_y[:, None], "test_y")
+        require_number("mean", mean, -math.inf, "a finite number")
         require_whole("every", every, 1)
-        self.test_x, self.test_y, self.mean, self.every = test_x, test_y, mean, every
+        self.test_x, self.test_y, self.mean, self.every = test_x, test_y, float(mean), every
 
     def on_start(self, run: Run) -> None:
         self._entries = 0
+        if self.test_x.shape[1] != run.system.d:
+            raise ValueError(f"test_x has {self.test_x.shape[1]} columns, the system {run.system.d}")
+        span = float(run.system.operator.scaled(self.test_x.to(run.system.device)).abs().max())
+        if not span < MAX_SPAN:
+            raise ValueError(
+                f"test_x spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: distances would overflow"
+            )
 
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import glob
 import json
+import os
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -227,9 +228,13 @@ def stamp(file: Place) -> tuple[int, int, int] | None:
     if isinstance(file, Remote):
         return None
     try:
-        found = file.stat()
+        return stamp_of(file.stat())
     except OSError:
         return None
+
+
+def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
+    """Returns the stamp of a file of which this is known."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

@@ -15,6 +15,7 @@ import zarr
 from apviz.files import folder_made_whole
 from apviz.method import Method
 from apviz.places import Place, Remote, is_there, place_of
+from apviz.settings import require_kind
 from apviz.tracing.schema import FINISHED
 
 if TYPE_CHECKING:
@@ -96,6 +97,30 @@ def condition_words(name: str, value: float, sign: str, form: str = ".3g") -> st
     if not math.isfinite(value):
         return f"{_SYMBOLS[name]} unknown"
     return f"{_SYMBOLS[name]} {sign} {value:{form}}"
+
+
+def traces_in(traces: Any, name: str = "traces") -> list[Trace]:
+    """Returns one trace, or several, as a list.
+
+    Raises:
+        TypeError: something else among them; the message shows it.
+    """
+    try:
+        several = [traces] if isinstance(traces, Trace) else list(traces)
+    except TypeError:
+        several = [traces]
+    for each in several:
+        require_trace(each, name)
+    return several
+
+
+def require_trace(trace: object, name: str = "trace") -> None:
+    """Refuses what is no trace.
+
+    Raises:
+        TypeError: the message shows it.
+    """
+    require_kind(name, trace, Trace, "an apviz.Trace, such as recorder.trace or apviz.open_trace(path)")
 
 
 class Trace:

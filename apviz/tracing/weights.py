@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from apviz.distributed import records
-from apviz.files import file_made_whole
-from apviz.settings import require_whole
+from apviz.files import file_made_whole, path_of
+from apviz.settings import require_kind, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
@@ -25,7 +25,7 @@ class KeepWeights(Hook):
         every: epochs between two writes; the last one is always written.
 
     Raises:
-        ValueError: `every` is below 1.
+        ValueError: `every` is below 1, or the path is an object store's.
         OSError: the file cannot be written; what was there stays.
 
     Examples:
@@ -41,7 +41,8 @@ class KeepWeights(Hook):
 
     def __init__(self, path: str | Path, *, every: int = 1) -> None:
         require_whole("every", every, 1)
-        self.path, self.every = Path(path), every
+        require("://" not in str(path), "path", path, "a file of this machine, not of an object store")
+        self.path, self.every = path_of(path), every
 
     def on_start(self, run: Run) -> None:
         self._run, self._data, self._written = run, run.system.fingerprint(), -1
@@ -77,6 +78,8 @@ def last_weights(path: str | Path, system: KernelSystem) -> Tensor:
         >>> bool((apviz.last_weights("rbf.weights.npz", system)[:, 0] == solution.weights).all())
         True
     """
+    path = path_of(path)
+    require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
     try:
         with np.load(path, allow_pickle=False) as held:
             weights, data = torch.from_numpy(held["weights"]), str(held["data"])

@@ -26,6 +26,7 @@ PAGES = {
     "benchmarks/README.md": "benchmarks/index",
     "benchmarks/notes.md": "benchmarks/notes",
     "benchmarks/leaderboard/RULES.md": "benchmarks/rules",
+    "SECURITY.md": "security",
 }
 #: pages that are there without Sphinx, and where the site has them
 LEADERBOARD, ON_SITE = "benchmarks/results/leaderboard/index.html", "benchmarks/leaderboard.html"

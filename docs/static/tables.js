@@ -45,13 +45,16 @@ function filtered(table) {
   (table.closest(".pst-scrollable-table-container") ?? table).before(field);
 }
 
-const FEW = 3, MANY = 6, SHORT = 18;
+const FEW = 3, MANY = 6, SHORT = 18, LONG = 70;
 const measured = /\/(benchmarks\/[^/]*|gpytorch_models\.html)$/.test(location.pathname);
 for (const table of measured ? document.querySelectorAll("article table") : []) {
   const rows = table.tBodies[0]?.rows.length ?? 0;
   if (!table.tHead || rows < FEW) continue;
   table.classList.add("measured");
-  for (const cell of table.querySelectorAll("td")) cell.classList.toggle("short", cell.textContent.length < SHORT);
+  for (const cell of table.querySelectorAll("td")) {
+    cell.classList.toggle("short", cell.textContent.length < SHORT);
+    cell.classList.toggle("long", cell.textContent.length > LONG);
+  }
   sortable(table);
   if (rows >= MANY) filtered(table);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 pytest.importorskip("panel")
@@ -46,3 +48,12 @@ def test_good_values_are_taken_as_they_are():
     assert address.apply(query, [system, methods]) == []
     assert system.spec().lengthscale == (0.1, 0.25) and system.outputscale == 2.5 and system.noise == 1e-6
     assert methods.block_sizes == [50, 200] and methods.ranks == []
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "a" * 20_000, "x\ny\x00", "\u202eevil"])
+def test_a_long_or_unprintable_text_is_shown_in_one_line_by_its_beginning(text):
+    for name in ("noise", "lengthscale", "rules", "nothing" + text):
+        model = SystemChoice(Limits()) if name != "rules" else MethodChoice()
+        (problem,) = address.apply(f"{quote(name)}={quote(text)}", [model])
+        assert problem.startswith(name[:7]) and "in the address is" in problem
+        assert len(problem) < 600 and problem.isprintable()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.gp.gradient import marginal_likelihood_gradient
+from apviz.gp.gradient import marginal_likelihood_gradient, step_system
 from apviz.gp.probes import draw, rademacher
 from apviz.kernels import KERNELS
 from apviz.operators import CountingOperator, make_operator
@@ -162,3 +162,47 @@ def test_a_gradient_without_probes_is_refused():
     operator = CountingOperator(make_operator("dense", x, apviz.Matern52(lengthscale=1.0), NOISE))
     with pytest.raises(ValueError, match=r"dual \(n, l\) with l ≥ 1, got \(60, 1\) and \(60, 0\)"):
         marginal_likelihood_gradient(operator, y[:, None], y[:, None][:, :0])
+
+
+def test_one_probe_is_enough_and_none_is_refused():
+    x, y = data(12)
+    operator = CountingOperator(make_operator("dense", x, apviz.RBF(lengthscale=0.5), NOISE))
+    z = rademacher(12, 1, 0, x).z
+    assert marginal_likelihood_gradient(operator, torch.stack([y, y], 1), z).kernel["lengthscale"].shape == (1,)
+    with pytest.raises(ValueError, match="with l ≥ 1"):
+        marginal_likelihood_gradient(operator, y[:, None], z[:, :0])
+
+
+def test_the_derivative_in_the_mean_is_summed_in_float64():
+    x = torch.linspace(0, 1, 3)
+    operator = CountingOperator(make_operator("dense", x[:, None], apviz.RBF(lengthscale=0.5), NOISE))
+    w = torch.tensor([1e8, 1.0, -1e8])
+    assert marginal_likelihood_gradient(operator, torch.stack([w, w], 1), w[:, None]).mean == -1.0
+
+
+@pytest.mark.parametrize("estimator", ["standard", "pathwise"])
+@pytest.mark.parametrize("name", ["projections", "preconditioned"])
+def test_the_system_of_a_step_has_the_targets_minus_the_mean_and_then_the_probes(name, estimator):
+    x, y = data()
+    h = apviz.Hyperparameters("matern52", tuple(LENGTHSCALE), SCALE, NOISE, mean=MEAN)
+    solver = apviz.AlternatingProjection(block_size=20)
+    if name == "preconditioned":
+        solver = apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=10))
+    step = step_system(
+        x, y, h, solver, 5, 7, operator="tiled", dataset="made", dtype=torch.float32, estimator=estimator
+    )
+    s = step.system
+    torch.testing.assert_close(s.b[:, 0], (y - MEAN).float())
+    torch.testing.assert_close(s.b[:, 1:], step.probes.z.float())
+    assert (s.kernel, s.noise, s.dataset, s.seed) == (h.build_kernel(), NOISE, "made", 7)
+    assert s.dtype is s.operator.x.dtype is torch.float32 and s.operator.name == "tiled" and s.device == x.device
+    # drawn from the preconditioner, what it was drawn with is used again
+    assert (step.prepared is not None) == (name == "preconditioned" and estimator == "standard")
+    assert (step.probes.dual is None) == (estimator == "pathwise")
+    if (name, estimator) == ("projections", "standard"):
+        assert torch.equal(step.probes.z, rademacher(N, 5, 7, s.x).z)
+    elif estimator == "pathwise":
+        again = step_system(x, y, h, solver, 5, 8, operator="tiled", dtype=torch.float32, estimator=estimator)
+        assert not torch.equal(again.probes.z, step.probes.z)
+    of_x = step_system(x, y, h, solver, 5, 7)
+    assert of_x.system.dtype is torch.float64 and of_x.system.operator.name == "dense" and of_x.system.dataset == ""

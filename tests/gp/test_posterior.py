@@ -392,7 +392,7 @@ def with_nan(values, *positions):
         (lambda f, z: f.predict(z, "exact"), "method must be one of solves, lanczos, got 'exact'"),
         (lambda f, z: f.variance(z, "lanczos", 0), "rank must be a whole number, at least 1, got 0"),
         (lambda f, z: f.predict(z, "lanczos", 2.5), "rank must be a whole number, at least 1, got 2.5"),
-        (lambda f, z: f.variance_by_rank(z, [3, 0]), "rank must be a whole number, at least 1, got 0"),
+        (lambda f, z: f.variance_by_rank(z, [3, 0]), "each of ranks must be a whole number, at least 1, got 0"),
         (lambda f, z: f.variance_by_rank(z, []), "ranks must be at least one rank, got []"),
     ],
 )
@@ -428,7 +428,9 @@ def test_bad_settings_of_a_posterior_are_refused(settings, message):
 
 def test_bad_targets_are_refused():
     p = problem()
-    with pytest.raises(ValueError, match=re.escape("y must have shape (n,), got (120, 1)")):
+    with pytest.raises(
+        ValueError, match=re.escape("y must have shape (n,) with a target for every row of x, got (120, 1)")
+    ):
         Posterior(p.x, p.y[:, None], p.h)
     with pytest.raises(ValueError, match="y has 1 NaN or infinite values"):
         Posterior(p.x, with_nan(p.y, 4), p.h)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apviz.preconditioners.low_rank import galerkin, low_rank
+from apviz.preconditioners.low_rank import LowRankPlusNoise, galerkin, low_rank
 
 CASES = {
     "n": st.integers(1, 40), "rank": st.integers(1, 45), "columns": st.integers(1, 4),
@@ -135,3 +135,19 @@ def test_in_float32_the_sum_is_symmetric_and_definite_however_large_the_coarse_p
     # v is rounded to eps: vᵀP⁻¹v may gain eps²‖v‖²·n, and a factor 1 ± eps·√n
     np.testing.assert_allclose(values, 1 / (1 + spectrum), rtol=0.01, atol=1e-11)
     assert np.linalg.eigvalsh((applied + applied.T) / 2)[0] > -1e-7
+
+
+@pytest.mark.parametrize("noise", [0.3, torch.linspace(0.1, 2.0, 9, dtype=torch.float64)])
+def test_a_factor_with_the_noises_of_rows_is_inverted_and_drawn_from_as_the_matrix_it_stands_for(noise):
+    factor = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    made = LowRankPlusNoise(factor, noise)
+    dense = (factor @ factor.T + torch.diag(torch.as_tensor(noise, dtype=torch.float64).expand(9))).numpy()
+    np.testing.assert_allclose(made(torch.eye(9, dtype=torch.float64)), np.linalg.inv(dense), rtol=1e-10, atol=1e-12)
+    drawn = made.sample(40_000, torch.Generator().manual_seed(1))
+    np.testing.assert_allclose(np.cov(drawn.numpy()), dense, atol=0.05 * np.diag(dense).max())
+
+
+def test_samples_are_those_of_their_generator():
+    made = LowRankPlusNoise(torch.ones(9, 3, dtype=torch.float64), 0.3)
+    first, again, other = (made.sample(2, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.equal(first, other)

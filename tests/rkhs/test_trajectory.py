@@ -87,7 +87,7 @@ def test_blocks_that_share_a_point_both_solve_on_it():
     ("sets", "message"),
     [
         ([(0, 1)], "sets of points that hold all from 0 to 2"),
-        ([(0, 1), (2, 3)], "sets of points that hold all from 0 to 2"),
+        ([(0, 1), (2, 3)], "sets must be points by their numbers from 0 to 2"),
         ([(0, 1, 2), (1,)], "a point that no block before it holds"),
     ],
 )
@@ -99,7 +99,7 @@ def test_blocks_that_are_none_get_a_message(sets, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: trajectory(*points(5), blocks=6), "blocks must be a whole number from 1 to 5"),
+        (lambda: trajectory(*points(5), blocks=6), "blocks must be a whole number, at least 1, at most 5"),
         (lambda: trajectory(points(5)[0], np.zeros(4)), r"b must be \(5,\)"),
     ],
 )

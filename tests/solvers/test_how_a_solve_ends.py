@@ -410,3 +410,53 @@ def test_hooks_never_change_the_numbers(solver, dtype):
     assert torch.equal(bare.weights, hooked.weights)
     same = ("residual", "epochs", "work", "setup_work", "energy", "stop_reason", "stop_message")
     assert all(getattr(bare, name) == getattr(hooked, name) for name in same)
+
+
+class Greedy(apviz.Hook):
+    """Asks for all there is after every update, and writes nonsense into what it gets."""
+
+    def on_start(self, run):
+        self.run = run
+
+    def on_update(self, update):
+        run = self.run
+        for copy in (run.weights, run.residual_vectors, run.b, run.rhs_norms, run.residual_per_rhs):
+            copy.fill_(1e-9)
+        update.energy_decrease.fill_(7)
+        update.squared_residual.fill_(0)
+
+    def on_epoch(self, epoch):
+        epoch.residual_per_rhs.fill_(0)
+        self.run.residual_per_rhs.fill_(0)
+
+
+@EVERY_SOLVER
+def test_what_hooks_ask_for_and_write_into_never_changes_the_numbers(solver):
+    p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
+    bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
+    assert torch.equal(bare.weights, hooked.weights) and torch.equal(bare.residual_per_rhs, hooked.residual_per_rhs)
+    same = ("residual", "epochs", "work", "energy", "stop_reason")
+    assert all(getattr(bare, name) == getattr(hooked, name) for name in same)
+
+
+@pytest.mark.parametrize("name", ["x", "b", "given_b"])
+@pytest.mark.parametrize("solver", [apviz.Cholesky(), apviz.AlternatingProjection(block_size=20)], ids=["direct", "AP"])
+def test_a_hook_that_writes_into_the_system_ends_the_solve_in_a_sentence_for_nothing_could_be_claimed(solver, name):
+    class Writing(apviz.Hook):
+        def on_epoch(self, epoch):
+            if epoch.number == 1:
+                getattr(self.run.system, name)[0] = 3.0
+
+        def on_start(self, run):
+            self.run = run
+
+    p = problem(n=50, rhs=3, noise=1.0, lengthscale=0.3)
+    with pytest.raises(RuntimeError, match="x or b of the system was written into while it was solved.*make it anew"):
+        apviz.solve(p.system, solver, [Writing()])
+
+
+def test_asking_for_weights_that_wait_in_a_history_changes_no_bit_of_the_solve():
+    p = problem(n=50, rhs=3, noise=0.1, lengthscale=0.3)
+    solver = apviz.AlternatingProjection(block_size=7, rule="random", history=4, tol=1e-9, max_epochs=12)
+    bare, hooked = apviz.solve(p.system, solver), apviz.solve(p.system, solver, [Greedy()])
+    assert torch.equal(bare.weights, hooked.weights) and bare.energy == hooked.energy

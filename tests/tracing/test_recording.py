@@ -399,7 +399,7 @@ def test_the_recorded_rmse_is_that_of_the_dense_prediction_and_its_work_is_apart
 
 @pytest.mark.parametrize(("x", "y"), [((5, 2), (4,)), ((5,), (5,)), ((5, 2), (5, 1))])
 def test_test_points_and_targets_that_do_not_match_are_refused(x, y):
-    with pytest.raises(ValueError, match=r"test_x must be \(m, d\) and test_y \(m,\), got"):
+    with pytest.raises(ValueError, match=r"test_x must be \(m, d\) and test_y \(m,\), m and d at least 1, got"):
         apviz.PredictionHook(torch.zeros(x), torch.zeros(y))
 
 

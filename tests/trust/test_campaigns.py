@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +11,21 @@ import pytest
 import torch
 
 import apviz
-from tests.trust import strangers, truth
+from tests.trust import __main__ as campaigns
+from tests.trust import (
+    addresses,
+    arguments,
+    interrupt,
+    kill,
+    memory,
+    posterior,
+    strangers,
+    tables,
+    truth,
+    write,
+)  # fmt: skip
 from tests.trust.__main__ import seconds
+from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 
 torch.set_num_threads(1)
 
@@ -78,5 +93,306 @@ def test_changes_are_of_every_kind(tmp_path):
     assert kinds >= {"flip", "cut", "lose", "lie", "rename", "link", "strange"}
 
 
+def first_of(campaign, kind, found=lambda case: case.kind, seeds=range(200)):
+    """The first seed of a kind of case."""
+    return next(seed for seed in seeds if found(campaign.case(seed)) == kind)
+
+
+@pytest.mark.parametrize("kind", ["solve", "training", "two solves"])
+def test_what_is_killed_leaves_what_was_flushed_and_goes_on_and_of_two_one_says_so(kind):
+    verdict = kill.judge(first_of(kill, kind))
+    assert not verdict.is_wrong, verdict.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["experiment", "comparison", "two trainings"])
+def test_what_is_killed_leaves_what_was_flushed_also_of_experiments_and_jobs(kind):
+    verdict = kill.judge(first_of(kill, kind))
+    assert not verdict.is_wrong, verdict.said
+
+
+def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_path):
+    monkeypatch.setattr(kill, "_whole", lambda kind, solver: kill.tempfile.TemporaryDirectory(dir=tmp_path))
+    recorder = apviz.Recorder(tmp_path / "a.zarr")
+    system, solver = kill._system(), kill.SOLVERS[0](tol=kill.NEVER, max_epochs=5)
+    apviz.solve(system, solver, [recorder])
+    assert kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 6, "epoch") == 6
+    with pytest.raises(AssertionError, match="6 epochs on disk, 7 were flushed"):
+        kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 7, "epoch")
+
+
+LONG = ("report", "experiment", "compare")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in write.SCENARIOS]
+)
+def test_whatever_write_fails_a_solve_goes_on_and_nothing_half_looks_whole(name):
+    seeds = [seed for seed in range(300) if seed % len(write.SCENARIOS) == list(write.SCENARIOS).index(name)]
+    for seed in seeds[1:3]:
+        verdict = write.judge(seed)
+        assert not verdict.is_wrong, f"{seed}: {verdict.said}"
+
+
+def test_the_campaign_finds_a_disk_that_fails_without_a_word(monkeypatch):
+    monkeypatch.setattr(apviz.Recorder, "_flush", lambda self: None)
+    assert write.judge(0).how == "false"
+
+
+@pytest.mark.parametrize("name", ["solve by overlapping", "training", "predict", "a system"])
+def test_memory_that_does_not_suffice_is_a_sentence_and_what_was_used_can_be_used_again(name):
+    of_it = [seed for seed in range(600) if memory.case(seed) == (name, 0)]
+    for seed in of_it[:12:4]:
+        verdict = memory.judge(seed)
+        assert not verdict.is_wrong, f"{seed}: {verdict.said}"
+
+
+def test_a_solve_under_a_limit_of_address_space_ends_in_a_sentence_or_goes_on():
+    verdict = memory.judge(next(seed for seed in range(600) if 0 < memory.case(seed)[1] < 10))
+    assert not verdict.is_wrong, verdict.said
+
+
+def test_the_campaign_finds_an_allocators_own_words(monkeypatch):
+    module = importlib.import_module("apviz.solvers.solve")  # the package has a function of that name
+    monkeypatch.setattr(module, "explained", lambda what, instead: nullcontext())
+    seed = next(seed for seed in range(600) if memory.case(seed) == ("solve by gauss-southwell", 0) and seed > 200)
+    assert memory.judge(seed).how == "false"
+
+
+@pytest.mark.parametrize("what", ["line", "timer", "raising hook", "writing hook", "threads"])
+def test_whatever_disturbs_a_solve_the_next_is_that_of_a_fresh_process(what):
+    of_it = [seed for seed in range(200) if interrupt.case(seed).what == what and not interrupt.case(seed).trains]
+    for seed in of_it[:2]:
+        verdict = interrupt.judge(seed)
+        assert not verdict.is_wrong, f"{seed}: {verdict.said}"
+
+
+def test_the_campaign_finds_a_setting_that_a_solve_leaves_changed(monkeypatch):
+    solved = interrupt.solved
+
+    def leaving_a_trace(*arguments):
+        torch.rand(1)
+        return solved(*arguments)
+
+    monkeypatch.setattr(interrupt, "solved", leaving_a_trace)
+    assert "torch's generator" in interrupt.judge(first_of(interrupt, "writing hook", lambda case: case.what)).said
+
+
 def test_a_budget_is_seconds_minutes_or_hours():
     assert [seconds(text) for text in ("90s", "10m", "1.5h", "7")] == [90, 600, 5400, 7]
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 12])
+def test_small_processes_are_within_what_is_stated(first):
+    wrong = {seed: verdict for seed in range(first, first + 12) if (verdict := posterior.judge(seed)).is_wrong}
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("mean", lambda found: found + 0.01),
+        ("variance", lambda found: found * 0.9),
+        ("covariance", lambda found: found * 0.9),
+    ],
+)
+def test_the_campaign_finds_predictions_that_are_off(monkeypatch, method, change):
+    seeds = [seed for seed in range(40) if posterior.case(seed).face == "posterior"][:6]
+    predict = getattr(apviz.Posterior, method)
+    monkeypatch.setattr(apviz.Posterior, method, lambda self, *args, **given: change(predict(self, *args, **given)))
+    assert any(posterior.judge(seed).how == "false" for seed in seeds)
+
+
+def test_the_campaign_finds_likelihoods_and_gradients_that_are_off(monkeypatch):
+    seeds = [seed for seed in range(60) if posterior.case(seed).face.startswith("estimator")][:6]
+    likelihood = apviz.GaussianProcess.log_marginal_likelihood
+
+    def off(by):
+        def found(self, *args, **given):
+            value, gradient = likelihood(self, *args, **given)
+            return value * (1 + by[0]), gradient * (1 + by[1])
+
+        return found
+
+    for by in ((1e-6, 0.0), (0.0, 1e-4)):
+        monkeypatch.setattr(apviz.GaussianProcess, "log_marginal_likelihood", off(by))
+        assert any(posterior.judge(seed).how == "false" for seed in seeds)
+
+
+def test_in_sixty_digits_a_process_is_that_of_float64_where_both_can_be_vouched_for():
+    from tests.trust import exact
+
+    for seed in range(12):
+        made = posterior.case(seed)
+        n = min(len(made.x), 8)
+        given = (made.expression, list(made.kernel.numbers.values()), 0.5, made.mu, made.x[:n], made.y[:n], made.z)
+        in_float64 = exact.exact(*given)
+        with exact.mpmath.workdps(exact.DIGITS):
+            in_mpmath = exact._in_mpmath(*given)
+        for name in ("mean", "covariance", "log_determinant", "log_likelihood", "gradient"):
+            np.testing.assert_allclose(getattr(in_float64, name), getattr(in_mpmath, name), rtol=1e-8, atol=1e-10)
+
+
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 40])
+def test_tables_are_read_as_they_were_written_or_refused_in_a_sentence(first):
+    wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := tables.judge(seed)).is_wrong}
+    assert not wrong
+
+
+def test_tables_are_of_every_kind():
+    cases = [tables.case(seed) for seed in range(150)]
+    whole = [each for each in cases if each.truth is not None]
+    assert 30 < len(whole) < 120
+    written = " ".join(each.words["written"] for each in whole)
+    for word in (".csv", ".tsv", ".gz", "Parquet", "utf-16", "cp1252", "decimal ,", "zstd"):
+        assert word in written
+    then = {each.words.get("then", "").split()[0] for each in cases if each.words.get("then")}
+    assert then >= {"cut", "flip", "insert", "called", "a", "zip"}
+
+
+def test_the_campaign_finds_a_table_that_is_read_as_other_numbers(monkeypatch):
+    from apviz.datasets import reading
+
+    seed = next(
+        seed for seed in range(99) if tables.case(seed).truth is not None and tables.judge(seed).how.startswith("read")
+    )
+    read = reading.pd.read_csv
+    parquet = reading._read_parquet
+    monkeypatch.setattr(
+        reading.pd, "read_csv", lambda *args, **given: read(*args, **given).iloc[::-1].reset_index(drop=True)
+    )
+    monkeypatch.setattr(reading, "_read_parquet", lambda *given: parquet(*given).iloc[::-1].reset_index(drop=True))
+    assert tables.judge(seed).how == "false"
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_odd_arguments_are_used_or_refused_by_their_names(first):
+    wrong = {seed: verdict for seed in range(first, first + 100) if (verdict := arguments.judge(seed)).is_wrong}
+    assert not wrong
+
+
+def test_every_public_class_and_function_that_takes_settings_is_called():
+    called = {recipe.name.split(".")[0] for recipe in arguments.recipes()}
+    # made by apviz and not by users, or without a setting
+    without = {
+        "Advice", "Hook", "Kernel", "NotConverged", "Prepared", "Solution", "Stationary", "StopReason", "Trace",
+        "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings",
+    }  # fmt: skip
+    public = {name for name in apviz.__all__ if callable(getattr(apviz, name))}
+    assert public - without - called == set()
+
+
+def test_the_campaign_finds_an_error_that_names_nothing_and_one_that_is_not_documented(monkeypatch):
+    seed = next(seed for seed in range(999) if arguments.case(seed).recipe.name == "open_trace")
+    for error in (ValueError("no"), KeyError("path"), ValueError("path\npath")):
+
+        def failing(path, error=error):
+            raise error
+
+        made = arguments.case(seed)
+        monkeypatch.setattr(
+            arguments, "case", lambda seed, made=made, use=failing: replace(made, recipe=replace(made.recipe, use=use))
+        )
+        assert arguments.judge(seed).how == "error"
+
+
+@pytest.mark.parametrize("first", [0, 40])
+def test_addresses_and_fields_are_taken_or_left_out_with_a_sentence(first):
+    wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := addresses.judge(seed)).is_wrong}
+    assert not wrong
+
+
+def test_the_campaign_finds_a_setting_that_is_left_out_without_a_word(monkeypatch):
+    apply = addresses.address.apply
+    monkeypatch.setattr(addresses.address, "apply", lambda query, models: apply(query, models)[:0])
+    assert any(addresses.judge(seed).how == "false" for seed in range(20))
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_end_and_what_takes_too_much_is_stopped():
+    with pytest.raises(Endless), bounded(seconds=0.1):
+        while True:
+            sum(range(1000))
+    with pytest.raises(TooLarge), bounded(gigabytes=0.05):
+        np.ones(10**7).sum()
+    with bounded():
+        sum(range(1000))
+
+
+def test_a_refusal_is_one_sentence_of_a_documented_kind_that_names_something():
+    assert fault_of(ValueError("tol must be positive"), (ValueError,), ["tol"]) == ""
+    for error in (KeyError("tol"), ValueError(""), ValueError("tol\ntol"), ValueError("no"), MemoryError("tol")):
+        assert fault_of(error, (ValueError,), ["tol"])
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_wrong_is_tried_again(monkeypatch, tmp_path):
+    from types import SimpleNamespace
+
+    is_mended = False
+    judge = lambda seed: truth.Verdict("false" if seed == 3 and not is_mended else "ended")  # noqa: E731
+    monkeypatch.setattr(campaigns, "FIGURES", tmp_path / "trust.json")
+    monkeypatch.setitem(campaigns.CAMPAIGNS, "made", SimpleNamespace(judge=judge, described=lambda seed: {}))
+    found = campaigns.work_on("made", 0.05)
+    assert found["how"]["false"] == 1 and list(found["wrong"]) == ["3"] and found["mended"] == 0
+    is_mended = True
+    again = campaigns.work_on("made", 0.0)
+    assert again["wrong"] == {} and again["mended"] == 1 and again["how"] == {"ended": again["cases"]}
+
+
+def test_the_page_has_a_row_for_every_campaign_with_its_figures():
+    import json
+    import re
+    import sys
+    import tomllib
+
+    sys.path.insert(0, str(campaigns.FIGURES.parents[2] / "docs"))
+    from building import trust as page
+
+    figures = json.loads(campaigns.FIGURES.read_text())
+    of_mutants = figures.pop("mutants", {})
+    known = tomllib.loads(page.CAMPAIGNS.read_text("utf-8"))
+    assert set(figures) <= set(campaigns.CAMPAIGNS) == set(known)
+    header, _, *rows = page.table().splitlines()
+    assert [each.strip() for each in header.strip("|").split("|")] == list(page.COLUMNS)
+    assert len(rows) == len(figures)
+    for row, (name, found) in zip(rows, figures.items(), strict=True):
+        cells = [each.strip() for each in row.strip("|").split("|")]
+        assert len(cells) == len(page.COLUMNS)
+        assert cells[:2] == [known[name]["title"], known[name]["tried"]]
+        assert int(cells[2].replace(",", "")) == found["cases"] == sum(found["how"].values())
+        assert float(cells[3]) == round(found["hours"], 2) and int(cells[4]) == len(found["wrong"])
+        paths = [path for each in known[name].get("found", []) for path in each["tests"]]
+        assert re.findall(r"\]\(\.\./\.\./([^)]*)\)", cells[5]) == paths
+        assert all((campaigns.FIGURES.parents[2] / path).is_file() for path in paths)
+    rows = page.mutants_table().splitlines()[2:]
+    assert len(rows) == len(of_mutants)
+    for row, (name, found) in zip(rows, of_mutants.items(), strict=True):
+        cells = [each.strip() for each in row.strip("|").split("|")]
+        survived = sum(number for how, number in found["how"].items() if how not in ("killed", "timeout"))
+        assert name in cells[0] and int(cells[1]) == found["mutants"] and int(cells[2]) == found["mutants"] - survived
+        assert cells[3] == f"{1 - survived / found['mutants']:.0%}"
+    text = (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
+    assert page.MARK in text and page.MUTANTS_MARK in text
+
+
+def test_mutants_are_counted_by_file():
+    from tests.trust.mutants import counted
+
+    said = """
+    apviz.rules.x_rule_named__mutmut_1: killed
+    apviz.rules.xǁCyclicǁbegin__mutmut_2: survived
+    apviz.gp.gradient.x_step_system__mutmut_3: not checked
+    apviz.gp.gradient.x_step_system__mutmut_4: timeout
+    """
+    assert counted(said) == {"apviz/rules.py": {"killed": 1, "survived": 1}, "apviz/gp/gradient.py": {"timeout": 1}}

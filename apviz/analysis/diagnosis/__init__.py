@@ -22,6 +22,7 @@ from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, LOOSE_TOL, USUA
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, written_into
 from apviz.analysis.sweeps import same_system
 from apviz.tracing import Trace, TrainingTrace
+from apviz.tracing.trace import traces_in
 
 __all__ = ["LARGE_KAPPA", "LITTLE_NOISE_RATIO", "LOOSE_TOL", "USUAL_TOL", "Diagnosis", "Limit", "diagnose"]
 
@@ -77,7 +78,7 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         raise TypeError(f"diagnose takes a trace, such as apviz.open_trace(path), got {type(trace).__name__}")
     if (told := written_into(trace)) is not None:
         return told
-    compared = [other for other in others if other is not trace and same_system(other, trace)]
+    compared = [other for other in traces_in(others, "others") if other is not trace and same_system(other, trace)]
     found = next(found for rule in RULES if (found := rule(trace, compared)) is not None)
     if found.limit in SLOW:
         found = _with_facts(found, trace, compared)

@@ -8,7 +8,7 @@ from typing import Any
 import panel_material_ui as pmui
 import param
 
-from apviz.dashboard.address import accepted, read, write
+from apviz.dashboard.address import accepted, read, shown, write
 
 
 class Fields:
@@ -93,7 +93,7 @@ class _Field:
         try:
             setattr(self.model, self.name, self._value(text))
         except ValueError as error:
-            holds = f"holds “{text}”" if text.strip() else "is empty"
+            holds = f"holds “{shown(text)}”" if text.strip() else "is empty"
             why = accepted(error, self._parameter)
             self._say(f"the field “{self._parameter.label}” {holds}; {why}", why)
         else:

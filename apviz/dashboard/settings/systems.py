@@ -185,6 +185,6 @@ def read_lengthscales(text: str) -> tuple[float, ...]:
         numbers = ()
     if not numbers or not all(0 < number < math.inf for number in numbers):
         raise ValueError(
-            f"the lengthscale must be one number, or one per input, above 0, such as 0.1, 0.2; got {text!r}"
+            f"the lengthscale must be one number, or one per input, above 0, such as 0.1, 0.2; got {text!r:.80}"
         )
     return numbers

@@ -17,6 +17,7 @@ from apviz.dashboard.store.importing import check_name, require_inside
 from apviz.dashboard.store.notes import Texts, check_tags, tags_of
 from apviz.dashboard.store.run_entry import FRESH_SECONDS, RunEntry, last_change, read_entry
 from apviz.dashboard.store.trash import DeletedRun, Trash
+from apviz.files import move_together
 from apviz.gp.checkpoint import checkpoint_of, find_checkpoint, former_checkpoint_of
 from apviz.tracing import Trace, open_trace
 from apviz.tracing.archive import MOST_BYTES, MOST_FILES, pack
@@ -113,10 +114,7 @@ class RunsFolder:
             raise FileExistsError(f"there is a file {taken[0]} already, which would go with {new}; choose another name")
         self._require_not_written(name, "renamed")
         own = self._own_files(name)
-        # the trace first: with it the run has its new name
-        for old, other in reversed(moves):
-            if old in own:
-                old.rename(other)
+        move_together(moves[-1], [(old, other) for old, other in moves[:-1] if old in own])
         return new
 
     def write_note(self, name: str, note: str) -> str:

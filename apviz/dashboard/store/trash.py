@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from apviz.files import move_together
+
 #: days after which what was deleted is gone
 TRASH_DAYS = 7
 # of `time.time_ns` until the year 2286
@@ -37,13 +39,17 @@ class Trash:
         self.path = path
 
     def put(self, name: str, files: Sequence[Path]) -> DeletedRun:
-        """Moves those files of a run that are there into the trash."""
+        """Moves those files of a run that are there, last its trace, into the trash: all of them or none."""
         deleted = DeletedRun(f"{time.time_ns()}", name, time.time())
         place = self.path / deleted.key
         place.mkdir(parents=True)
-        for each in files:
-            if each.exists():
-                each.rename(place / each.name)
+        moves = [(each, place / each.name) for each in files if each.exists()]
+        try:
+            move_together(moves[-1], moves[:-1])
+        except BaseException:
+            with suppress(OSError):
+                place.rmdir()
+            raise
         return deleted
 
     def all(self) -> list[DeletedRun]:
@@ -70,10 +76,9 @@ class Trash:
         if found is None:
             raise FileNotFoundError(f"that run is not in the trash any more; it is emptied after {TRASH_DAYS} days")
         name, place = free_name(found.name), self.path / key
-        for each, target in zip(files_of(found.name), files_of(name), strict=True):
-            if (place / each.name).exists():
-                target.parent.mkdir(exist_ok=True)
-                (place / each.name).rename(target)
+        pairs = zip(files_of(found.name), files_of(name), strict=True)
+        moves = [(place / each.name, target) for each, target in pairs if (place / each.name).exists()]
+        move_together(moves[-1], moves[:-1])
         # empty by now, if nobody has put something else there
         with suppress(OSError):
             place.rmdir()

@@ -14,6 +14,7 @@ from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named
 from apviz.plots.sweeps._curves import add_curves, mark_run
 from apviz.plots.sweeps.batch_sizes import require_block_sizes
+from apviz.settings import require_number
 
 if TYPE_CHECKING:
     from apviz.tracing.trace import Trace
@@ -72,6 +73,8 @@ def batch_size_sweep(
     add_curves(figure, several, "block_size", "block_size", panels, colors)
     for tol in sorted({trace.attrs["tol"] for trace in several}) if len(panels) > len(PANELS) else ():
         _tolerance(figure, tol, colors)
+    if memory_limit is not None:
+        require_number("memory_limit", memory_limit, 0, "a positive number of bytes", strictly=True)
     memory = [factor_bytes(trace) for trace in several] + ([] if memory_limit is None else [memory_limit])
     # a limit at the edge of its panel would look like the frame
     room = [math.log10(min(memory) / _ROOM), math.log10(max(memory) * _ROOM)]

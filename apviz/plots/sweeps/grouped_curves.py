@@ -54,7 +54,7 @@ def grouped_curves(
         >>> import apviz, torch
         >>> x, recorder = torch.linspace(0, 1, 100)[:, None], apviz.Recorder()
         >>> for seed in range(3):
-        ...     b = torch.sin(9 * x) + 0.1 * torch.randn(100, 1, generator=torch.Generator().manual_seed(seed))
+        ...     b = torch.sin(9 * x) + 0.1 * torch.randn(100, 1, generator=torch.Generator().manual_seed(int(seed)))
         ...     kernel = apviz.Matern52(lengthscale=0.2)
         ...     system = apviz.KernelSystem(x, b, kernel, noise=0.05, seed=seed, dataset="sine", device="cpu")
         ...     _ = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])

@@ -10,6 +10,7 @@ pytest.importorskip("panel")
 
 from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.store.on_disk import cut_off, entry, files
+from tests.trust.disk import FailingDisk
 
 
 def test_a_note_survives_a_restart_and_is_not_in_the_trace(folder):
@@ -48,6 +49,23 @@ def test_a_run_comes_back_under_another_name_where_its_own_is_taken(folder):
     assert entry(runs, "cg-2").note == "the first" and entry(runs, "cg").note == ""
     with pytest.raises(FileNotFoundError, match="not in the trash any more"):
         runs.restore(deleted.key)
+
+
+@pytest.mark.parametrize("do", ["rename", "delete"])
+def test_a_run_whose_note_cannot_be_written_elsewhere_stays_whole_where_it_is(folder, do):
+    runs = RunsFolder(folder)
+    runs.write_note("cg", "a note")
+    runs.write_tags("cg", ["one"])
+    before = files(folder)
+
+    def act():
+        runs.rename("cg", "new") if do == "rename" else runs.delete("cg")
+
+    with FailingDisk(folder, lambda call: call == 5) as disk, pytest.raises(OSError, match="Input/output error"):
+        act()
+    assert disk.failed and files(folder) == before and runs.deleted() == []
+    act()
+    assert "cg" not in runs.names()
 
 
 def test_the_trash_is_emptied_after_some_days(folder):

@@ -1,0 +1,77 @@
+"""The table of the page "Trust": figures of `python -m tests.trust`, and what was found, as Markdown.
+
+Figures are in `benchmarks/results/trust.json`, which the campaigns write; what each tries, and which tests hold what it
+found, in `tests/trust/campaigns.toml`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+from building.links import ROOT
+
+PAGE = "benchmarks/trust"
+MARK, MUTANTS_MARK = "<!-- the table of benchmarks/results/trust.json -->", "<!-- its table of mutants -->"
+FIGURES, CAMPAIGNS = ROOT / "benchmarks/results/trust.json", ROOT / "tests/trust/campaigns.toml"
+MUTANTS_COLUMNS = ("file", "mutants", "killed", "%", "machine")
+COLUMNS = ("campaign", "what is tried", "cases", "hours", "wrong", "what was found and mended", "machine")
+#: of a page in `docs/benchmarks`, to the repository
+_UP = "../../"
+
+
+def table() -> str:
+    """A row for every campaign that has been run."""
+    figures = json.loads(FIGURES.read_text("utf-8"))
+    known = tomllib.loads(CAMPAIGNS.read_text("utf-8"))
+    figures.pop("mutants", None)
+    return _table(COLUMNS, [_row(known.get(name, {"title": name}), found) for name, found in figures.items()])
+
+
+def mutants_table() -> str:
+    """A row for every file of which mutants were tried."""
+    figures = json.loads(FIGURES.read_text("utf-8")).get("mutants", {})
+    return _table(MUTANTS_COLUMNS, [_mutants_row(name, found) for name, found in figures.items()])
+
+
+def _table(columns: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [list(columns), ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _mutants_row(name: str, found: dict[str, Any]) -> list[str]:
+    # an endless loop is noticed too
+    killed = found["how"].get("killed", 0) + found["how"].get("timeout", 0)
+    return [
+        f"[{name}]({_UP}{name})", f"{found['mutants']:,}", f"{killed:,}", f"{killed / found['mutants']:.0%}",
+        _machine(found["machine"]),
+    ]  # fmt: skip
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['date'][:10]}"
+
+
+def _row(campaign: dict[str, Any], figures: dict[str, Any]) -> list[str]:
+    found = [f"• {each['what']} ({_links(each['tests'])})" for each in campaign.get("found", [])]
+    return [
+        campaign["title"], campaign.get("tried", "–"), f"{figures['cases']:,}", f"{figures['hours']:.2f}",
+        f"{len(figures['wrong']):,}", "<br>".join(found) or "–", _machine(figures["machine"]),
+    ]  # fmt: skip
+
+
+def _links(tests: list[str]) -> str:
+    return ", ".join(f"[{path.rsplit('/', 1)[-1]}]({_UP}{path})" for path in tests)
+
+
+def _on_source(app: Any, page: str, text: list[str]) -> None:
+    if page == PAGE:
+        assert MARK in text[0]
+        text[0] = text[0].replace(MARK, table()).replace(MUTANTS_MARK, mutants_table())
+
+
+def setup(app: Any) -> dict[str, bool]:
+    # before links of the repository become those of the site
+    app.connect("source-read", _on_source, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,124 @@
+"""What is handed over in the place of inputs, targets and settings of processes: refused by its name, or used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import apviz
+from apviz import gp
+from apviz.operators import CountingOperator
+
+X = np.random.default_rng(0).uniform(-1, 1, (30, 2))
+Y = np.sin(5 * X).sum(1)
+H = apviz.Hyperparameters("matern52", (0.6,), 1.0, 0.1)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return apviz.Posterior(X, Y, H, device="cpu")
+
+
+def test_test_inputs_in_another_byte_order_or_as_rows_are_those_of_an_array(posterior):
+    expected = posterior.mean(X[:3])
+    for given in (X[:3].astype(">f8"), X[:3].tolist(), torch.from_numpy(X[:3]).requires_grad_(), X[2::-1][::-1]):
+        assert torch.equal(posterior.mean(given), expected)
+    with pytest.raises(TypeError, match="x_star must be numbers"):
+        posterior.mean([[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("name", ["solver", "variance_solver"])
+@pytest.mark.parametrize("odd", [True, "cg", [1.0], torch.tensor([0.5, 0.2]), apviz.Automatic])
+def test_what_is_no_solver_is_named(name, odd):
+    with pytest.raises(TypeError, match=f"{name} must be a solver"):
+        apviz.Posterior(X, Y, H, device="cpu", **{name: odd})
+
+
+@pytest.mark.parametrize("mean", [np.inf, np.nan, 10**400, "0", None, True])
+def test_a_prior_mean_that_is_no_finite_number_is_named(mean):
+    with pytest.raises(ValueError, match="the mean of hyperparameters must be a finite number"):
+        apviz.Posterior(X, Y, apviz.Hyperparameters("rbf", (0.6,), 1.0, 0.1, mean=mean), device="cpu")
+
+
+def test_targets_of_other_rows_are_named_as_targets():
+    for make in (lambda y: apviz.Posterior(X, y, H, device="cpu"), lambda y: apviz.Training(X, y, device="cpu")):
+        with pytest.raises(ValueError, match=r"y must have shape \(n,\) with a target for every row of x, got \(29,\)"):
+            make(Y[:29])
+
+
+@pytest.mark.parametrize("ranks", [[], 3, np.array("a"), [0.5], [np.nan]])
+def test_ranks_that_are_none_are_named(posterior, ranks):
+    with pytest.raises(ValueError, match="ranks"):
+        posterior.variance_by_rank(X[:2], ranks)
+    with pytest.raises(ValueError, match="ranks"):
+        apviz.LanczosInverse(CountingOperator(posterior.system.operator)).explained(torch.from_numpy(X[:2]), ranks)
+
+
+def test_more_samples_or_probes_than_fit_the_memory_are_refused_in_words(posterior):
+    with pytest.raises(MemoryError, match="so many samples need"):
+        posterior.samples(2**50)
+    with pytest.raises(MemoryError, match="so many probes need"):
+        apviz.rademacher(2**40, 100, 0, torch.zeros(1))
+
+
+@pytest.mark.parametrize("given", [{"n": 0}, {"count": 1.5}, {"seed": "0"}, {"like": 2}])
+def test_arguments_of_probes_are_named(given):
+    with pytest.raises((ValueError, TypeError), match=f"{next(iter(given))} must be"):
+        apviz.rademacher(**{"n": 5, "count": 2, "seed": 0, "like": torch.zeros(1)} | given)
+
+
+def test_measures_take_arrays_that_run_backwards_and_name_what_is_not_finite():
+    assert gp.rmse(Y[::-1], Y[::-1] + 2.0) == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="y has 1 NaN or infinite values"):
+        gp.rmse(Y[:2], [np.nan, 1.0])
+
+
+def test_targets_in_bfloat16_are_taken():
+    targets = torch.from_numpy(Y).bfloat16()
+    found = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, targets)
+    expected = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, targets.double().numpy())
+    np.testing.assert_allclose(found.predict(X[:3]), expected.predict(X[:3]))
+
+
+@pytest.mark.parametrize("restarts", [10**400, 10_001, -1, "many"])
+def test_restarts_without_an_end_are_refused_before_any(restarts):
+    with pytest.raises(ValueError, match="n_restarts must be a whole number, at least 0, at most 10000"):
+        apviz.GaussianProcess(n_restarts=restarts, device="cpu").fit(X, Y)
+
+
+def test_a_training_names_what_it_is_to_start_from_and_where_it_is_to_write():
+    with pytest.raises(TypeError, match="initial must be apviz.Hyperparameters"):
+        apviz.Training(X, Y, initial={"noise": 1.0}, device="cpu")
+    with pytest.raises(TypeError, match="settings must be apviz.TrainingSettings"):
+        apviz.Training(X, Y, {"steps": 3}, device="cpu")
+    with pytest.raises(ValueError, match="path must be a path with a name"):
+        apviz.Training(X, Y, path="", device="cpu")
+
+
+def test_a_step_that_is_too_large_is_named_as_the_training_fails():
+    settings = apviz.TrainingSettings(steps=2, probes=3, step_size=1e12)
+    with pytest.raises(
+        apviz.TrainingError, match=r"training step 1: it led to none .*; step_size = 1e\+12 is too large"
+    ):
+        apviz.Training(X, Y, settings, device="cpu").run()
+
+
+def test_a_sparse_tensor_is_refused_by_its_name_and_a_theta_with_a_graph_is_taken(posterior):
+    with pytest.raises(TypeError, match="x_star must be a dense tensor of real numbers"):
+        posterior.mean(torch.from_numpy(X).to_sparse())
+    model = apviz.GaussianProcess(hyperparameters=H, device="cpu").fit(X, Y)
+    theta = torch.tensor(model.theta_, requires_grad=True)
+    assert model.log_marginal_likelihood(theta) == model.log_marginal_likelihood()
+    with pytest.raises(TypeError, match="theta must be numbers"):
+        model.log_marginal_likelihood(["a"])
+
+
+def test_a_path_that_no_file_can_have_is_refused():
+    with pytest.raises(ValueError, match="path must be that of a file"):
+        apviz.GaussianProcess.load("a\0b")
+
+
+def test_targets_that_are_missing_among_objects_are_named_as_targets():
+    with pytest.raises(ValueError, match="y has 30 NaN or infinite values"):
+        apviz.GaussianProcess(device="cpu").fit(X, np.full(30, None))

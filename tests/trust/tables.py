@@ -1,0 +1,105 @@
+"""Tables as people and programs write them, whole, damaged and mislabelled: read as they are, or refused in a sentence.
+
+A case is its seed. Half of the files are whole: what is read of them is held against the numbers they were written
+from. The others are cut, changed, or no tables at all. Both are read by `apviz.datasets.load_table`, and as an upload
+to the dashboard is, within its limits.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from apviz import datasets
+from apviz.dashboard.store import own_data
+from apviz.datasets.tables import TableChoices
+from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
+from tests.trust.table_files import Case, case
+from tests.trust.truth import Verdict
+
+#: what is uploaded to a dashboard, at most
+UPLOAD_MB = 100
+#: of a number that was written and read
+DIGITS = 1e-12
+
+
+def judge(seed: int) -> Verdict:
+    """Reads the file of a seed, and holds what it gives, or what is said, to what was written."""
+    made = case(seed)
+    with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / made.name
+        if made.content is not None:
+            path.write_bytes(made.content)
+        elif made.words["then"] == "a folder":
+            path.mkdir()
+        try:
+            with bounded():
+                how = _uploaded(path)
+            if made.words.get("then", "").startswith("a bomb"):
+                return Verdict(how)  # of whoever starts apviz a file may be as large as the memory
+            with bounded():
+                return Verdict(_loaded(path, made))
+        except AssertionError as wrong:
+            return Verdict("false", f"{wrong} ({made.words})")
+        except Endless as error:
+            return Verdict("endless", f"{error} ({made.words})")
+        except TooLarge as error:
+            return Verdict("error", f"took {error} ({made.words})")
+
+
+def _uploaded(path: Path) -> str:
+    """As the dashboard reads it."""
+    try:
+        table = own_data.look_into(path, UPLOAD_MB)
+        own_data.check(table, TableChoices(target=table.default_target()))
+    except (ValueError, OSError) as refused:
+        assert not (fault := fault_of(refused, (ValueError, FileNotFoundError), [path.name])), f"uploaded: {fault}"
+        return "refused"
+    except Exception as error:
+        raise AssertionError(f"uploaded: {type(error).__name__}: {error}") from error
+    return "read"
+
+
+def _loaded(path: Path, made: Case) -> str:
+    try:
+        data = datasets.load_table(path, **made.settings)
+    except Exception as error:
+        names = [path.name, *made.settings]
+        fault = fault_of(error, (ValueError, FileNotFoundError), names)
+        assert not fault, f"{fault} of {made.settings}"
+        assert made.truth is None, f"a whole table is refused: {error} of {made.settings}"
+        return "refused"
+    n, d = data.train_x.shape
+    assert data.train_y.shape == (n,) and data.test_x.shape[1] == d == len(data.feature_names), "shapes"
+    for values in (data.train_x, data.train_y, data.test_x, data.test_y):
+        assert torch.isfinite(values).all(), f"what is read is not finite, of {made.settings}"
+    if made.truth is None:
+        return "read"
+    _held_against(made.truth, path, made.settings)
+    return "read, as it was written"
+
+
+def _held_against(truth: dict[str, np.ndarray], path: Path, settings: dict[str, Any]) -> None:
+    table = datasets.inspect_table(path, header=settings.get("header"), target=settings["target"])
+    nameless = settings.get("header") is False
+    assert nameless or set(truth) <= {each.name.strip() for each in table.columns}, "names of columns"
+    for place, column in enumerate(table.columns):
+        name = list(truth)[place] if nameless and place < 2 else column.name.strip()
+        if name not in truth or column.kind == "constant":
+            continue
+        expected = truth[name]
+        assert column.kind == "number", f"{name} is read as {column.kind}"
+        np.testing.assert_allclose(column.values, expected, rtol=DIGITS, err_msg=f"{name} is read as another number")
+
+
+def described(seed: int) -> dict[str, str]:
+    """A case in words."""
+    made = case(seed)
+    size = "none" if made.content is None else f"{len(made.content):,}"
+    return {"file": made.name, "bytes": size, "settings": str(made.settings), **made.words}
