@@ -214,6 +214,8 @@ class _Run:
         self._futures: dict[str, Future[Any]] = {}
         # a task like the others: where the worker that has it is lost, it is sent again
         self._shared = self._client.submit(_itself, shared, key=f"shared{self.name}", pure=False)
+        # else tasks would wait for the one worker that has it
+        self._client.replicate([self._shared])
         for task in tasks:
             self._futures[task.name] = self._send(task)
         self._waiting = as_completed(list(self._futures.values()), loop=self._client.loop)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apviz.distributed import records
 from apviz.files import file_made_whole, path_of
-from apviz.settings import require_kind, require_whole
+from apviz.settings import require, require_kind, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
 from apviz.system import KernelSystem
