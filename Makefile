@@ -63,8 +63,8 @@ mutants: $(VENV)/installed-dev
 	$(PIP) "mutmut>=3.8"
 	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)')
 
-# known vulnerabilities of everything that is installed, PyTorch's build by its version; asks pypi.org, and fails where
-# that does not answer
+# known vulnerabilities of everything that is installed, PyTorch's build by its version; asks the index of packages, and
+# fails where that does not answer
 audit: $(VENV)/installed-dev
 	$(PIP) "pip-audit>=2.9"
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+[^=]*$$//' > $(VENV)/audited.txt

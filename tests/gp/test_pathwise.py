@@ -157,10 +157,10 @@ def test_a_solve_that_did_not_converge_warns_with_the_figure():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"count": 0}, "count must be a whole number, at least 1, got 0"),
-        ({"count": 2.5}, "count must be a whole number, at least 1, got 2.5"),
-        ({"count": 2, "seed": -1}, "seed must be a whole number, at least 0, got -1"),
-        ({"count": 2, "features": 0}, "features must be a whole number, at least 1, got 0"),
+        ({"count": 0}, "count must be a whole number, at least 1, at most 9007199254740992, got 0"),
+        ({"count": 2.5}, "count must be a whole number, at least 1, at most 9007199254740992, got 2.5"),
+        ({"count": 2, "seed": -1}, "seed must be a whole number, at least 0, at most 4611686018427387904, got -1"),
+        ({"count": 2, "features": 0}, "features must be a whole number, at least 1, at most 9007199254740992, got 0"),
     ],
 )
 def test_bad_settings_of_samples_are_refused_before_any_work(settings, message):

@@ -261,5 +261,7 @@ def test_a_rank_that_is_not_a_whole_number_above_zero_is_refused(rank):
 
 
 def test_a_negative_seed_is_refused():
-    with pytest.raises(ValueError, match="seed must be a whole number, at least 0, got -1"):
+    with pytest.raises(
+        ValueError, match="seed must be a whole number, at least 0, at most 4611686018427387904, got -1"
+    ):
         RandomlyPivotedCholesky(rank=10, seed=-1)
