@@ -22,7 +22,7 @@ LEADERBOARD_WITHIN = ("--within", "480")
 HIGP_WITHIN = ("--within", "270")
 PARTS = (
     "columns_matmul", "epoch_cost", "memory", "refinement", "chooser", "earth", "scaling", "published_sgemm",
-    "training", *SOLVERS, "leaderboard", "higp",
+    "training", *SOLVERS, "leaderboard", "higp", "ranks",
 )  # fmt: skip
 
 

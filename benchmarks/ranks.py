@@ -202,6 +202,14 @@ def main(
         "efficiency beside one thread": {key: one[key] / two[key] / 2 for key in ("epoch", "pass", "pass in float64")},
         "beside two threads": {key: threads[key] / two[key] for key in ("epoch", "pass", "pass in float64")},
         "predicted": {"epoch": expected, "pass": model.product(N, SIDES, 2)},
+        # had they a core each: more ranks than cores say nothing of seconds
+        "predicted of more": {
+            str(more): {
+                "epoch": sum(model.update(N, BLOCK, SIDES, more).values()) * (N / BLOCK),
+                "pass": model.product(N, SIDES, more),
+            }
+            for more in (4, 8)
+        },
     }  # fmt: skip
     keep("ranks", rows)
     print(json.dumps(rows, indent=1), describe())
