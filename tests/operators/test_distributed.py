@@ -44,7 +44,8 @@ SOLVERS = {
     "shuffled, history": apviz.AlternatingProjection(block_size=BLOCK, rule="shuffled", history=4, tol=1e-2),
     "coarse": apviz.AlternatingProjection(block_size=BLOCK, coarse_rank=12, inner_dtype="float32", tol=1e-2),
     "skeletons": overlapping(block_size=60, skeleton_rank=12, near_rows=250, fallback_rank=0, tol=1e-4),
-    "CG": apviz.ConjugateGradient(tol=1e-6),
+    # CG alone makes 1e-7 of what is rounding before and after this one, and takes an iteration more or less
+    "CG": apviz.ConjugateGradient(tol=2e-3),
     "CG, pivots": apviz.ConjugateGradient(preconditioner=apviz.PivotedCholesky(rank=20), tol=1e-6),
     "CG, Schwarz": apviz.ConjugateGradient(
         preconditioner=apviz.TwoLevelSchwarz(block_size=100, overlap=0.5, coarse_rank=10), tol=1e-6

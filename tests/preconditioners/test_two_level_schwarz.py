@@ -325,7 +325,7 @@ def test_on_a_photograph_both_levels_and_overlap_pay(photograph):
         ),
         ({"coarse_rank": -1}, "coarse_rank must be a whole number, at least 0, got -1"),
         ({"block_size": "best"}, "block_size must be a whole number, at least 1, or 'auto', got 'best'"),
-        ({"seed": -1}, "seed must be a whole number, at least 0, got -1"),
+        ({"seed": -1}, "seed must be a whole number, at least 0, at most 4611686018427387904, got -1"),
         ({"coarse": "smooth"}, "coarse must be one of low-rank, galerkin.*, got 'smooth'"),
         ({"partition": "ball-tree"}, "partition must be one of sequential, .*, got 'ball-tree'"),
     ],
