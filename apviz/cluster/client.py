@@ -219,7 +219,9 @@ class _Run:
         for task in tasks:
             self._futures[task.name] = self._send(task)
         self._waiting = as_completed(list(self._futures.values()), loop=self._client.loop)
-        self._seen = self._next_look = time.monotonic()
+        self._next_look = time.monotonic()
+        # when it was first seen that there is no worker; between two looks a caller may take his time
+        self._without_since: float | None = None
 
     def _send(self, task: Task[Any], workers: Sequence[str] | None = None) -> Future[Any]:
         key = f"{task.name} {len(self._by_key)}{self.name}"
@@ -305,8 +307,10 @@ class _Run:
         if self._client.status not in ("running", "connecting"):
             raise OSError("the scheduler is gone, or has let go of what was asked; what is done is kept")
         if self._client.scheduler_info(n_workers=-1)["workers"]:
-            self._seen = now
-        elif now - self._seen > NO_WORKER_SECONDS:
+            self._without_since = None
+        elif self._without_since is None:
+            self._without_since = now
+        elif now - self._without_since > NO_WORKER_SECONDS:
             raise OSError(f"there has been no worker for {NO_WORKER_SECONDS:.0f} s; what is done is kept")
 
     def end(self) -> None:

@@ -197,6 +197,20 @@ def test_where_no_worker_is_left_nothing_is_waited_for_and_what_is_done_is_kept(
 
 
 @pytest.mark.slow
+def test_a_worker_lost_while_a_result_is_looked_at_for_long_is_waited_for_as_any_other(commands, tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "NO_WORKER_SECONDS", 30.0)
+    worker = commands.worker("--no-nanny")
+    with Cluster(commands.address) as cluster:
+        done = cluster.run([Task("who", small.whoami), Task("sleeps", partial(small.sleeps, 60.0))], tmp_path)
+        assert next(done).task.name == "who"
+        time.sleep(31)  # beyond the seconds without a worker, of which there were none
+        worker.kill()
+        time.sleep(2)  # the scheduler hears of it
+        threading.Timer(5, commands.worker).start()
+        assert next(done).task.name == "sleeps"
+
+
+@pytest.mark.slow
 def test_where_the_scheduler_is_gone_nothing_is_waited_for(commands, tmp_path):
     commands.worker()
     with Cluster(commands.address) as cluster:
