@@ -63,6 +63,9 @@ def open_trace(path: str | Place) -> Trace:
     try:
         with xr.open_datatree(str(place), engine="zarr") as tree:
             loaded = tree.load()
+            for node in loaded.subtree:  # `load` leaves coordinates that are no index of their group on disk
+                for variable in node.variables.values():
+                    variable.load()
     except Exception as error:
         raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
     if TRACE_ID in loaded.attrs and place.is_dir():

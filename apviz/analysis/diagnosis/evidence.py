@@ -149,7 +149,10 @@ def leading(trace: Trace) -> list[tuple[int, float]]:
     """Pairs of a number r and λ_{r+1} of K; none in traces of former versions."""
     attrs = trace["spectrum"].attrs
     ranks, values = attrs.get("leading_ranks", []), attrs.get("leading_eigenvalues", [])
-    return [(int(rank), float(value)) for rank, value in zip(ranks, values, strict=False)]
+    try:
+        return [(int(rank), float(value)) for rank, value in zip(ranks, values, strict=False)]
+    except TypeError as error:
+        raise ValueError(f"its leading eigenvalues are no numbers: {ranks!r:.80}, {values!r:.80}") from error
 
 
 def iterations_of_cg(trace: Trace) -> tuple[int, int]:
