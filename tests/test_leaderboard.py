@@ -17,16 +17,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks.leaderboard import readme
+from benchmarks.leaderboard import checking, readme
 from benchmarks.leaderboard.__main__ import FOLDER, app, file_name
 from benchmarks.leaderboard.cells import measure
-from benchmarks.leaderboard.checking import residual
+from benchmarks.leaderboard.checking import check, estimate, residual
 from benchmarks.leaderboard.entrants import entrant
+from benchmarks.leaderboard.growth import growth
 from benchmarks.leaderboard.page import make
 from benchmarks.leaderboard.problem import Problem
 from benchmarks.leaderboard.readme import section
 from benchmarks.leaderboard.systems import PUBLISHED, SYSTEMS, made
-from benchmarks.leaderboard.tables import growth, losses, medians, profile, standings, tabulate
+from benchmarks.leaderboard.tables import losses, medians, profile, standings, tabulate
 
 MINRES = str(Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "minres.py") + ":Minres"
 OUTSIDERS = """
@@ -193,6 +194,102 @@ def test_an_unknown_system_or_entrant_is_named():
         entrant("moon")
 
 
+def given_and_weights(lengthscale=0.5, n=1_000):
+    """A system, weights whose residual is known to be far from even, and that residual by a dense matrix."""
+    given = made(3, "matern52", lengthscale, 0.1)(n, 0)
+    r = math.sqrt(5) * np.linalg.norm(given.x[:, None] - given.x[None], axis=2) / lengthscale
+    k = (1 + r + r**2 / 3) * np.exp(-r) + 0.1 * np.eye(n)
+    rng = np.random.default_rng(3)
+    left = 0.01 * given.b * rng.gamma(2, 0.5, size=(n, 1))
+    w = np.linalg.solve(k, given.b - left)
+    return given, w, np.linalg.norm(left, axis=0) / np.linalg.norm(given.b, axis=0)
+
+
+def test_a_residual_of_drawn_rows_has_the_mean_and_the_standard_error_that_it_says():
+    given, w, exact = given_and_weights()
+    draws = [estimate(given, w, 250, entropy) for entropy in range(400)]
+    squares, of = (np.array([draw.of for draw in draws]) ** power for power in (2, 1))
+    # ‖r‖² has no bias: 400 draws say so to a twentieth of their spread
+    np.testing.assert_array_less(abs(squares.mean(axis=0) - exact**2), 4 * squares.std(axis=0) / 20)
+    means, errors = np.array([(draw.residual, draw.error) for draw in draws]).T
+    assert errors.mean() == pytest.approx(means.std(), rel=0.15) and draws[0].rows == 250
+    np.testing.assert_allclose(np.array([draw.errors for draw in draws]).mean(axis=0), of.std(axis=0), rtol=0.2)
+    assert 0.9 < (abs(means - exact.mean()) < 2 * errors).mean() < 0.99
+
+
+@pytest.mark.parametrize("kernel", checking.CORRELATIONS)
+def test_drawn_rows_are_those_of_the_exact_residual_of_every_kernel(kernel):
+    given = made(3, kernel, 0.5, 0.1)(300, 0)
+    w = np.random.default_rng(0).normal(size=given.b.shape)
+    k = Problem(given).columns(np.arange(300))
+    r = np.linalg.norm(given.b - k @ w, axis=0) / np.linalg.norm(given.b, axis=0)
+    assert residual(given, w) == pytest.approx(r.mean(), rel=1e-12)
+    nearly_all = estimate(given, w, 299)
+    assert nearly_all.of == pytest.approx(r, rel=0.01) and nearly_all.error < 0.01 * r.mean()
+
+
+def test_rows_are_drawn_anew_by_every_check_and_the_results_say_from_what():
+    given, w, _ = given_and_weights(n=400)
+    one, other = (check(given, w, entries=400 * 100) for _ in range(2))
+    assert one.rows == 100 and one.residual != other.residual and one.entropy != other.entropy
+    kept = json.loads(json.dumps(one.record()))
+    again = estimate(given, w, kept["estimated"]["rows"], int(kept["estimated"]["entropy"], 16))
+    assert again.residual == kept["residual"] and list(again.errors) == kept["estimated"]["errors"]
+    assert check(given, w, entries=400 * 400).record() == {"residual": residual(given, w)}
+    assert not check(given, w * np.nan, entries=400 * 100).reaches(1.0)
+
+
+def test_two_standard_errors_count_against_a_method():
+    assert checking.Checked(0.0104).reaches(0.01) and not checking.Checked(0.0106).reaches(0.01)
+    assert checking.Checked(0.0099, error=0.0002, rows=9).reaches(0.01)
+    near = checking.Checked(0.0099, error=0.0004, rows=9)
+    assert not near.reaches(0.01) and str(near) == "0.0099 ± 0.0004 from 9 rows"
+
+
+@pytest.mark.parametrize(("kind", "failure"), [("Dense", None), ("Liar", "not there: 1 ± ")])
+def test_a_cell_with_many_rows_is_checked_on_some(outsiders, monkeypatch, kind, failure):
+    monkeypatch.setattr("benchmarks.leaderboard.cells.check", lambda given, w: check(given, w, 300 * 100))
+    found = measure(outsiders(kind), "d = 2, lengthscale 2", 300, 0, 30.0, tolerances=[0.01])
+    if failure:
+        assert found["failure"].startswith(failure) and "from 100 rows where 0.01" in found["failure"]
+    else:
+        kept = found["reached"]["0.01"]
+        assert kept["residual"] < 1e-6 and kept["estimated"]["rows"] == 100 and len(kept["estimated"]["of"]) == 16
+
+
+def test_a_size_that_was_not_tried_has_what_the_exponent_says_and_an_estimate_its_error(tmp_path):
+    cells = {}
+    for n in (4_000, 8_000, 16_000, 100_000):
+        for name in ("auto", "CG")[: 1 if n > 16_000 else 2]:
+            cells |= cell(name, n=n, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), 1e-8 * n**2))
+    large = cells["auto | n 100000 | seed 0"]
+    sure = {"rows": 25_000, "error": 9e-5, "entropy": "1f", "of": [], "errors": []}
+    large["reached"] = {"0.01": {"seconds": 100.0, "work": 3.0, "residual": 0.009, "estimated": sure}}
+    large["loosest"] = large["tightest"] = 0.01
+    (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells}))
+    text = make(tmp_path).read_text()
+    assert '100<br><span class="muted">residual 0.009 estimated from 25,000 rows, ± 1%' in text
+    assert "not tried: by its exponent about 100 s" in text and "4 sizes, 4,000 to 100,000" in text
+    said = " ".join(section(tmp_path).split())
+    assert "| *100* | 2.00 ± 0.00 (16,000) |" in said and "| 100 | 2.00 ± 0.00 (100,000) |" in said
+    assert "From 100,000 rows on residuals are estimated from 2,500,000,000 entries of K, ± 1% at most" in said
+
+
+def test_a_tolerance_that_was_not_asked_for_is_asked_when_it_is(tmp_path, monkeypatch):
+    asked = []
+
+    def solving(*args, tolerances, **_):
+        asked.append(tolerances)
+        return {"rows": 300, "limit": args[4], "reached": {}}
+
+    monkeypatch.setattr("benchmarks.leaderboard.__main__.measure", solving)
+    run = ["run", "--entrant", "CG", "--system", "d = 10, RBF, lengthscale 1", "--n", "300", "--folder", str(tmp_path)]
+    for loosest in ("0.01", "0.01", "0.1"):
+        done = CliRunner().invoke(app, [*run, "--tightest", "0.01", "--loosest", loosest])
+        assert done.exit_code == 0, done.output
+    assert asked == [[0.01], [0.1, 0.01]]
+
+
 MACHINE = {"processor": "a test", "cores": 2, "memory_gib": 8.0, "python": "3", "versions": {"torch": "2"}}
 
 
@@ -278,10 +375,13 @@ def test_an_exponent_is_that_of_the_power_law_that_cells_follow_and_three_sizes_
         cells |= cell("auto", n=n, work=1e-3, **dict.fromkeys(("0.1", "0.01", "0.001", "1e-06"), 3e-8 * n**2))
         few |= cell("CG", n=n, **({"0.1": 1.0, "0.01": 1.0} if n < 10_000 else {}))
     (tmp_path / "one.json").write_text(json.dumps({"system": "china", "cells": cells | few}))
-    auto, cg = growth(medians(tabulate(tmp_path))).to_dict("records")
-    assert auto["seconds exponent"] == pytest.approx(2) and auto["seconds error"] == pytest.approx(0, abs=1e-7)
-    assert auto["work"][8_000] == pytest.approx(1.92e-3) and math.isnan(cg["seconds exponent"])
+    auto, cg = growth(medians(tabulate(tmp_path)))
+    seconds = auto.laws["seconds"]
+    assert seconds.exponent == pytest.approx(2) and seconds.error == pytest.approx(0, abs=1e-7)
+    assert seconds.sizes == (4_000, 8_000, 16_000) and seconds.at(40_000) == pytest.approx(48)
+    assert auto.cells[8_000]["work"] == pytest.approx(1.92e-3) and math.isnan(cg.laws["seconds"].exponent)
     text = make(tmp_path).read_text()
+    assert "over 9 s" in text  # what a limit stopped is shown as that
     assert "2.00 ± 0.00" in text and "1 system of at most 4,000 rows" in text and len(text) < 2_000_000
 
 

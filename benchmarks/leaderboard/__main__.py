@@ -1,8 +1,8 @@
 """Runs entrants on systems, and makes the page; cells that are there are not run again.
 
 python -m benchmarks.leaderboard run [--entrant NAME_OR_FILE]... [--system NAME]... [--n 4000] [--seeds 5]
-                                     [--limit 10] [--tightest 0.01] [--within SECONDS] [--core NUMBER] [--again]
-                                     [--scheduler tcp://... | --workers N]
+                                     [--limit 10] [--tightest 0.01] [--loosest 0.01] [--within SECONDS]
+                                     [--core NUMBER] [--again] [--scheduler tcp://... | --workers N]
 python -m benchmarks.leaderboard page | readme
 """
 
@@ -67,11 +67,12 @@ def is_missing(asked: Asked, folder: Path) -> bool:
 def measured(asked: Asked, core: int | None, out: object = None, hooks: object = (), shared: object = None) -> dict:
     """Measures a cell, in this process or on a worker; core None: the last that may be used, of a worker its own."""
     given = built(asked.system, asked.n, asked.seed)
-    tolerances = [tol for tol in TOLERANCES if tol >= asked.tightest]
+    tolerances = [tol for tol in TOLERANCES if asked.tightest <= tol <= asked.loosest]
     core = own_core() if core is None else core
     cell = measure(asked.entrant, given, asked.n, asked.seed, asked.limit, core=core, tolerances=tolerances)
     return {
-        "entrant": entrant(asked.entrant).name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest, **cell,
+        "entrant": entrant(asked.entrant).name, "n": asked.n, "seed": asked.seed, "tightest": asked.tightest,
+        "loosest": asked.loosest, **cell,
         "machine": describe() | {"threads": 1},
     }  # fmt: skip
 
@@ -103,7 +104,7 @@ def _asks_for_more(asked: Asked, cell: dict[str, Any]) -> bool:
     """Whether more time, or a tighter tolerance, is asked for than ended a cell."""
     if "failure" in cell:
         return bool(cell["failure"] == "limit" and cell["limit"] < asked.limit)
-    return bool(asked.tightest < cell["tightest"])
+    return bool(asked.tightest < cell["tightest"] or asked.loosest > cell.get("loosest", 1.0))
 
 
 @app.command()
@@ -115,6 +116,7 @@ def run(
     within: Annotated[float, typer.Option(help="Seconds after which no cell is begun.")] = float("inf"),
     n: Annotated[int, typer.Option(min=200)] = N,
     tightest: Annotated[float, typer.Option(help="Tolerances below are not asked for.")] = 0.0,
+    loosest: Annotated[float, typer.Option(help="Tolerances above are not asked for.")] = 1.0,
     core: Annotated[int | None, typer.Option(help="The last that may be used, where none is named.")] = None,
     folder: Annotated[Path, typer.Option(help="Of the results.")] = FOLDER,
     again: Annotated[bool, typer.Option(help="Also what is there already.")] = False,
@@ -132,7 +134,7 @@ def run(
     if not entrants and not has_higp():
         typer.echo("HiGP is left out, which is not installed: pip install higp")
     named = entrants or systems or seeds > 1 or n != N
-    chosen = some(entrants or names(), systems or tuple(SYSTEMS), n, range(seeds), limit, tightest)
+    chosen = some(entrants or names(), systems or tuple(SYSTEMS), n, range(seeds), limit, tightest, loosest)
     todo = chosen if named else whole(limit)
     missing = [asked for asked in todo if again or is_missing(asked, folder)]
     of = {f"{number} {asked.system} {asked.entrant}": asked for number, asked in enumerate(missing)}

@@ -15,12 +15,10 @@ from typing import Any
 
 import psutil
 
-from benchmarks.leaderboard.checking import residual
+from benchmarks.leaderboard.checking import check
 from benchmarks.leaderboard.systems import SYSTEMS, Given, small
 
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-6)
-# what rounding may leave of a residual above its tolerance
-ROUNDING = 1.05
 # wall-clock: to start a process, compile, and warm up; and, against a hang, so many times the limit and so much
 START_SECONDS, HANG_TIMES, HANG_SECONDS = 300.0, 20.0, 60.0
 # how often the parent looks at the clock of the processor
@@ -129,14 +127,14 @@ def measure(
             found = ours.recv()
             if "error" in found:
                 return cell | {"failure": f"error: {found['error']}"}
-            checked = residual(given, found["weights"])
+            checked = check(given, found["weights"])
             cell["label"] = found["label"]
             if found["seconds"] > limit:
                 return cell | {"failure": "limit"}
-            if not checked <= ROUNDING * tol:
-                return cell | {"failure": f"not there: {checked:.2g} where {tol:g} was asked for"}
+            if not checked.reaches(tol):
+                return cell | {"failure": f"not there: {checked} where {tol:g} was asked for"}
             cell["reached"][f"{tol:g}"] = {
-                "seconds": round(found["seconds"], 4), "wall": round(found["wall"], 4), "residual": checked,
+                "seconds": round(found["seconds"], 4), "wall": round(found["wall"], 4), **checked.record(),
                 "work": None if found["work"] is None else round(found["work"], 3),
             }  # fmt: skip
     except (EOFError, ConnectionResetError):

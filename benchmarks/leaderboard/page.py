@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,12 +19,15 @@ from apviz.files import file_made_whole
 from apviz.plots._still import still
 from apviz.plots._style import ThemeName
 from benchmarks.leaderboard.cells import TOLERANCES
+from benchmarks.leaderboard.checking import ENTRIES
+from benchmarks.leaderboard.growth import Growth, Law, estimates, growth, words
+from benchmarks.leaderboard.plan import GROWING_LIMIT, GROWING_TOL, LARGE_LIMIT, SIZES
 from benchmarks.leaderboard.systems import N
 from benchmarks.leaderboard.tables import (
     LOSS,
     MEASURES,
+    coarse,
     comparable,
-    growth,
     losses,
     medians,
     number,
@@ -55,7 +58,8 @@ def make(folder: Path) -> Path:
     every = medians(table)
     of = every[every["n"] == N] if (every["n"] == N).any() else every[every["n"] == every["n"].min()]
     lines = lines_of(of)
-    grown = growth(every)
+    grown = sorted(growth(every), key=lambda each: each.system)
+    sizes = sorted({n for each in grown for n in each.cells})
     loader = jinja2.ChoiceLoader(
         [jinja2.FileSystemLoader(Path(__file__).parent), jinja2.PackageLoader("apviz.report", "templates")]
     )
@@ -66,7 +70,8 @@ def make(folder: Path) -> Path:
         version=apviz.__version__, plotly="", losses=_loss_rows(losses(of)), loss=LOSS, lines=lines,
         asked=len(of[of["entrant"] == "auto"]), standings=_standings(of), profiles=_profiles(of, lines),
         sections=_sections(of), tolerances=[_tolerance(tol) for tol in TOLERANCES], machines=machines(folder),
-        growth=_growth_rows(grown), growth_figures=_growth_figures(grown, lines), sizes=sorted(set(every["n"])),
+        growth=_growth_rows(grown, sizes), growth_figures=_growth_figures(grown, lines), sizes=sizes,
+        estimates=len(estimates(grown)), entries=ENTRIES, limits=(GROWING_LIMIT, LARGE_LIMIT), largest=SIZES[-1],
         n=int(of["n"].iloc[0]), limit=number(float(table[table["n"] == of["n"].iloc[0]]["limit"].max())),
         seeds=_seeds(of), systems=int(of["system"].nunique()),
     )  # fmt: skip
@@ -162,22 +167,42 @@ def _band(row: Mapping[str, Any], measure: str) -> str:
     return f"{number(least)} to {number(most) if math.isfinite(most) else 'failed'}"
 
 
-def _growth_rows(grown: pd.DataFrame) -> list[dict[str, Any]]:
+def _growth_rows(found: Sequence[Growth], sizes: Sequence[int]) -> list[dict[str, Any]]:
     return [
         {
-            "system": row["system"], "entrant": row["entrant"],
-            "seconds": {n: _cell(value) for n, value in row["seconds"].items()},
-            "exponents": [_exponent(row, measure) for measure in MEASURES],
+            "system": each.system, "entrant": each.entrant, "seconds": [_growth_cell(each, n) for n in sizes],
+            "exponents": [_exponent(each.laws[measure]) for measure in MEASURES],
         }
-        for row in grown.to_dict("records")
+        for each in found
     ]  # fmt: skip
 
 
-def _exponent(row: Mapping[str, Any], measure: str) -> dict[str, str]:
-    value, error = row[f"{measure} exponent"], row[f"{measure} error"]
-    if not math.isfinite(value):
-        return _cell(math.inf)
-    return {"text": f"{value:.2f} ± {error:.2f}".replace("-", "−"), "value": str(value)}
+def _growth_cell(of: Growth, n: int) -> dict[str, str]:
+    """Seconds, and of what rows the residual is estimated; or why there are none."""
+    if n in of.foreseen:
+        return {"text": "", "value": FAILED, "band": f"not tried: by its exponent about {coarse(of.foreseen[n])} s"}
+    if n not in of.cells:
+        return {"text": "", "value": FAILED}
+    row = of.cells[n]
+    if not math.isfinite(row["seconds"]):
+        return {"text": _failed(row), "value": FAILED}
+    cell = _cell(row["seconds"])
+    if math.isfinite(row["drawn"]):
+        cell["band"] = (
+            f"residual {row['residual']:.2g} estimated from {row['drawn']:,.0f} rows, "
+            f"± {100 * row['error'] / row['residual']:.2g}%"
+        )
+    return cell
+
+
+def _failed(row: Mapping[str, Any]) -> str:
+    return f"over {number(row['limit'])} s" if row["failure"] == "limit" else str(row["failure"])
+
+
+def _exponent(law: Law) -> dict[str, str]:
+    fine = math.isfinite(law.exponent)
+    cell = {"text": words(law), "value": str(law.exponent) if fine else FAILED}
+    return cell | ({"band": f"{len(law.sizes)} sizes, {law.sizes[0]:,} to {law.sizes[-1]:,}"} if fine else {})
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------
@@ -236,24 +261,27 @@ def profiles_figure(of: pd.DataFrame, measure: str, lines: Mapping[str, Line]) -
     return figure
 
 
-def _growth_figures(grown: pd.DataFrame, lines: Mapping[str, Line]) -> list[dict[str, Any]]:
-    """Seconds against n, a chart for every system."""
+def _growth_figures(found: Sequence[Growth], lines: Mapping[str, Line]) -> list[dict[str, Any]]:
+    """Seconds against n, a chart for every system; a cross is a limit that was met, a ring what was not tried."""
     charts = []
-    for system, rows in grown.groupby("system", sort=False) if len(grown) else ():
-        figure = go.Figure()
-        for row in rows.to_dict("records"):
-            done = {n: value for n, value in row["seconds"].items() if math.isfinite(value)}
-            line = lines[row["entrant"]]
-            figure.add_scatter(
-                x=list(done), y=list(done.values()), mode="lines+markers", name=row["entrant"],
-                line={**line, "width": 2}, marker={"color": line["color"], "size": 7},
-            )  # fmt: skip
-        finite = [value for row in rows["seconds"] for value in row.values() if math.isfinite(value)]
-        decades = [math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite)))] if finite else [0, 1]
-        largest = max(n for row in rows["seconds"] for n in row)
+    for system, of in itertools.groupby(found, lambda each: each.system):
+        figure, values, sizes = go.Figure(), [], {N}
+        for each in of:
+            line = lines[each.entrant]
+            done = {n: row["seconds"] for n, row in each.cells.items() if math.isfinite(row["seconds"])}
+            over = {n: row["limit"] for n, row in each.cells.items() if row["failure"] == "limit"}
+            for by_n, symbol in ((done, "circle"), (over, "x"), (each.foreseen, "circle-open")):
+                figure.add_scatter(
+                    x=list(by_n), y=list(by_n.values()), mode="lines+markers" if by_n is done else "markers",
+                    name=each.entrant, line={**line, "width": 2},
+                    marker={"color": line["color"], "size": 7, "symbol": symbol},
+                )  # fmt: skip
+                values.extend(by_n.values())
+                sizes.update(by_n)
+        decades = [math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))] if values else [0, 1]
         figure.update_layout(
-            xaxis={"type": "log", "title": "n", "range": [math.log10(0.8 * N), math.log10(1.25 * largest)]},
-            yaxis={"type": "log", "title": "seconds to 0.01", "range": decades},
+            xaxis={"type": "log", "title": "n", "range": [math.log10(0.8 * N), math.log10(1.25 * max(sizes))]},
+            yaxis={"type": "log", "title": f"seconds to {GROWING_TOL:g}", "range": decades},
         )
         charts.append({"title": system, "svg": _stills(figure)})
     return charts

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from apviz.files import file_made_whole
 from benchmarks.leaderboard.cells import TOLERANCES
+from benchmarks.leaderboard.checking import ENTRIES
+from benchmarks.leaderboard.growth import Growth, Law, estimates, growth, words
 from benchmarks.leaderboard.page import machines
-from benchmarks.leaderboard.plan import GROWING_TOL, LIMIT
+from benchmarks.leaderboard.plan import GROWING_LIMIT, GROWING_TOL, LARGE_LIMIT, LIMIT, SIZES
 from benchmarks.leaderboard.systems import HARD, PUBLISHED, N
-from benchmarks.leaderboard.tables import AUTO, LOSS, growth, losses, markdown, medians, standings, tabulate
+from benchmarks.leaderboard.tables import AUTO, LOSS, coarse, losses, markdown, medians, standings, tabulate
 
 README = Path(__file__).parents[1] / "README.md"
 MARKS = ("<!-- the field of benchmarks.leaderboard -->", "<!-- the end of the field -->")
@@ -36,18 +37,12 @@ def section(folder: Path) -> str:
     of = medians(tabulate(folder))
     at_n = of[of["n"] == N]
     published, hard = (at_n[at_n["family"] == family] for family in ("published", "hard"))
-    found = growth(of)
+    found = sorted(growth(of), key=lambda each: each.system)
     return "\n\n".join([
         _filled(_what_is_measured(at_n, folder)), _filled(_how_auto_does(published, hard)),
         _filled(_what_the_table_is(published)), markdown(published),
-        *([_filled(_GROWING), _growing(found)] if len(found) else []),
+        *([_filled(_what_growth_is(found)), _growing(found)] if found else []),
     ])  # fmt: skip
-
-
-_GROWING = (
-    "Processor seconds to 0.01 with more rows, and exponents of n by least squares in logarithms, with their standard "
-    "errors; 300,000 rows, of which one product with K takes about a minute of a core, were not tried:"
-)
 
 
 def _what_is_measured(of: pd.DataFrame, folder: Path) -> str:
@@ -105,27 +100,50 @@ def _scatter(of: pd.DataFrame) -> str:
     return f"the largest work is {times[0.5]:.2f} times the least in the median and {times[0.9]:.2f} in 90% of cells"
 
 
-def _growing(found: pd.DataFrame) -> str:
-    sizes = sorted({n for row in found["seconds"] for n in row})
+def _what_growth_is(found: Sequence[Growth]) -> str:
+    estimated = estimates(found)
+    said = (
+        f"Processor seconds to {GROWING_TOL:g} with more rows, at most {GROWING_LIMIT:g} up to {SIZES[-1]:,} rows and "
+        f"{LARGE_LIMIT:g} beyond, and exponents of n by least squares in logarithms, with their standard errors and "
+        "the largest size that they were fitted over."
+    )
+    if estimated:
+        most = max(100 * cell["error"] / cell["residual"] for cell in estimated)
+        least = min(cell["n"] for cell in estimated)
+        said += (
+            f" From {least:,} rows on residuals are estimated from {ENTRIES:,} entries of K, ± {most:.2g}% at most, "
+            "two standard errors counted against the method."
+        )
+    if any(each.foreseen for each in found):
+        said += " *In italics*: not tried, what the exponent says."
+    return said
+
+
+def _growing(found: Sequence[Growth]) -> str:
+    sizes = sorted({n for each in found for n in each.cells})
     lines = [["data", "method", *(f"{n:,}" for n in sizes), "exponent of seconds", "of work"]]
     lines.append(["---"] * len(lines[0]))
-    for _, row in found.sort_values("system", kind="stable").iterrows():
+    for each in found:
         lines.append([
-            row["system"], row["entrant"], *(_seconds(row["seconds"], n) for n in sizes),
-            *(_exponent(row, measure) for measure in ("seconds", "work")),
+            each.system, each.entrant, *(_seconds(each, n) for n in sizes),
+            *(_exponent(each.laws[measure]) for measure in ("seconds", "work")),
         ])  # fmt: skip
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _seconds(by_n: Mapping[int, float], n: int) -> str:
-    if n not in by_n:
+def _seconds(of: Growth, n: int) -> str:
+    if n in of.foreseen:
+        return f"*{coarse(of.foreseen[n])}*"
+    if n not in of.cells:
         return ""
-    return f"{by_n[n]:.2g}" if math.isfinite(by_n[n]) else "limit"
+    row = of.cells[n]
+    if math.isfinite(row["seconds"]):
+        return coarse(row["seconds"])
+    return str(row["failure"]).partition(":")[0]
 
 
-def _exponent(row: Mapping[str, Any], measure: str) -> str:
-    value, error = row[f"{measure} exponent"], row[f"{measure} error"]
-    return "–" if math.isnan(value) else f"{value:.2f} ± {error:.2f}".replace("-", "−")
+def _exponent(law: Law) -> str:
+    return f"{words(law)} ({law.sizes[-1]:,})" if math.isfinite(law.exponent) else "–"
 
 
 def _tolerance(tol: float) -> str:

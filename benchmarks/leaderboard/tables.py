@@ -1,4 +1,4 @@
-"""What the files of results say, as tables: medians, profiles, standings, losses and their reasons, cost against n."""
+"""What the files of results say, as tables: medians, profiles, standings, losses and their reasons."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import linregress
 
 from benchmarks.leaderboard.cells import TOLERANCES
 from benchmarks.leaderboard.plan import GROWING_TOL
-from benchmarks.leaderboard.systems import N, family
+from benchmarks.leaderboard.systems import family
 
 AUTO = "auto"
 # regrets above are listed
@@ -23,26 +22,31 @@ LOSS = 1.2
 SAME, MORE = 0.002, 1.1
 MEASURES = ("seconds", "work")
 TASK = ["family", "system", "tol"]
-# an exponent of fewer sizes has no error
-LEAST_SIZES = 3
 
 
 def tabulate(folder: Path) -> pd.DataFrame:
-    """Rows: system, family, n, entrant, seed, tolerance; seconds and work, infinite where it failed, and why."""
+    """Rows: system, family, n, entrant, seed, tolerance; seconds and work, infinite where it failed, and why.
+
+    Beside them the limit, and where the residual is an estimate the rows it is from, the residual, and its error.
+    """
     rows = []
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
         for cell in found["cells"].values():
             for tol in TOLERANCES:
                 reached = cell["reached"].get(f"{tol:g}")
-                if reached is None and tol < cell["tightest"]:
+                if tol > cell.get("loosest", 1.0) or (reached is None and tol < cell["tightest"]):
                     continue
+                estimated = (reached or {}).get("estimated")
                 rows.append({
                     "system": found["system"], "family": family(found["system"]), "n": cell["n"],
                     "entrant": cell["entrant"], "seed": cell["seed"], "tol": tol, "limit": cell["limit"],
                     "failure": "" if reached else cell.get("failure", "not asked"),
                     "seconds": reached["seconds"] if reached else math.inf,
                     "work": _work(reached) if reached else math.inf,
+                    "residual": reached["residual"] if reached else math.nan,
+                    "drawn": estimated["rows"] if estimated else math.nan,
+                    "error": estimated["error"] if estimated else 0.0,
                 })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -53,12 +57,17 @@ def _work(reached: Mapping[str, Any]) -> float:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Over the seeds: the median, the least and the most of each; where half of the seeds failed it is infinite."""
+    """Over the seeds: the median, the least and the most of each; where half of the seeds failed it is infinite.
+
+    Of the rows that a residual is estimated from the fewest, and of residual, error and limit the largest.
+    """
     by = table.groupby([*TASK, "n", "entrant"], sort=False)
     found = by[["seconds", "work"]].quantile(0.5, interpolation="higher")
     for name in MEASURES:
         found[f"{name} least"], found[f"{name} most"] = by[name].min(), by[name].max()
-    found["seeds"] = by["seed"].nunique()
+    found["drawn"], found["seeds"] = by["drawn"].min(), by["seed"].nunique()
+    for name in ("residual", "error", "limit"):
+        found[name] = by[name].max()
     found["failure"] = by["failure"].agg(lambda words: next((word for word in words if word), ""))
     return found.reset_index()
 
@@ -138,30 +147,6 @@ def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
     )
 
 
-def growth(of: pd.DataFrame) -> pd.DataFrame:
-    """Seconds and work to 0.01 against n of entrants and systems with cells of more rows, with fitted exponents.
-
-    Returns:
-        Rows: system, entrant; `seconds` and `work` by n; exponents of both by least squares in logarithms, and their
-        standard errors, NaN of fewer than three sizes.
-    """
-    of = of[of["tol"] == GROWING_TOL]
-    large = of[of["n"] > N][["system", "entrant"]].drop_duplicates()
-    rows = []
-    for system, entrant in large.itertuples(index=False):
-        own = of[(of["system"] == system) & (of["entrant"] == entrant)].sort_values("n")
-        row: dict[str, Any] = {"system": system, "entrant": entrant}
-        for measure in MEASURES:
-            done = own[np.isfinite(own[measure])]
-            row[measure] = dict(zip(own["n"].astype(int), own[measure].astype(float), strict=True))
-            row[f"{measure} exponent"] = row[f"{measure} error"] = math.nan
-            if len(done) >= LEAST_SIZES:
-                fit = linregress(np.log(done["n"]), np.log(done[measure]))
-                row[f"{measure} exponent"], row[f"{measure} error"] = fit.slope, fit.stderr
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
 def markdown(of: pd.DataFrame, tol: float = GROWING_TOL) -> str:
     """A table of the repository's README: work and seconds to a tolerance, a line a method, a column a system.
 
@@ -187,3 +172,8 @@ def _entry(row: Mapping[str, Any]) -> str:
 def number(value: float) -> str:
     """Three digits, and no powers of ten below a million."""
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def coarse(value: float) -> str:
+    """Two digits."""
+    return number(float(f"{value:.2g}"))

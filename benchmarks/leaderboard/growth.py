@@ -1,0 +1,90 @@
+"""Cost against n: what cells with more rows say, the power laws that they follow, and what these say of others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import linregress
+
+from benchmarks.leaderboard.plan import GROWING_TOL
+from benchmarks.leaderboard.systems import N
+from benchmarks.leaderboard.tables import MEASURES
+
+# an exponent of fewer sizes has no error
+LEAST_SIZES = 3
+
+
+@dataclass(frozen=True)
+class Law:
+    """seconds or work ∝ n^exponent, by least squares in logarithms.
+
+    Attributes:
+        exponent, error: and its standard error; NaN of fewer than three sizes.
+        constant: the logarithm at n = 1.
+        sizes: that it was fitted over.
+    """
+
+    exponent: float
+    error: float
+    constant: float
+    sizes: tuple[int, ...]
+
+    def at(self, n: int) -> float:
+        """What it says of so many rows."""
+        return math.exp(self.constant + self.exponent * math.log(n))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """An entrant on a system, to 0.01.
+
+    Attributes:
+        cells: by n what was measured: a row of `tables.medians`.
+        laws: by measure.
+        foreseen: by n that was not tried, where others were: seconds by the law, an estimate.
+    """
+
+    system: str
+    entrant: str
+    cells: dict[int, dict[str, Any]]
+    laws: dict[str, Law]
+    foreseen: dict[int, float] = field(default_factory=dict)
+
+
+def growth(of: pd.DataFrame) -> list[Growth]:
+    """Entrants and systems with cells of more rows than all have, from medians."""
+    of = of[of["tol"] == GROWING_TOL]
+    large = of[of["n"] > N]
+    sizes = of[of["system"].isin(large["system"])].groupby("system")["n"].unique()
+    found = []
+    for system, entrant in large[["system", "entrant"]].drop_duplicates().itertuples(index=False):
+        own = of[(of["system"] == system) & (of["entrant"] == entrant)].sort_values("n")
+        cells = {int(row["n"]): row for row in own.to_dict("records")}
+        laws = {measure: fitted({n: row[measure] for n, row in cells.items()}) for measure in MEASURES}
+        untried = sorted(int(n) for n in sizes[system] if n not in cells)
+        foreseen = {n: laws["seconds"].at(n) for n in untried if math.isfinite(laws["seconds"].exponent)}
+        found.append(Growth(system, entrant, cells, laws, foreseen))
+    return found
+
+
+def fitted(by_n: dict[int, float]) -> Law:
+    """The law of what is finite."""
+    done = {n: value for n, value in by_n.items() if math.isfinite(value)}
+    if len(done) < LEAST_SIZES:
+        return Law(math.nan, math.nan, math.nan, tuple(done))
+    fit = linregress(np.log(list(done)), np.log(list(done.values())))
+    return Law(fit.slope, fit.stderr, fit.intercept, tuple(done))
+
+
+def words(law: Law) -> str:
+    """`1.85 ± 0.03`, or a dash."""
+    return f"{law.exponent:.2f} ± {law.error:.2f}".replace("-", "−") if math.isfinite(law.exponent) else "–"
+
+
+def estimates(found: list[Growth]) -> list[dict[str, Any]]:
+    """The cells whose residual is an estimate."""
+    return [cell for each in found for cell in each.cells.values() if math.isfinite(cell["drawn"])]
