@@ -45,7 +45,8 @@ class Growth:
     Attributes:
         cells: by n what was measured: a row of `tables.medians`.
         laws: by measure.
-        foreseen: by n that was not tried, where others were: seconds by the law, an estimate.
+        foreseen: by n that was not tried, where others were: seconds by the law, an estimate; infinite above a size
+            that failed, for that the law is wrong is known there.
     """
 
     system: str
@@ -66,7 +67,9 @@ def growth(of: pd.DataFrame) -> list[Growth]:
         cells = {int(row["n"]): row for row in own.to_dict("records")}
         laws = {measure: fitted({n: row[measure] for n, row in cells.items()}) for measure in MEASURES}
         untried = sorted(int(n) for n in sizes[system] if n not in cells)
-        foreseen = {n: laws["seconds"].at(n) for n in untried if math.isfinite(laws["seconds"].exponent)}
+        failed = min((n for n, row in cells.items() if not math.isfinite(row["seconds"])), default=math.inf)
+        foreseen = {n: laws["seconds"].at(n) if n < failed else math.inf for n in untried}
+        foreseen = {n: value for n, value in foreseen.items() if not math.isnan(value)}
         found.append(Growth(system, entrant, cells, laws, foreseen))
     return found
 

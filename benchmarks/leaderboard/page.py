@@ -180,7 +180,9 @@ def _growth_rows(found: Sequence[Growth], sizes: Sequence[int]) -> list[dict[str
 def _growth_cell(of: Growth, n: int) -> dict[str, str]:
     """Seconds, and of what rows the residual is estimated; or why there are none."""
     if n in of.foreseen:
-        return {"text": "", "value": FAILED, "band": f"not tried: by its exponent about {coarse(of.foreseen[n])} s"}
+        about = of.foreseen[n]
+        why = f"about {coarse(about)} s by its exponent" if math.isfinite(about) else "it failed with fewer rows"
+        return {"text": "", "value": FAILED, "band": f"not tried: {why}"}
     if n not in of.cells:
         return {"text": "", "value": FAILED}
     row = of.cells[n]
@@ -189,8 +191,8 @@ def _growth_cell(of: Growth, n: int) -> dict[str, str]:
     cell = _cell(row["seconds"])
     if math.isfinite(row["drawn"]):
         cell["band"] = (
-            f"residual {row['residual']:.2g} estimated from {row['drawn']:,.0f} rows, "
-            f"± {100 * row['error'] / row['residual']:.2g}%"
+            f"{row['residual']:.2g} ± {100 * row['error'] / row['residual']:.2g}%, "
+            f"estimated from {row['drawn']:,.0f} rows"
         )
     return cell
 
@@ -202,7 +204,7 @@ def _failed(row: Mapping[str, Any]) -> str:
 def _exponent(law: Law) -> dict[str, str]:
     fine = math.isfinite(law.exponent)
     cell = {"text": words(law), "value": str(law.exponent) if fine else FAILED}
-    return cell | ({"band": f"{len(law.sizes)} sizes, {law.sizes[0]:,} to {law.sizes[-1]:,}"} if fine else {})
+    return cell | ({"band": f"{law.sizes[0]:,} to {law.sizes[-1]:,}"} if fine else {})
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------
@@ -270,11 +272,12 @@ def _growth_figures(found: Sequence[Growth], lines: Mapping[str, Line]) -> list[
             line = lines[each.entrant]
             done = {n: row["seconds"] for n, row in each.cells.items() if math.isfinite(row["seconds"])}
             over = {n: row["limit"] for n, row in each.cells.items() if row["failure"] == "limit"}
-            for by_n, symbol in ((done, "circle"), (over, "x"), (each.foreseen, "circle-open")):
+            foreseen = {n: value for n, value in each.foreseen.items() if math.isfinite(value)}
+            for by_n, symbol, size in ((done, "circle", 7), (over, "x", 11), (foreseen, "circle-open", 15)):
                 figure.add_scatter(
                     x=list(by_n), y=list(by_n.values()), mode="lines+markers" if by_n is done else "markers",
                     name=each.entrant, line={**line, "width": 2},
-                    marker={"color": line["color"], "size": 7, "symbol": symbol},
+                    marker={"color": line["color"], "size": size, "symbol": symbol},
                 )  # fmt: skip
                 values.extend(by_n.values())
                 sizes.update(by_n)

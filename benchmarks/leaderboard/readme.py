@@ -114,7 +114,7 @@ def _what_growth_is(found: Sequence[Growth]) -> str:
             f" From {least:,} rows on residuals are estimated from {ENTRIES:,} entries of K, ± {most:.2g}% at most, "
             "two standard errors counted against the method."
         )
-    if any(each.foreseen for each in found):
+    if any(math.isfinite(value) for each in found for value in each.foreseen.values()):
         said += " *In italics*: not tried, what the exponent says."
     return said
 
@@ -133,7 +133,7 @@ def _growing(found: Sequence[Growth]) -> str:
 
 def _seconds(of: Growth, n: int) -> str:
     if n in of.foreseen:
-        return f"*{coarse(of.foreseen[n])}*"
+        return f"*{coarse(of.foreseen[n])}*" if math.isfinite(of.foreseen[n]) else ""
     if n not in of.cells:
         return ""
     row = of.cells[n]
