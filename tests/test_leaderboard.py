@@ -224,7 +224,7 @@ def test_drawn_rows_are_those_of_the_exact_residual_of_every_kernel(kernel):
     k = Problem(given).columns(np.arange(300))
     r = np.linalg.norm(given.b - k @ w, axis=0) / np.linalg.norm(given.b, axis=0)
     assert residual(given, w) == pytest.approx(r.mean(), rel=1e-12)
-    nearly_all = estimate(given, w, 299)
+    nearly_all = estimate(given, w, 299, 7)
     assert nearly_all.of == pytest.approx(r, rel=0.01) and nearly_all.error < 0.01 * r.mean()
 
 
