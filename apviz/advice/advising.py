@@ -131,7 +131,7 @@ def advise(
 
     Each method solves a system of some hundred to 1,250 of the rows, and those that may be the best one of twice as
     many (`apviz.advice.twins`); what entries, factors and passes cost here is measured for a moment
-    (`apviz.advice.prices`). That took 0.2 to 3 s, 0.6 in the median, about as long as the best solve at 6,000 and
+    (`apviz.advice.prices`). That took 0.2 to 3.4 s, 0.7 in the median, about as long as the best solve at 6,000 and
     14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`, `benchmarks/README.md`).
 
     Args:
