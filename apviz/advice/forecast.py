@@ -24,6 +24,8 @@ UNKNOWN: Final = 0.15
 PRICED_ROWS: Final = 1_000
 #: bytes of the solver's own arrays of n·(l+1): weights, right-hand sides and residuals in float64 and in its dtype
 VECTORS: Final = 5 * 8
+#: arrays of n·rank numbers that a low-rank set-up holds at once: the factor, its transpose, its basis, and in float64
+LOW_RANK_ARRAYS: Final = 7
 #: of the work of an epoch, what skeletons leave (`apviz.solvers.automatic`)
 SKELETONS: Final = 0.65
 
@@ -147,6 +149,7 @@ def _of_projections(
         entries *= SKELETONS
     kept = 2 if solver.factor_dtype == "float16" else item
     memory = kept * n * b * (1 + float(solver.overlap)) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
+    memory += item * n * (1 + float(solver.overlap)) * _whole(solver.skeleton_rank)
     return Parts(blocks * prices.block(solved), blocks * update + entries, memory, blocks * solved**2 / n**2)
 
 
@@ -164,7 +167,7 @@ def _of_iterations(
     if rank:
         setup += n * rank * prices.entry + BASES * prices.span(rank)
         apply += prices.low_rank(rank) * (2 if isinstance(inner, TwoLevelSchwarz) else 1)
-        memory += 2 * n * rank * item
+        memory += LOW_RANK_ARRAYS * n * rank * item
         work += rank / n
     if isinstance(inner, TwoLevelSchwarz):
         b, overlap = _whole(inner.block_size), float(inner.overlap)
