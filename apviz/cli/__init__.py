@@ -63,6 +63,8 @@ def dashboard(
     max_n: Annotated[int, typer.Option(help="Training rows of a system.")] = 50_000,
     max_block_gb: Annotated[float, typer.Option(help="Memory of the block factors of a solve, in GB.")] = 4.0,
     max_upload: Annotated[int, typer.Option(help="Size of an uploaded file, in MB.")] = 100,
+    tab_seconds: Annotated[int, typer.Option(help="Seconds that a page is kept after its tab was closed.")] = 15,
+    job_seconds: Annotated[int, typer.Option(help="Seconds that jobs go on after their visitor's last tab.")] = 600,
     address: Annotated[str, typer.Option(help="Interface; others than this machine ask for one of the next two.")] = (
         "127.0.0.1"
     ),
@@ -81,7 +83,7 @@ def dashboard(
                 fail(ImportError(f"the dashboard needs Panel ({error}): pip install 'apviz[dashboard]'"))
             serve(
                 runs, port=port, address=address, dataset=dataset,
-                limits=Limits(max_solves, max_n, max_block_gb, max_upload), lecture=lecture, basic_auth=basic_auth,
+                limits=Limits(max_solves, max_n, max_block_gb, max_upload, tab_seconds, job_seconds), lecture=lecture, basic_auth=basic_auth,
                 no_auth=no_auth, open_browser=show, entrance=entrance,
             )  # fmt: skip
     except (ValueError, OSError) as error:

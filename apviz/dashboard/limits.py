@@ -21,6 +21,8 @@ class Limits:
         max_n: training rows of a system.
         max_block_gb: memory of the block factors of one solve, in GB.
         max_upload_mb: size of an uploaded file, in MB.
+        tab_seconds: that a page is kept after its tab was closed, and that a tab may leave a question unanswered.
+        job_seconds: that the jobs of a visitor go on after the last tab has gone; who comes back finds them.
 
     Raises:
         ValueError: a limit out of range.
@@ -30,12 +32,15 @@ class Limits:
     max_n: int = 50_000
     max_block_gb: float = 4.0
     max_upload_mb: int = 100
+    tab_seconds: int = 15
+    job_seconds: int = 600
 
     def __post_init__(self) -> None:
         require_whole("max_solves", self.max_solves, 1)
         require_whole("max_n", self.max_n, 10)
         require_number("max_block_gb", self.max_block_gb, 0.0, "a positive number, such as 4", strictly=True)
-        require_whole("max_upload_mb", self.max_upload_mb, 1)
+        for name in ("max_upload_mb", "tab_seconds", "job_seconds"):
+            require_whole(name, getattr(self, name), 1)
 
     def why_too_large(self, solver: Solver, x: Tensor) -> str:
         """Reason why the block factors of a solver on the inputs x: (n, d) are refused; empty where they are not.

@@ -27,8 +27,6 @@ from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 
-#: seconds that a session outlives its closed tab
-SESSION_SECONDS = 15
 #: bytes of a message from the browser; uploads come in smaller pieces
 MESSAGE_BYTES = 64 * 2**20
 
@@ -70,7 +68,7 @@ def serve(
         datasets.require_here(dataset)
     limits = limits or Limits()
     folder, queue = RunsFolder(runs), JobQueue(limits.max_solves)
-    visitors, own = Visitors(), JobQueue(1)
+    visitors, own = Visitors(limits.job_seconds), JobQueue(1)
     # beside the queue of the visitors, who wait for none of it
     first_runs = None if folder.names() else FirstRuns(own, folder)
     pn.extension("filedropper", notifications=True)
@@ -96,8 +94,8 @@ def serve(
         {"/": view},
         port=port, address=address, show=open_browser, start=False, title="apviz", autoreload=False, admin=False,
         websocket_origin=_origins(address, port), static_dirs={"plotly": str(plotly_folder())},
-        check_unused_sessions_milliseconds=1000 * SESSION_SECONDS,
-        unused_session_lifetime_milliseconds=1000 * SESSION_SECONDS,
+        check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
+        unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
         websocket_max_message_size=MESSAGE_BYTES, **options,
     )  # fmt: skip
     if is_local(address):

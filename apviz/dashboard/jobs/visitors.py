@@ -8,8 +8,6 @@ import time
 
 from apviz.dashboard.jobs.job import Job
 
-#: seconds that the jobs of a visitor go on when the last tab has gone
-KEEP_SECONDS = 600.0
 #: what a browser calls itself: random, so that nobody guesses another's
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
@@ -82,9 +80,13 @@ class Visitor:
 
 
 class Visitors:
-    """All visitors of a server, by what their browsers call themselves."""
+    """All visitors of a server, by what their browsers call themselves.
 
-    def __init__(self, keep_seconds: float = KEEP_SECONDS) -> None:
+    Args:
+        keep_seconds: how long their jobs go on when the last tab has gone.
+    """
+
+    def __init__(self, keep_seconds: float) -> None:
         self._keep, self._known, self._lock = keep_seconds, dict[str, Visitor](), threading.Lock()
 
     def find(self, token: str) -> Visitor | None:

@@ -14,7 +14,7 @@ from tests.ports import free_port, opens, wait_until
 COUNTING = """
 import gc, sys, threading, weakref
 from pathlib import Path
-from apviz.dashboard import server
+from apviz.dashboard import Limits, server
 from apviz.dashboard.session import Session
 
 alive, begin = weakref.WeakSet(), Session.__init__
@@ -28,9 +28,9 @@ def answer():
         gc.collect()
         print(len(alive), flush=True)
 
-Session.__init__, server.SESSION_SECONDS = init, 1
+Session.__init__ = init
 threading.Thread(target=answer, daemon=True).start()
-server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), open_browser=False)
+server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=1), open_browser=False)
 """
 
 

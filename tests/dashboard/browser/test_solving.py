@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import apviz
-from apviz.dashboard.server import SESSION_SECONDS
+from apviz.dashboard import Limits
 from tests.dashboard.browser.pointer import drag
 from tests.dashboard.browser.server import ENDLESS
 
@@ -133,7 +133,7 @@ def test_a_solve_outlives_its_tab_and_who_comes_back_finds_it(visit, server):
     someone.says("Running: AP cyclic")
     someone.tab.close()
     # longer than the session of the tab lives
-    other.tab.wait_for_timeout(1000 * 3 * SESSION_SECONDS)
+    other.tab.wait_for_timeout(1000 * 3 * Limits.tab_seconds)
     someone.tab = someone.context.new_page()
     someone.go()
     someone.says("Running: AP cyclic")

@@ -51,7 +51,7 @@ def test_a_tab_that_comes_back_finds_the_jobs_it_left_and_nobody_else_does():
 
 
 def test_a_second_tab_has_the_jobs_of_the_first():
-    visitors = Visitors()
+    visitors = Visitors(keep_seconds=60)
     job = started(visitors.find(OURS))
     assert visitors.find(OURS).jobs == [job]
     job.stop()
@@ -82,7 +82,7 @@ def test_who_comes_back_in_time_keeps_the_job():
 
 
 def test_a_browser_that_does_not_say_who_it_is_takes_its_jobs_with_it():
-    assert [Visitors().find(token) for token in ("", "A" * 32, "a" * 31, "../" + "a" * 29)] == [None] * 4
+    assert [Visitors(keep_seconds=60).find(token) for token in ("", "A" * 32, "a" * 31, "../" + "a" * 29)] == [None] * 4
     nobody = Visitor()
     job = started(nobody)
     nobody.leave()

@@ -1,0 +1,287 @@
+"""Twenty visitors at once of one dashboard, round after round: what is left of them when all have gone?
+
+A case is a round: its seed says what every visitor does, and how each leaves. Rounds come one after another to the same
+server, which `apviz dashboard` starts with the first; from its limits it is known when a page, a connection and a job
+must have gone. Then its threads, files, sockets, child processes and temporary folders are counted, against the most
+there were in the first rounds, and its memory is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import secrets
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from tests.dashboard.browser.server import ENDLESS, Server
+from tests.trust.tabs import Tab
+from tests.trust.truth import Verdict
+
+VISITORS = 20
+#: limits of the server, in seconds: those of every day are 15 and 600
+TAB_SECONDS, JOB_SECONDS = 1, 8
+#: rounds in which a server may take what it then keeps: pools, caches, what libraries import late
+WARM = 4
+#: MB by which memory may have grown since then, of all rounds
+MOST_MB = 100.0
+#: seconds within which the visitors of a round come, and a job goes on that nobody waits for
+COMING, STAYING = 10.0, 3.0
+#: seconds that a busy machine may take to let go, after the limits have passed
+PATIENCE = 60.0
+DOES = (
+    "compares", "compares", "races", "trains", "brings a table", "asks for advice", "turns the pages", "only asks",
+    "solves without an end", "says nothing",
+)  # fmt: skip
+LEAVES = ("closes", "is cut off", "falls asleep", "comes back")
+SMALL = {"n": 200, "methods": "ap,cg", "block_sizes": 50, "max_epochs": 20, "source": "by hand", "noise": 0.1}
+PAGES = 6
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a visitor does, how it leaves, and after how many seconds it comes."""
+
+    does: str
+    leaves: str
+    comes: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a server has when all have gone: numbers, and megabytes of resident memory; children included."""
+
+    threads: int
+    files: int
+    sockets: int
+    children: int
+    folders: int
+    mb: float
+
+
+@dataclass
+class Course:
+    """What was left after every round."""
+
+    rounds: list[Left] = field(default_factory=list)
+
+    @property
+    def growth(self) -> float:
+        """MB by which memory has grown since the first rounds: of a line through the rest, by the median of slopes."""
+        mb = [each.mb for each in self.rounds[WARM:]]
+        slopes = [(mb[b] - mb[a]) / (b - a) for a in range(len(mb)) for b in range(a + 1, len(mb))]
+        return statistics.median(slopes) * (len(mb) - 1) if slopes else 0.0
+
+    def fault(self) -> str:
+        """What the last round has left that the first had not; empty where there is nothing."""
+        if len(self.rounds) <= WARM:
+            return ""
+        last, faults = asdict(self.rounds[-1]), []
+        for name in ("threads", "files", "sockets", "children", "folders"):
+            most = max(getattr(each, name) for each in self.rounds[:WARM])
+            if last[name] > most:
+                faults.append(f"{last[name]} {name}, {most} at most after the first {WARM} rounds")
+        if len(self.rounds) >= 2 * WARM and self.growth > MOST_MB:
+            faults.append(f"{self.growth:.0f} MB more in {len(self.rounds) - WARM} rounds")
+        return "; ".join(faults)
+
+
+def case(seed: int) -> list[Visit]:
+    """The visitors of a seed."""
+    rng = np.random.default_rng(seed)
+    # what goes wrong most is in every round
+    firsts = list(rng.permutation(DOES))
+    does = [firsts[k] if k < len(firsts) else DOES[rng.integers(len(DOES))] for k in range(VISITORS)]
+    return [
+        Visit(str(each), LEAVES[rng.integers(len(LEAVES))], float(rng.uniform(0, COMING)), int(rng.integers(2**31)))
+        for each in does
+    ]
+
+
+# --- visitors ---------------------------------------------------------------------------------------------------------
+
+
+async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
+    """Comes, does it, and leaves; what is still held by one that has fallen asleep."""
+    await asyncio.sleep(visit.comes)
+    if visit.does == "says nothing":
+        # half a request, and a connection that stays
+        host, port = url.removeprefix("http://").strip("/").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: ")
+        return writer
+    tab = Tab(url, secrets.token_hex(16))
+    if visit.does == "only asks":
+        await tab.get({})
+        return None
+    await tab.open(_address(visit))
+    await _does(tab, visit)
+    if visit.leaves == "comes back":
+        await tab.lose()
+        await asyncio.sleep(0.5 * JOB_SECONDS)
+        again = Tab(url, tab.visitor)
+        await again.open(_address(visit))
+        if visit.does == "solves without an end":
+            await again.press("Stop")
+            await again.says("Stopped:")
+        await again.close()
+    elif visit.leaves == "is cut off":
+        await tab.lose()
+    elif visit.leaves == "falls asleep":
+        await tab.freeze()
+        return tab
+    else:
+        await tab.close()
+    return None
+
+
+def _address(visit: Visit) -> dict[str, Any]:
+    if visit.does == "trains":
+        return {"page": "training", "n": 200}
+    if visit.does == "solves without an end":
+        return {**ENDLESS, "n": 300}
+    return {**SMALL, "seed": visit.seed % 5} | ({"order": "race on work"} if visit.does == "races" else {})
+
+
+async def _does(tab: Tab, visit: Visit) -> None:
+    if visit.does in ("compares", "races"):
+        await tab.press("Run")
+        await tab.says("Done:")
+    elif visit.does == "trains":
+        await tab.press("Start a training")
+        await tab.says("Running:|Queued:|Done:")
+        await asyncio.sleep(STAYING)
+    elif visit.does == "solves without an end":
+        await tab.press("Run")
+        await tab.says("Running:|Queued:")
+        await asyncio.sleep(STAYING)
+    elif visit.does == "asks for advice":
+        await tab.press("Advise")
+        await asyncio.sleep(STAYING)
+    elif visit.does == "brings a table":
+        rng = np.random.default_rng(visit.seed)
+        # large enough to be seen, were it kept
+        rows = "\n".join(",".join(f"{value:.6f}" for value in row) for row in rng.standard_normal((20_000, 5)))
+        await tab.drop(f"table{visit.seed % 3}.csv", f"a,b,c,d,e\n{rows}\n".encode())
+        await tab.says("to train on")
+        if visit.seed % 2:
+            await tab.press("Use this table")
+            await tab.says("A table of yours")
+    else:
+        for page in range(1, PAGES):
+            await tab.go_to(page)
+            await asyncio.sleep(0.5)
+
+
+async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
+    """All come and go; then `gone` is called, while those that have fallen asleep still hold their ends."""
+    found = await asyncio.gather(*(_visits(url, each) for each in visits), return_exceptions=True)
+    problems = [f"{visit.does}: {type(each).__name__} {each}" for visit, each in zip(visits, found, strict=True)
+                if isinstance(each, BaseException)]  # fmt: skip
+    try:
+        return await asyncio.to_thread(gone), problems
+    finally:
+        for each in found:
+            if isinstance(each, Tab):
+                await each.lose()
+            elif isinstance(each, asyncio.StreamWriter):
+                each.close()
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+class Dashboard:
+    """A server with a folder of runs and one of temporary files of its own, and what was left after every round."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="apviz-trust-")
+        root = Path(self.folder.name)
+        self.temporary, self.course, self.began = root / "tmp", Course(), time.monotonic()
+        self.visitors: Counter[str] = Counter()
+        self.temporary.mkdir()
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = str(self.temporary)
+        try:
+            self.server = Server(root / "runs", "--tab-seconds", str(TAB_SECONDS), "--job-seconds", str(JOB_SECONDS),
+                                 log=root / "log")  # fmt: skip
+        finally:
+            os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
+        self.log = root / "log"
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends it."""
+        if self.server.process.poll() is None:
+            self.server.kill()
+        self.folder.cleanup()
+
+    def left(self) -> Left:
+        """What it has now."""
+        process = psutil.Process(self.server.process.pid)
+        below = process.children(recursive=True)
+        return Left(
+            threads=process.num_threads(), files=process.num_fds(),
+            sockets=sum(each.status != psutil.CONN_LISTEN for each in process.net_connections()), children=len(below),
+            folders=len(list(self.temporary.iterdir())),
+            mb=sum(each.memory_info().rss for each in (process, *below)) / 1e6,
+        )  # fmt: skip
+
+    def when_gone(self) -> Left:
+        """What it has when its limits have passed, and no more goes after that."""
+        time.sleep(JOB_SECONDS + 6 * TAB_SECONDS)
+        until, quiet = time.monotonic() + PATIENCE, self.left()
+        while time.monotonic() < until and (quiet.sockets or quiet.folders or self._is_busy()):
+            time.sleep(1)
+            quiet = self.left()
+        return quiet
+
+    def _is_busy(self) -> bool:
+        return psutil.Process(self.server.process.pid).cpu_percent(1.0) > 20
+
+
+@functools.cache
+def dashboard() -> Dashboard:
+    """The server of this process."""
+    return Dashboard()
+
+
+def judge(seed: int) -> Verdict:
+    """Lets the visitors of a seed come and go, and counts what is left of them."""
+    served, visits = dashboard(), case(seed)
+    left, problems = asyncio.run(_round(served.server.url, visits, served.when_gone))
+    served.course.rounds.append(left)
+    served.visitors.update(each.does for each in visits)
+    if problems:
+        return Verdict("false", f"{'; '.join(problems)[:2000]}; {served.log.read_text()[-2000:]}")
+    if fault := served.course.fault():
+        return Verdict("false", fault)
+    return Verdict("nothing left" if len(served.course.rounds) > WARM else "of the first rounds")
+
+
+def measured() -> dict[str, Any]:
+    """What was measured of the server of this process."""
+    served = dashboard()
+    rounds = served.course.rounds
+    minutes = (time.monotonic() - served.began) / 60
+    return {
+        "minutes": round(minutes, 1), "rounds": len(rounds), "visitors": served.visitors.total(),
+        "after the first rounds": asdict(rounds[min(WARM, len(rounds) - 1)]), "at the end": asdict(rounds[-1]),
+        "growth in MB": round(served.course.growth, 1),
+    }  # fmt: skip
+
+
+def described(seed: int) -> dict[str, str]:
+    """A case in words."""
+    return {f"{place}": f"{each.does}, {each.leaves}" for place, each in enumerate(case(seed))}

@@ -1,0 +1,216 @@
+"""A tab of a browser as the server sees it: the page by HTTP, then a WebSocket with what a person does on it.
+
+Twenty of these cost less than one Chromium, and the server cannot tell: pages are rendered, sessions live, jobs run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import re
+import socket
+from typing import Any
+from urllib.parse import urlencode
+
+from tornado.httpclient import AsyncHTTPClient
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+_TOKEN = re.compile(r'"token":\s*"([^"]+)"')
+#: bytes of a message of the server
+MESSAGE_BYTES = 256 * 2**20
+#: seconds that the server may take until it says something
+PATIENCE = 120.0
+
+
+class Tab:
+    """One tab.
+
+    Args:
+        url: of the server.
+        visitor: what the browser calls itself, 32 hexadecimal digits.
+
+    Attributes:
+        models: of the page, by their identity; as the server has last said, and the tab itself.
+        received: bytes.
+    """
+
+    def __init__(self, url: str, visitor: str) -> None:
+        self.url, self.visitor = url, visitor
+        self.models: dict[str, dict[str, Any]] = {}
+        self.received = self._sent = 0
+        self._connection: WebSocketClientConnection | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._welcomed = asyncio.Event()
+
+    async def get(self, settings: dict[str, Any]) -> str:
+        """Asks for the page alone, as who leaves before any script has come; returns what its session is opened by."""
+        address = self.url + ("?" + urlencode(settings) if settings else "")
+        page = await AsyncHTTPClient().fetch(address, request_timeout=PATIENCE)
+        found = _TOKEN.search(page.body.decode())
+        assert found is not None, "a page without a session"
+        return found[1]
+
+    async def open(self, settings: dict[str, Any]) -> None:
+        """Opens a view, says who it is, and waits until the settings are there."""
+        token = await self.get(settings)
+        url = self.url.replace("http", "ws") + "ws"
+        self._connection = await websocket_connect(
+            url, subprotocols=["bokeh", token], max_message_size=MESSAGE_BYTES, connect_timeout=PATIENCE,
+            compression_options={},
+        )  # fmt: skip
+        self._reader = asyncio.create_task(self._read())
+        # what comes before is no message to the server
+        await asyncio.wait_for(self._welcomed.wait(), PATIENCE)
+        self._send("PULL-DOC-REQ", {})
+        browser = await self.of_class("Browser")
+        self.change(browser, visitor=self.visitor)
+        self.change(browser, pixels=1280)
+        self._say("document_ready", [])
+        await self.with_label("Data set")
+
+    # --- what a person does ---------------------------------------------------------------------------------------
+
+    def change(self, model: dict[str, Any], **values: Any) -> None:
+        """Changes attributes of a model, one message each."""
+        for name, value in values.items():
+            model["attributes"][name] = value
+            self._patch({"kind": "ModelChanged", "model": {"id": model["id"]}, "attr": name, "new": value})
+
+    async def press(self, label: str) -> None:
+        """Presses a button."""
+        button = await self.with_label(label)
+        view = next(each for each in self.models.values() if _is_of(each, button))
+        target = {"type": "map", "entries": [["target", None], ["currentTarget", None], ["relatedTarget", None]]}
+        self._say("dom_event", [["model", {"id": view["id"]}], ["node", "click"], ["data", target]])
+
+    async def go_to(self, page: int) -> None:
+        """Shows the page of that place."""
+        self.change(await self.of_class("Tabs"), active=page)
+
+    async def drop(self, name: str, content: bytes) -> None:
+        """Drops a file where one's own data go."""
+        where = await self.found(lambda each: each["name"].endswith("FileDropper"))
+        entries = [
+            ["name", name], ["type", "text/csv"], ["chunk", 1], ["total_chunks", 1],
+            ["data", {"type": "bytes", "data": _base64(content)}],
+        ]  # fmt: skip
+        self._say("upload_event", [["model", {"id": where["id"]}], ["data", {"type": "map", "entries": entries}]])
+
+    # --- what it sees ---------------------------------------------------------------------------------------------
+
+    async def found(self, is_it: Any) -> dict[str, Any]:
+        """The model for which that holds, when it is there."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for each in self.models.values():
+                    if is_it(each):
+                        return each
+                if self._reader is not None and self._reader.done():
+                    self._reader.result()
+                    raise AssertionError(f"the server has closed the connection: {self._connection.close_reason}")
+                await asyncio.sleep(0.05)
+
+    async def of_class(self, name: str) -> dict[str, Any]:
+        """The values of a component, by its class, to which Panel adds a number."""
+        return await self.found(lambda each: re.fullmatch(rf"{name}\d+", each["name"]))
+
+    async def with_label(self, label: str) -> dict[str, Any]:
+        """The field or the button with that label."""
+        return await self.found(lambda each: each["attributes"].get("label") == label)
+
+    async def says(self, words: str) -> None:
+        """Waits until something on the page says so."""
+        pattern = re.compile(words)
+        await self.found(lambda each: pattern.search(str(each["attributes"].get("object", ""))))
+
+    # --- how it leaves --------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """As a tab that is closed."""
+        if self._connection is not None:
+            self._connection.close()
+            await self._forget()
+
+    async def lose(self) -> None:
+        """As a cable that is pulled, and a router that says so."""
+        if self._connection is not None:
+            stream = self._connection.protocol.stream
+            # no farewell: a reset instead
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            stream.close()
+            await self._forget()
+
+    async def freeze(self) -> None:
+        """As a machine that sleeps: the connection stays, and nobody reads what comes, nor answers."""
+        assert self._connection is not None
+        stream = self._connection.protocol.stream
+        stream.io_loop.remove_handler(stream.socket)
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def _forget(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+        self.models.clear()
+
+    # --- the protocol ---------------------------------------------------------------------------------------------
+
+    def _say(self, event: str, entries: list[Any]) -> None:
+        values = {"type": "map", "entries": entries} if entries else {"type": "map"}
+        self._patch({"kind": "MessageSent", "msg_type": "bokeh_event",
+                     "msg_data": {"type": "event", "name": event, "values": values}})  # fmt: skip
+
+    def _patch(self, event: dict[str, Any]) -> None:
+        self._send("PATCH-DOC", {"events": [event]})
+
+    def _send(self, kind: str, content: dict[str, Any]) -> None:
+        assert self._connection is not None
+        self._sent += 1
+        for part in ({"msgid": f"{self._sent:032X}", "msgtype": kind}, {}, content):
+            self._connection.write_message(json.dumps(part))
+
+    async def _read(self) -> None:
+        assert self._connection is not None
+        parts: list[Any] = []
+        wanted = 3
+        while (part := await self._connection.read_message()) is not None:
+            self.received += len(part)
+            parts.append(part)
+            if len(parts) == 1:
+                header = json.loads(part)
+                wanted = 3 + 2 * header.get("num_buffers", 0)
+            if len(parts) < wanted:
+                continue
+            if header["msgtype"] in ("PULL-DOC-REPLY", "PATCH-DOC"):
+                self._take(json.loads(parts[2]))
+            elif header["msgtype"] == "ACK":
+                self._welcomed.set()
+            elif header["msgtype"] == "ERROR":
+                raise AssertionError(f"the server says {parts[2][:2000]!r}")
+            parts = []
+
+    def _take(self, found: Any) -> None:
+        """Keeps the models in what the server has said, and what it has changed."""
+        if isinstance(found, list):
+            for each in found:
+                self._take(each)
+        elif isinstance(found, dict):
+            if found.get("type") == "object" and "id" in found:
+                self.models[found["id"]] = found
+                found.setdefault("attributes", {})
+            for each in found.values():
+                self._take(each)
+            if found.get("kind") == "ModelChanged" and (of := self.models.get(found["model"]["id"])):
+                of["attributes"][found["attr"]] = found["new"]
+
+
+def _is_of(view: dict[str, Any], model: dict[str, Any]) -> bool:
+    data = view["attributes"].get("data")
+    return isinstance(data, dict) and data.get("id") == model["id"]
+
+
+def _base64(content: bytes) -> str:
+    """As Bokeh's own script writes bytes."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
