@@ -83,8 +83,8 @@ def dashboard(
                 fail(ImportError(f"the dashboard needs Panel ({error}): pip install 'apviz[dashboard]'"))
             serve(
                 runs, port=port, address=address, dataset=dataset,
-                limits=Limits(max_solves, max_n, max_block_gb, max_upload, tab_seconds, job_seconds), lecture=lecture, basic_auth=basic_auth,
-                no_auth=no_auth, open_browser=show, entrance=entrance,
+                limits=Limits(max_solves, max_n, max_block_gb, max_upload, tab_seconds, job_seconds), lecture=lecture,
+                basic_auth=basic_auth, no_auth=no_auth, open_browser=show, entrance=entrance,
             )  # fmt: skip
     except (ValueError, OSError) as error:
         fail(error)

@@ -78,7 +78,8 @@ class Session:
         if dataset is not None:
             system.dataset = dataset
         self.shared = Shared(limits, queue, runs, lecture, View(), system, first_runs=first_runs)
-        self._visitors, self._awaits_first_runs = visitors or Visitors(limits.job_seconds), self.shared.awaits_first_runs
+        self._visitors = visitors or Visitors(limits.job_seconds)
+        self._awaits_first_runs = self.shared.awaits_first_runs
         self.shared.view.param.page.objects = list(PAGES)
         self.shared.go = self.go
         self._pages: dict[str, Any] = {}

@@ -167,7 +167,7 @@ async def _does(tab: Tab, visit: Visit) -> None:
         await tab.says("Running:|Queued:")
         await asyncio.sleep(STAYING)
     elif visit.does == "asks for advice":
-        await tab.press("Advise")
+        await tab.press("Which method?")
         await asyncio.sleep(STAYING)
     elif visit.does == "brings a table":
         rng = np.random.default_rng(visit.seed)
