@@ -27,6 +27,8 @@ from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 
+#: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone
+SILENT_TIMES = 2
 #: bytes of a message from the browser; uploads come in smaller pieces
 MESSAGE_BYTES = 64 * 2**20
 
@@ -90,13 +92,16 @@ def serve(
 
     if entrance is not None:
         entrance.close()
+    # a machine that sleeps, or a request that is never ended, holds nothing for long; live tabs answer pings at once
+    silent = SILENT_TIMES * limits.tab_seconds
     server = pn.serve(
         {"/": view},
         port=port, address=address, show=open_browser, start=False, title="apviz", autoreload=False, admin=False,
         websocket_origin=_origins(address, port), static_dirs={"plotly": str(plotly_folder())},
         check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
         unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
-        websocket_max_message_size=MESSAGE_BYTES, **options,
+        websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=0, websocket_ping_interval=silent,
+        websocket_ping_timeout=silent, http_server_kwargs={"idle_connection_timeout": silent}, **options,
     )  # fmt: skip
     if is_local(address):
         names = _names(address)

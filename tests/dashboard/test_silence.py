@@ -1,0 +1,49 @@
+"""Who falls silent holds nothing of the server for long; who is there is not sent away."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+import psutil
+import pytest
+
+pytest.importorskip("panel")
+
+from tests.dashboard.browser.server import PATIENCE, Server
+from tests.trust.tabs import Tab
+
+
+def sockets(server):
+    return sum(each.status != psutil.CONN_LISTEN for each in psutil.Process(server.process.pid).net_connections("tcp"))
+
+
+async def some_fall_silent(server):
+    awake, asleep = (Tab(server.url, secrets.token_hex(16)) for _ in range(2))
+    for tab in (awake, asleep):
+        await tab.open({"n": 200, "methods": "cg", "max_epochs": 5, "source": "by hand", "noise": 0.1})
+    _, half = await asyncio.open_connection("127.0.0.1", server.port)
+    half.write(b"GET / HTTP/1.1\r\nHost: ")
+    await asleep.freeze()
+    await half.drain()
+    await asyncio.sleep(0.5)
+    assert sockets(server) >= 3
+    until = time.monotonic() + PATIENCE
+    while sockets(server) > 1 and time.monotonic() < until:
+        await asyncio.sleep(0.2)
+    assert sockets(server) == 1, "of a machine that sleeps, or of half a request, something is left"
+    # many times as long as those were given
+    await asyncio.sleep(5)
+    await awake.press("Run")
+    await awake.says("Done:")
+    await awake.close()
+    half.close()
+
+
+def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_there_is_not(tmp_path):
+    server = Server(tmp_path / "runs", "--tab-seconds", "1")
+    try:
+        asyncio.run(some_fall_silent(server))
+    finally:
+        server.kill()
