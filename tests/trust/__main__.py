@@ -24,6 +24,7 @@ from tests.trust import (
     arguments,
     interrupt,
     kill,
+    long,
     memory,
     posterior,
     strangers,
@@ -35,6 +36,7 @@ from tests.trust import (
 CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth, "posterior": posterior, "kill": kill, "write": write, "memory": memory, "interrupt": interrupt,
     "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
+    "long": long,
 }  # fmt: skip
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
@@ -79,7 +81,8 @@ def work_on(name: str, budget: float) -> dict[str, Any]:
 
     def figures() -> dict[str, Any]:
         hours = round(before["hours"] + (time.monotonic() - began) / 3600, 4)
-        return {"cases": seed, "hours": hours, "how": dict(+how), "mended": mended, "wrong": wrong}
+        measured = module.measured() if hasattr(module, "measured") else {}
+        return {"cases": seed, "hours": hours, "how": dict(+how), "mended": mended, "wrong": wrong, **measured}
 
     while time.monotonic() - began < budget:
         verdict = module.judge(seed)

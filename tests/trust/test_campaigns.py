@@ -17,6 +17,7 @@ from tests.trust import (
     arguments,
     interrupt,
     kill,
+    long,
     memory,
     posterior,
     strangers,
@@ -102,6 +103,34 @@ def first_of(campaign, kind, found=lambda case: case.kind, seeds=range(200)):
 def test_what_is_killed_leaves_what_was_flushed_and_goes_on_and_of_two_one_says_so(kind):
     verdict = kill.judge(first_of(kill, kind))
     assert not verdict.is_wrong, verdict.said
+
+
+def test_the_campaign_finds_what_visitors_leave_behind_and_memory_that_grows():
+    gone = long.Left(threads=9, files=12, sockets=0, children=0, folders=1, mb=900.0)
+    assert not long.Course([gone] * 12).fault()
+    assert (
+        long.Course([gone] * 4 + [replace(gone, sockets=2)]).fault() == "2 sockets, 0 at most after the first 4 rounds"
+    )
+    growing = [replace(gone, mb=900.0 + 15 * k) for k in range(12)]
+    assert (
+        long.Course(growing).growth == pytest.approx(105) and long.Course(growing).fault() == "105 MB more in 8 rounds"
+    )
+    # one peak is no growth
+    assert not long.Course([*[gone] * 9, replace(gone, mb=2000.0), gone, gone]).fault()
+
+
+def test_every_kind_of_visitor_and_of_leaving_is_among_those_of_a_few_rounds():
+    visits = [visit for seed in range(3) for visit in long.case(seed)]
+    assert {each.does for each in visits} == set(long.DOES) and {each.leaves for each in visits} == set(long.LEAVES)
+    assert len(visits) == 3 * long.VISITORS
+
+
+@pytest.mark.slow
+def test_of_a_few_visitors_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(long, "VISITORS", 4)
+    verdict = long.judge(1)
+    left = long.dashboard().course.rounds[-1]
+    assert not verdict.is_wrong and (left.sockets, left.children) == (0, 0) and left.folders <= 1
 
 
 @pytest.mark.slow
