@@ -27,8 +27,9 @@ from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 
-#: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone
-SILENT_TIMES = 2
+#: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone: a server that
+#: has much to do reads answers late, so a quarter of it was too few for twenty visitors of two busy cores
+SILENT_TIMES = 8
 #: bytes of a message from the browser; uploads come in smaller pieces
 MESSAGE_BYTES = 64 * 2**20
 

@@ -30,7 +30,7 @@ from tests.trust.truth import Verdict
 
 VISITORS = 20
 #: limits of the server, in seconds: those of every day are 15 and 600
-TAB_SECONDS, JOB_SECONDS = 8, 8
+TAB_SECONDS, JOB_SECONDS = 4, 8
 #: rounds in which a server may take what it then keeps: pools, caches, what libraries import late
 WARM = 4
 #: MB by which memory may have grown since then, of all rounds
