@@ -21,8 +21,8 @@ class Limits:
         max_n: training rows of a system.
         max_block_gb: memory of the block factors of one solve, in GB.
         max_upload_mb: size of an uploaded file, in MB.
-        tab_seconds: that a page is kept after its tab was closed; one that answers nothing for eight times as long, as on
-            a machine that sleeps, counts as closed.
+        tab_seconds: that a page is kept after its tab was closed; one that answers nothing for eight times as long, as
+            on a machine that sleeps, counts as closed.
         job_seconds: that the jobs of a visitor go on after the last tab has gone; who comes back finds them.
 
     Raises:
