@@ -133,6 +133,11 @@ def on_this_machine() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
+def _is_store_of_torchrun() -> bool:
+    """Whether what ranks meet by outlives all of them."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def fail(error: BaseException) -> None:
     """Ends all ranks with an error of this one: what the others wait for will not come.
 
@@ -225,7 +230,7 @@ class Ranks:
 
     def end(self, blamed: int, why: str) -> None:
         """Tells the others why this rank ends, and for which rank's sake."""
-        self._watch.note(blamed, why)
+        self._watch.fail(blamed, why)
 
     def leave(self) -> None:
         """Says that this rank is done."""
@@ -247,7 +252,7 @@ class _Watch:
 
     def __init__(self, store: Store, rank: int, size: int, patience: float, *, alone: bool) -> None:
         self._store, self._rank, self._size, self._patience = store, rank, size, patience
-        self._waits = self._is_patient = self._is_done = False
+        self._waits = self._is_patient = self._is_done = self._has_failed = False
         self._collectives, self._beats = 0, 0
         self._seen = {other: (b"", time.monotonic()) for other in range(size) if other != rank}
         if size == 1:
@@ -296,7 +301,20 @@ class _Watch:
         """Says that this rank has ended by itself."""
         if not self._is_done and self._size > 1:
             self.note(self._rank, "has ended before the others")
+        elif self._has_failed and self._rank == 0 and not _is_store_of_torchrun():
+            self._wait_for_readers()
         self._is_done = True
+
+    def _wait_for_readers(self) -> None:
+        """The store ends with rank 0: who has not yet read in it why would take rank 0 for the one that was lost."""
+        until = time.monotonic() + DEAD_SECONDS + BEAT
+        with contextlib.suppress(RuntimeError):
+            while time.monotonic() < until:
+                self._look_at_beats()
+                alive = [rank for rank, (_, at) in self._seen.items() if time.monotonic() - at < DEAD_SECONDS]
+                if self._store.check([f"end/{rank}" for rank in alive]):
+                    return
+                time.sleep(BEAT / 4)
 
     def _go_on_beating(self) -> None:
         used, collectives, at = time.process_time(), 0, time.monotonic()
@@ -316,8 +334,13 @@ class _Watch:
         with self._ours:
             self._store.set(f"beat/{self._rank}", f"{self._beats} {self._collectives}")
 
+    def fail(self, blamed: int, why: str) -> None:
+        """Tells the others why this rank ends before its work is done, and for which rank's sake."""
+        self._has_failed = True
+        self.note(blamed, why)
+
     def note(self, blamed: int, why: str) -> None:
-        """Tells the others why this rank ends, and for which rank's sake; the first word stands."""
+        """Writes why this rank ends; the first word stands."""
         with contextlib.suppress(RuntimeError), self._ours:
             if not self._store.check([f"end/{self._rank}"]):
                 self._store.set(f"end/{self._rank}", json.dumps({"blamed": blamed, "why": why}))
@@ -325,7 +348,7 @@ class _Watch:
 
     def _uncaught(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         blamed = getattr(error, "rank", self._rank)
-        self.note(blamed, f"ended by {kind.__name__}: {error}".rstrip(": "))
+        self.fail(blamed, f"ended by {kind.__name__}: {error}".rstrip(": "))
         if isinstance(error, RankLost):
             print(f"rank {self._rank}: {error}", file=sys.stderr, flush=True)
             if error.rank == self._rank and error.__cause__ is not None:
@@ -376,15 +399,10 @@ class _Watch:
 
     def _silent(self, seconds: float) -> RankLost | None:
         try:
-            with self._ours:
-                others = [rank for rank in self._seen if self._store.check([f"beat/{rank}"])]
-                beats = {rank: self._store.get(f"beat/{rank}") for rank in others}
+            self._look_at_beats()
         except RuntimeError:
             return self._without_store()
         now = time.monotonic()
-        for rank, beat in beats.items():
-            before, at = self._seen[rank]
-            self._seen[rank] = (beat, now) if beat != before else (beat, at)
         rank, (_, at) = min(self._seen.items(), key=lambda each: each[1][1])
         if now - at < seconds:
             return None
@@ -393,6 +411,15 @@ class _Watch:
             "or hangs; the others end with it, and what was recorded can be opened",
             rank,
         )
+
+    def _look_at_beats(self) -> None:
+        with self._ours:
+            others = [rank for rank in self._seen if self._store.check([f"beat/{rank}"])]
+            beats = {rank: self._store.get(f"beat/{rank}") for rank in others}
+        now = time.monotonic()
+        for rank, beat in beats.items():
+            before, at = self._seen[rank]
+            self._seen[rank] = (beat, now) if beat != before else (beat, at)
 
     def _without_store(self) -> RankLost:
         return RankLost(f"rank 0 of {self._size}, or what started it, is gone: nobody can be met any more", 0)

@@ -90,6 +90,15 @@ def test_a_killed_rank_ends_the_others_by_name_and_the_trace_opens(tmp_path):
     assert "RankLost" in trace.attrs["stop_message"]
 
 
+def test_a_rank_that_is_late_to_notice_names_the_killed_one_and_not_rank_0_which_noticed_first(tmp_path):
+    late = "import time; time.sleep = lambda seconds, sleep=time.sleep: sleep(2 if seconds < 0.5 else seconds)"
+    job = Job(tmp_path, late, size=3)
+    job.wait_for_epochs()
+    job.processes[1].send_signal(signal.SIGKILL)
+    assert job.seconds_to_end([0, 2]) < 30
+    assert "rank 2: rank 1 of 3 has shown no sign of life" in job.said(2), job.said(2)
+
+
 @pytest.mark.slow
 def test_a_stopped_rank_ends_the_others_by_name(tmp_path):
     job = Job(tmp_path)

@@ -51,7 +51,10 @@ class Visitor:
         """Opens a view, and waits until its settings can be changed, which come last."""
         self.tab.goto(self.server.address(settings))
         self.tab.wait_for_selector("text=Data set")
-        # what was seen first lies over the page
+        return self.look()
+
+    def look(self) -> Visitor:
+        """Waits until the page is no more covered by what was seen of it first."""
         self.tab.wait_for_function("() => !document.getElementById('apviz-first')")
         return self
 

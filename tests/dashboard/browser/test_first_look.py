@@ -68,7 +68,6 @@ def test_what_was_seen_first_gives_way_to_the_page_that_says_the_same(visit, ser
     bare.tab.goto(server.address({}))
     words = bare.tab.get_by_text(COST).first.inner_text()
     someone.go().chart("Residual.")
-    someone.tab.wait_for_function("() => !document.getElementById('apviz-first')")
     assert someone.tab.get_by_text(COST).first.inner_text() == words
     bare.tab.goto(server.address({"page": "runs"}))
     assert bare.tab.get_by_role("row").count() > 4
@@ -107,7 +106,7 @@ def test_verdict_curve_with_its_axes_and_every_run_stand_above_the_fold(visit, s
 def test_on_a_phone_the_verdict_is_above_the_fold_and_the_buttons_of_a_chart_are_above_its_title(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)
-    chart = someone.chart("Residual.")
+    chart = someone.look().chart("Residual.")
     box = someone.tab.get_by_text(COST).first.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 844
     title, buttons = boxes(someone, chart, ".g-gtitle", ".modebar-container .modebar")
@@ -287,7 +286,7 @@ def test_a_page_that_is_come_back_to_is_of_the_theme_chosen_meanwhile(visit):
 def test_everything_fits_a_phone(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)
-    someone.chart("Time per update")
+    someone.look().chart("Time per update")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
     # the settings are folded away
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
@@ -344,7 +343,7 @@ def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
 def test_every_page_opens_from_its_tab_on_a_phone_in_the_dark(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.address({"theme": "dark"}))
-    someone.chart("Residual.")
+    someone.look().chart("Residual.")
     for name, page in PAGES.items():
         someone.tab.get_by_role("tab", name=page.title).click()
         someone.tab.wait_for_function(f"location.search.includes('page={name}&theme=dark')")
