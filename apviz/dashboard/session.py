@@ -90,6 +90,8 @@ class Session:
         self._clock: Any = None
         #: what the browser has said so far
         self._token, self._lost = "", dict[str, Any]()
+        #: what is in the browser's address bar, by Panel, and what was written there
+        self._location, self._address = pn.state.location, ""
         self.problems = self._read_address()
         view = self.shared.view
         # tabs of nothing: what they would show, they would make anew, here and in the browser, at every change
@@ -234,6 +236,7 @@ class Session:
             self._awaits_first_runs = False
             self.page.open()
         self.page.tick()
+        self._mend_address()
         self._show_elsewhere()
         self._browser.drawing = self.page.is_drawing
         self._make_ahead()
@@ -308,8 +311,7 @@ class Session:
 
     def _read_address(self) -> list[str]:
         """Settings from the address; the page first, for it says which others there are."""
-        location = pn.state.location
-        query = "" if location is None else location.search
+        query = "" if self._location is None else self._location.search
         if not query:
             return []
         view = self.shared.view
@@ -318,8 +320,13 @@ class Session:
         return problems + address.apply(rest, self._models())
 
     def _write_address(self) -> None:
-        if pn.state.location is not None:
-            pn.state.location.search = address.to_query(self._models())
+        if self._location is not None:
+            self._location.search = self._address = address.to_query(self._models())
+
+    def _mend_address(self) -> None:
+        """Writes it again where the page, as it begins to show, has put the one it was opened with in its place."""
+        if self._location is not None and self._location.search != self._address:
+            self._write_address()
 
     def _problem_note(self) -> Viewable:
         return pmui.Alert(

@@ -251,6 +251,19 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     assert someone.field("Training rows n").input_value() == "1,712"
 
 
+def test_an_address_that_comes_back_while_the_page_begins_to_show_is_written_anew(visit):
+    someone = visit().go(n=9000)
+    someone.tab.wait_for_function("location.search.includes('n=1712')")
+    # as Panel does when its model of the address is first shown
+    found = someone.tab.evaluate("""() => {
+        const all = [...Bokeh.documents[0]._all_models.values()];
+        all.find(model => model.type.endsWith("location.Location")).search = "?n=9000";
+        return location.search;
+    }""")
+    assert found == "?n=9000"
+    someone.tab.wait_for_function("location.search.includes('n=1712')")
+
+
 @pytest.mark.parametrize(
     ("begins", "ends", "paper"),
     [("light", "dark", "#14171C"), pytest.param("dark", "light", "#FFFFFF", marks=pytest.mark.slow)],
