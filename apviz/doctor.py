@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
@@ -158,6 +159,12 @@ def _cores() -> Finding:
     return Finding("processor", found, advice)
 
 
+def _has_compiler() -> bool:
+    with contextlib.suppress(OSError):
+        return bool(native.compiler())
+    return False
+
+
 def _compiler() -> Finding:
     try:
         found = " ".join(native.compiler())
@@ -193,7 +200,7 @@ def engines(device: torch.device, *, keops: bool) -> dict[str, Engine]:
     found["torch tiles"] = Engine(partial(TiledOperator, compiled=False))
     if device.type == "cuda" and fused.is_installed():
         found["fused kernels"] = Engine(OPERATORS["fused"], dtypes=(torch.float32,))
-    if keops and _version("pykeops"):
+    if keops and _version("pykeops") and _has_compiler():
         # it compiles for every kernel, dtype and number of inputs
         found["KeOps"] = Engine(OPERATORS["keops"], ("matern52",), (3,), (torch.float32,))
     return found

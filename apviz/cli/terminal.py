@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -11,6 +13,11 @@ from rich.markup import escape
 
 if TYPE_CHECKING:
     from apviz.distributed import Ranks
+
+for _stream in (sys.stdout, sys.stderr):
+    # a pipe on Windows takes no σ: better a sign that is not there than no answer
+    if isinstance(_stream, TextIOWrapper):
+        _stream.reconfigure(errors="replace")
 
 console = Console()
 errors = Console(stderr=True)

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, centre_of
+from apviz.operators.keops import find_cache
 from apviz.settings import require, require_number, require_whole
 from apviz.system import KernelSystem
 
+find_cache()  # for KeOps, which GPyTorch imports where it is installed
 try:
     import gpytorch
 except ImportError as error:

@@ -5,7 +5,10 @@ What stands in `__all__` is for users; the modules inside follow GPyTorch's chan
 
 from __future__ import annotations
 
+from apviz.operators.keops import find_cache
+
 try:
+    find_cache()  # for KeOps, which GPyTorch imports where it is installed
     import gpytorch as _  # noqa: F401
 except ImportError as error:
     raise ImportError(f"apviz.gpytorch needs GPyTorch: pip install 'apviz[gpytorch]' ({error})") from error

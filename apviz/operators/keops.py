@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +27,22 @@ FORMULAS: dict[str, Callable[[Any, Any, float], Any]] = {
 }
 
 
+@cache
+def find_cache() -> tempfile.TemporaryDirectory[str] | None:
+    """Gives KeOps a folder of this process where the home has none that can be written: else it cannot be imported.
+
+    A `KEOPS_CACHE_FOLDER` that is set stays.
+    """
+    folder = Path("~/.cache").expanduser()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if "KEOPS_CACHE_FOLDER" in os.environ or os.access(folder, os.W_OK):
+        return None
+    made = tempfile.TemporaryDirectory(prefix="apviz-keops-", ignore_cleanup_errors=True)
+    os.environ["KEOPS_CACHE_FOLDER"] = made.name
+    return made
+
+
 class KeOpsOperator(Operator):
     """Evaluates K by `pykeops.torch.LazyTensor`; needs a C++ compiler, which compiles each formula at its first use."""
 
@@ -33,6 +54,7 @@ class KeOpsOperator(Operator):
                 f"operator 'keops' has the kernels {', '.join(FORMULAS)}, not {kernel.name}; use operator='tiled'"
             )
         self._form, self._shape = kernel.name, kernel.shape
+        find_cache()
         super().__init__(x, kernel, noise, dtype)
 
     @property
@@ -43,7 +65,13 @@ class KeOpsOperator(Operator):
 
     def prepare(self, columns: int = 1) -> None:
         # KeOps compiles one module per number of columns
-        self.cross_matmul(self.x[:2], torch.zeros(self.n, columns, dtype=self.x.dtype, device=self.x.device))
+        try:
+            self.cross_matmul(self.x[:2], torch.zeros(self.n, columns, dtype=self.x.dtype, device=self.x.device))
+        except (ImportError, OSError) as error:
+            raise RuntimeError(
+                f"operator 'keops' cannot compile here ({error}): KeOps needs a C++ compiler on the path, or named by "
+                "CXX, and a cache that can be written, or KEOPS_CACHE_FOLDER; use operator='auto'"
+            ) from error
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
         self.prepare(columns)

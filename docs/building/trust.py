@@ -14,6 +14,7 @@ from building.links import ROOT
 
 PAGE = "benchmarks/trust"
 MARK, MUTANTS_MARK = "<!-- the table of benchmarks/results/trust.json -->", "<!-- its table of mutants -->"
+PLACES_MARK = "<!-- its table of places -->"
 FIGURES, CAMPAIGNS = ROOT / "benchmarks/results/trust.json", ROOT / "tests/trust/campaigns.toml"
 MUTANTS_COLUMNS = ("file", "mutants", "killed", "%", "machine")
 COLUMNS = ("campaign", "what is tried", "cases", "hours", "wrong", "what was found and mended", "machine")
@@ -33,6 +34,12 @@ def mutants_table() -> str:
     """A row for every file of which mutants were tried."""
     figures = json.loads(FIGURES.read_text("utf-8")).get("mutants", {})
     return _table(MUTANTS_COLUMNS, [_mutants_row(name, found) for name, found in figures.items()])
+
+
+def places_table() -> str:
+    """A row for every place where apviz was installed, or could not be for what this machine lacks."""
+    places = json.loads(FIGURES.read_text("utf-8")).get("install", {}).get("places", {})
+    return _table(("place", "how it went"), [[place, how] for place, how in places.items()])
 
 
 def _table(columns: tuple[str, ...], rows: list[list[str]]) -> str:
@@ -68,7 +75,9 @@ def _links(tests: list[str]) -> str:
 def _on_source(app: Any, page: str, text: list[str]) -> None:
     if page == PAGE:
         assert MARK in text[0]
-        text[0] = text[0].replace(MARK, table()).replace(MUTANTS_MARK, mutants_table())
+        tables = {MARK: table(), MUTANTS_MARK: mutants_table(), PLACES_MARK: places_table()}
+        for mark, made in tables.items():
+            text[0] = text[0].replace(mark, made)
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -1,5 +1,7 @@
 """KeOps compiles a module per kernel, per number of inputs and per number of columns: d = 3, p = 2 throughout."""
 
+import os
+
 import pytest
 import torch
 
@@ -69,3 +71,25 @@ def test_the_engine_names_keops_and_its_version(system):
 def test_keops_refuses_arguments_it_would_read_out_of_bounds(system):
     with pytest.raises(ValueError, match=r"must be \(45, p\)"):
         system(RBF).operator.matmul(torch.ones(44, 2))
+
+
+def test_without_a_compiler_the_sentence_says_what_is_needed(system, monkeypatch):
+    def failing(*operands):
+        raise ModuleNotFoundError("No module named 'pykeops_cpp_0'")
+
+    monkeypatch.setattr("apviz.operators.keops.KeOpsOperator.cross_matmul", failing)
+    with pytest.raises(RuntimeError, match=r"operator 'keops' cannot compile here .*pykeops_cpp_0.*C\+\+ compiler"):
+        system(RBF).operator.prepare()
+
+
+def test_keops_has_a_cache_of_the_process_where_the_home_has_none(monkeypatch):
+    from apviz.operators.keops import find_cache
+
+    monkeypatch.delenv("KEOPS_CACHE_FOLDER", raising=False)
+    monkeypatch.setenv("HOME", "/dev/null/home")
+    made = find_cache.__wrapped__()
+    assert os.environ["KEOPS_CACHE_FOLDER"] == made.name and os.access(made.name, os.W_OK)
+    # one that was set stays
+    assert find_cache.__wrapped__() is None
+    made.cleanup()
+    monkeypatch.delenv("KEOPS_CACHE_FOLDER")

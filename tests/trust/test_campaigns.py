@@ -15,7 +15,9 @@ from tests.trust import __main__ as campaigns
 from tests.trust import (
     addresses,
     arguments,
+    install,
     interrupt,
+    journey,
     kill,
     long,
     memory,
@@ -205,6 +207,47 @@ def test_the_campaign_finds_a_setting_that_a_solve_leaves_changed(monkeypatch):
 
     monkeypatch.setattr(interrupt, "solved", leaving_a_trace)
     assert "torch's generator" in interrupt.judge(first_of(interrupt, "writing hook", lambda case: case.what)).said
+
+
+# --- where it is installed --------------------------------------------------------------------------------------------
+
+SLOW_PLACES = [name for name in install.PLACES if name != "output in cp1252"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n in SLOW_PLACES else ()) for n in install.PLACES if "Python" not in n],
+)
+def test_apviz_is_as_at_home(name):
+    verdict = install.judge(list(install.PLACES).index(name))
+    if verdict.how == "not here":
+        pytest.skip(verdict.said)
+    assert not verdict.is_wrong, verdict.said
+
+
+def test_the_campaign_finds_a_module_that_cannot_be_imported_and_what_is_not_here(monkeypatch, tmp_path):
+    def broken(at):
+        (at / "sitecustomize.py").write_text("import sys; sys.modules['apviz.spectrum'] = None")
+        return install.Place(at / "work", env={"PYTHONPATH": str(at)})
+
+    monkeypatch.setitem(install.PLACES, "no compiler", broken)
+    verdict = install.judge(0)
+    assert verdict.how == "error" and "apviz.spectrum" in verdict.said
+    assert install.measured()["places"]["no compiler"].startswith("error: ")
+    monkeypatch.setattr(install.shutil, "which", lambda name: None)
+    name = "Python 3.12, the newest versions"
+    assert install.judge(list(install.PLACES).index(name)).said == "there is no python3.12 on this machine"
+    monkeypatch.setattr(install, "_went", {})
+
+
+@pytest.mark.parametrize("names", [["a:b"], ["aux.txt"], ["ends."], ["A.zarr", "a.zarr"], ["x" * 130]])
+def test_the_campaign_finds_names_that_other_systems_do_not_take(monkeypatch, tmp_path, names):
+    monkeypatch.chdir(tmp_path)
+    journey.every_name_is_one_on_windows_and_macos()
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(AssertionError):
+        journey.every_name_is_one_on_windows_and_macos()
 
 
 def test_a_budget_is_seconds_minutes_or_hours():
