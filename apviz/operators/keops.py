@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ def find_cache() -> tempfile.TemporaryDirectory[str] | None:
 
     A `KEOPS_CACHE_FOLDER` that is set stays.
     """
+    if "KEOPS_CACHE_FOLDER" in os.environ or find_spec("pykeops") is None:
+        return None
     folder = Path("~/.cache").expanduser()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    if "KEOPS_CACHE_FOLDER" in os.environ or os.access(folder, os.W_OK):
+    if os.access(folder, os.W_OK):
         return None
     made = tempfile.TemporaryDirectory(prefix="apviz-keops-", ignore_cleanup_errors=True)
     os.environ["KEOPS_CACHE_FOLDER"] = made.name

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("nbconvert", reason="the pages of the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
+pytest.importorskip("latex2mathml", reason="the pages of the notebooks need latex2mathml: pip install 'apviz[docs]'")
+
 from apviz import plots, rkhs
 from apviz.kernels import Matern52
 from apviz.plots._style import THEMES

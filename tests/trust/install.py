@@ -178,15 +178,18 @@ PLACES: Final[dict[str, Callable[[Path], Place]]] = {
 }
 
 
+#: gigabytes, which go with this process
+_environments: list[tempfile.TemporaryDirectory[str]] = []
+
+
 @functools.cache
 def environment(version: str, resolution: str) -> Path:
     """The Python of a new environment, with apviz from its wheel, its extras, and what its tests need."""
     base, uv = shutil.which(f"python{version}"), shutil.which("uv")
     if base is None or uv is None:
         raise NotHere(f"python{version}" if base is None else "uv (pip install uv)")
-    at = Path(tempfile.gettempdir()) / f"apviz-install-{os.getuid()}" / f"{version}-{resolution}"
-    shutil.rmtree(at, ignore_errors=True)
-    at.mkdir(parents=True)
+    _environments.append(tempfile.TemporaryDirectory(prefix="apviz-install-", ignore_cleanup_errors=True))
+    at = Path(_environments[-1].name)
     python = at / "venv/bin/python"
 
     def do(*command: str | Path) -> str:
@@ -235,10 +238,8 @@ def judge(seed: int) -> Verdict:
 
 def _judged(place: Callable[[Path], Place]) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="apviz-trust-") as folder:
-        at = Path(folder)
-        at.chmod(0o755)  # for who else runs there
         try:
-            return _visited(place(at))
+            return _visited(place(Path(folder)))
         except NotHere as missing:
             return Verdict("not here", f"there is no {missing} on this machine")
         except subprocess.TimeoutExpired as error:
