@@ -201,11 +201,11 @@ _REDUCTIONS: Final = frozenset(("sum", "mean"))
 _FREE: Final = frozenset((
     "neg", "abs", "clamp", "clamp_min", "argmax", "argmin", "amax", "amin", "aminmax", "max", "min", "sort", "eq",
     "ne", "lt", "gt", "le", "ge", "equal", "where", "any", "all", "isfinite", "nonzero", "bincount", "clone", "copy",
-    "masked_fill", "_to_copy", "detach", "fill", "empty", "empty_like", "empty_strided", "new_empty", "new_zeros", "zeros",
+    "_to_copy", "detach", "fill", "empty", "empty_like", "empty_strided", "new_empty", "new_zeros", "zeros",
     "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor", "arange", "eye", "lift_fresh", "slice",
     "select", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "alias", "expand", "permute", "t",
     "transpose", "unsqueeze", "squeeze", "frexp", "ldexp", "diagonal", "unbind", "split", "cat", "stack", "index",
-    "index_select", "index_put", "_local_scalar_dense",
+    "index_select", "index_put", "masked_fill", "_local_scalar_dense",
 ))  # fmt: skip
 
 
