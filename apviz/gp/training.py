@@ -29,7 +29,7 @@ from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, ker
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import explained
-from apviz.operators import OPERATORS
+from apviz.operators import OPERATORS, native
 from apviz.settings import require, require_kind
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
@@ -134,6 +134,8 @@ class Training:
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         self._x, self._n, self._d = system.x, system.n, system.d
         self._data = fingerprint(system.x, system.b[:, 0])
+        # to which it keeps, also when it goes on later
+        self._is_compiled = native.is_wanted(system.operator.formula, 10.0 * self._n**2)
         # as they were given: they may be far from zero
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._objective = self._objective_of(inputs, targets, initial)
@@ -231,7 +233,8 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        with self._files.claimed(self._record) if self._files else nullcontext():
+        engine = native.kept(self._record.attrs["compiled_engine"])
+        with self._files.claimed(self._record) if self._files else nullcontext(), engine:
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
             try:
                 return self._run(checked_hooks(hooks))
@@ -378,7 +381,9 @@ class Training:
         raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
         self._objective.weights = torch.from_numpy(weights).to(self._x) if weights.size else None
         self._optimiser.restore(raw, arrays)
-        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
+        # checkpoints of former versions do not say which engine it was
+        compiled = {"compiled_engine": attributes.get("compiled_engine", self._is_compiled)}
+        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]} | compiled
         self._record.put(step=steps)
 
     def _state(self, attrs: dict[str, Any]) -> _State:
@@ -432,6 +437,7 @@ class Training:
             **({"data_preparation": self._preparation} if self._preparation else {}),
             "method": self._solver.method.plain(),
             "label": self._solver.label,
+            "compiled_engine": self._is_compiled,
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),
             "training_settings": json.dumps(s.as_plain()),
         }

@@ -69,7 +69,7 @@ class DenseOperator(Operator):
     @property
     def _is_compiled(self) -> bool:
         """Whether entries that are not stored are evaluated in a thirtieth of the time, without waiting for that."""
-        return self.x.device.type == "cpu" and native.is_built(self.formula) and native.supports(self.formula)
+        return self.x.device.type == "cpu" and native.is_wanted(self.formula) and native.supports(self.formula)
 
     def block(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         block = self.matrix[rows, rows] if isinstance(rows, slice) else _of(self.matrix, rows)

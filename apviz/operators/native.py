@@ -21,7 +21,9 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -41,6 +43,9 @@ FORMS = frozenset({
 })  # fmt: skip
 #: parts whose tiles together stay in the L2 cache
 MAX_PARTS = 64
+
+# compiling takes about a second and saves about a nanosecond an entry
+ENTRIES_THAT_EARN_COMPILING = 5e8
 
 #: of `Formula.structure`; None: what needs no kernel
 Structure = tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[int, ...], ...]]
@@ -157,6 +162,29 @@ def is_built(formula: Formula | None = None) -> bool:
     if formula is not None and not (_has_forms(formula) and path_of(formula.structure).exists()):
         return False
     return path_of(None).exists()
+
+
+#: what `kept` says
+_KEPT: ContextVar[bool | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept(compiled: bool) -> Iterator[None]:
+    """Keeps inside a `with` to the compiled engine, or to torch's, whatever comes to lie in the cache meanwhile.
+
+    Both compute the same numbers up to rounding; what is to go on bit for bit keeps to the one that it began with.
+    """
+    before = _KEPT.set(compiled)
+    try:
+        yield
+    finally:
+        _KEPT.reset(before)
+
+
+def is_wanted(formula: Formula | None = None, expected_entries: float = 0.0) -> bool:
+    """Tests whether the engine is worth having for so many entries: it is there already, or earns its compiling."""
+    keeps = _KEPT.get()
+    return (is_built(formula) or expected_entries >= ENTRIES_THAT_EARN_COMPILING) if keeps is None else keeps
 
 
 @cache

@@ -18,8 +18,6 @@ GPU_TILE = (8192, 2048)
 DIRECT_MAX_INPUTS = 4
 # up to this many columns an entry takes longer to evaluate than to use twice
 SYMMETRIC_MAX_COLUMNS = 16
-# compiling takes about a second and saves about a nanosecond an entry
-ENTRIES_THAT_EARN_COMPILING = 5e8
 
 
 class TiledOperator(Operator):
@@ -68,7 +66,7 @@ class TiledOperator(Operator):
             self._compiled = self.x.device.type == "cpu" and native.supports(self.formula)
 
     def fix_engine(self, expected_entries: float, columns: int) -> None:
-        if native.is_built(self.formula) or expected_entries >= ENTRIES_THAT_EARN_COMPILING:
+        if native.is_wanted(self.formula, expected_entries):
             self.prepare()
         self._compiled = bool(self._compiled)
 

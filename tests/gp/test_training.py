@@ -20,6 +20,7 @@ import torch
 from rich.console import Console
 
 import apviz
+from apviz.operators import native
 from apviz.tracing.training_trace import settled_at
 from tests.gp.small_trainings import CHOLESKY, data, train_to, training
 
@@ -161,6 +162,35 @@ def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_p
     for name in names:
         np.testing.assert_array_equal(written["step"][name], whole.trace["step"][name])
     assert written.finished
+
+
+@pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
+@pytest.mark.parametrize(
+    "solver", [CHOLESKY, apviz.AlternatingProjection(block_size=30, tol=1e-8)], ids=["exact", "ap"]
+)
+def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_same_bits(
+    tmp_path, monkeypatch, begun_with, solver
+):
+    class Built(apviz.TrainingHook):  # by another process, or cleaned away
+        def on_step(self, step, settings):
+            if step.number == 3:
+                monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
+
+    class Enough(apviz.TrainingHook):
+        def on_step(self, step, settings):
+            if step.number == 3:
+                raise KeyboardInterrupt
+
+    if begun_with and native.library() is None:
+        pytest.skip("no C++ compiler on this machine")
+    monkeypatch.setattr(native, "is_built", lambda *_: begun_with)
+    settings = {"solver": solver, "kernel": "matern32"}
+    want = values(training(**settings).run())
+    with pytest.raises(KeyboardInterrupt):
+        training(tmp_path / "t.zarr", **settings).run([Enough()])
+    np.testing.assert_array_equal(values(training(**settings).run([Built()])), want)
+    np.testing.assert_array_equal(values(training(tmp_path / "t.zarr", **settings).run()), want)
+    assert apviz.open_trace(tmp_path / "t.zarr").attrs["compiled_engine"] == begun_with
 
 
 def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_steps(tmp_path):
