@@ -90,6 +90,7 @@ def test_a_killed_rank_ends_the_others_by_name_and_the_trace_opens(tmp_path):
     assert "RankLost" in trace.attrs["stop_message"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_late_to_notice_names_the_killed_one_and_not_rank_0_which_noticed_first(tmp_path):
     late = "import time; time.sleep = lambda seconds, sleep=time.sleep: sleep(2 if seconds < 0.5 else seconds)"
     job = Job(tmp_path, late, size=3)

@@ -69,6 +69,7 @@ def test_what_is_said_of_a_looser_tolerance_is_what_a_solve_takes():
     assert took / 1.5 < forecasts["blocks"].work.likely < 1.5 * took
 
 
+@pytest.mark.slow
 def test_a_tighter_tolerance_takes_as_much_more_as_is_said():
     system = made(n=3_000, lengthscale=0.3, noise=1e-2)
     rehearsing, candidate = rehearsed(system, CG(tol=1e-2))

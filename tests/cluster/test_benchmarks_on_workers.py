@@ -13,6 +13,7 @@ from benchmarks.leaderboard.__main__ import app
 QUICK = (0, 3)
 
 
+@pytest.mark.slow
 def test_what_is_said_of_known_causes_is_the_same_on_workers_and_in_order(two_workers, capsys):
     assert tried(QUICK, place=two_workers) == tried(QUICK)
     assert capsys.readouterr().out.count(" undone ") == 2 * len(QUICK)

@@ -171,6 +171,7 @@ def test_of_ten_kills_of_workers_at_random_moments_none_hangs_and_every_trace_op
     assert {trace.outcome for trace in opened if not trace.finished} == {"interrupted"}
 
 
+@pytest.mark.slow
 def test_runs_appear_in_the_dashboards_folder_while_they_are_computed(two_workers, tmp_path):
     runs, seen = RunsFolder(tmp_path), set()
     over = threading.Event()

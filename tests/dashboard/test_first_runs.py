@@ -27,6 +27,7 @@ def opened(name, folder):
     return page
 
 
+@pytest.mark.slow
 def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
     train(tmp_path)
     page = opened("training", tmp_path)
@@ -48,6 +49,7 @@ def test_a_folder_with_a_run_is_left_as_it_is(folder):
     assert RunsFolder(folder).names() == before
 
 
+@pytest.mark.slow
 def test_the_job_says_how_far_it_is_and_ends_when_asked_to(tmp_path):
     job = FirstRuns(JobQueue(1), RunsFolder(tmp_path))
     said, done = [], job._done

@@ -41,6 +41,7 @@ async def some_fall_silent(server):
     half.close()
 
 
+@pytest.mark.slow
 def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_there_is_not(tmp_path):
     server = Server(tmp_path / "runs", "--tab-seconds", "1")
     try:

@@ -84,6 +84,7 @@ def test_a_cell_that_fails_is_named_and_the_table_so_far_is_shown(small, monkeyp
     assert "1 of 4 cells are done" in (tmp_path / "out/convergence-n200-china-cpu/report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_table_so_far_and_the_same_command_goes_on(tmp_path):
     # a solve of a second or more, so that it is there to be interrupted
     options = ("--n", "2000", *OPTIONS[2:])

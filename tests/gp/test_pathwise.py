@@ -60,6 +60,7 @@ def test_the_moments_of_many_samples_are_those_of_the_posterior_by_dense_algebra
     assert (np.abs(np.cov(values.T) - covariance) < bound).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("features", "error"), [(2000, 0.25), (8000, 0.125)])
 def test_features_leave_small_variances_off_by_what_is_documented(features, error):
     rng = np.random.default_rng(0)

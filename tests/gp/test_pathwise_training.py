@@ -79,6 +79,7 @@ def test_rows_with_noises_of_their_own_have_probes_with_them():
     torch.testing.assert_close(z.square().mean(1), SCALE + noises, rtol=0.15, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_a_training_by_samples_of_the_prior_finds_what_one_by_other_probes_finds(warm_start):
     expected = training(n=200, probes=40, steps=40).run()
@@ -119,6 +120,7 @@ def test_a_solve_carries_on_from_the_last_steps_weights_within_a_budget():
     assert warm.trace["step"]["residual"][-5:].mean() < 0.5 * cold.trace["step"]["residual"][-5:].mean()
 
 
+@pytest.mark.slow
 def test_a_diagnosis_of_a_training_within_a_budget_tells_the_residual_and_not_that_solves_failed():
     solver = apviz.solvers.overlapping(block_size=50, overlap=1.0, tol=1e-12)
     trained = training(n=200, steps=150, probes=50, solver=solver, max_epochs=2)

@@ -147,7 +147,7 @@ training({path!r}, **{settings!r}).run([Kill()])
 """
 
 
-@pytest.mark.parametrize("warm_start", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("warm_start", [pytest.param(False, marks=pytest.mark.slow), True], ids=["cold", "warm"])
 def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_path, warm_start):
     path, settings = str(tmp_path / "killed.zarr"), {"warm_start": warm_start}
     script = KILLED.format(root=str(Path(__file__).parents[2]), path=path, settings=settings)
@@ -498,6 +498,7 @@ def test_a_training_of_an_earlier_version_whose_trace_was_lost_goes_on_too(tmp_p
     assert training(path, steps=4).steps_done == 2
 
 
+@pytest.mark.slow
 def test_of_processes_that_train_to_one_path_at_once_one_does_and_the_others_say_why_not(tmp_path):
     path = tmp_path / "t.zarr"
     context = multiprocessing.get_context("spawn")

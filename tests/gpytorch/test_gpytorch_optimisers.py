@@ -82,7 +82,7 @@ def by_lbfgs(e):
 
 
 @pytest.mark.filterwarnings("ignore:the value of the marginal log likelihood leaves out")
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "settings",
     [{}, {"block_size": 50}, {"block_size": 50, "log_determinant": "lanczos"}],

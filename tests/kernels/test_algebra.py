@@ -101,7 +101,10 @@ def inputs(n, seed=0, dtype=torch.float64):
     return torch.tensor(x, dtype=dtype)
 
 
-@EVERY
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in ("groups", "sum of products", "square") else pytest.mark.slow) for n in KERNELS],
+)
 def test_a_kernel_is_what_its_formula_says_in_every_engine(name):
     kernel, formula = KERNELS[name]
     x, z = inputs(150), inputs(40, seed=1)
@@ -191,8 +194,8 @@ def test_derivatives_in_test_inputs_are_those_of_differences(name):
                 torch.testing.assert_close(of_prior.z[i, k], expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("q", [0, 1, 2, 3])
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("q", [0, *(pytest.param(q, marks=pytest.mark.slow) for q in (1, 2)), 3])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow), 5])
 def test_a_piecewise_polynomial_is_the_textbooks_and_gpytorchs(q, d):
     rng = torch.Generator().manual_seed(0)
     x, z = (torch.rand(n, d, generator=rng, dtype=torch.float64) for n in (30, 20))

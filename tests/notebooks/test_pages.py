@@ -116,6 +116,7 @@ def brightness(tab, place: str, of: str) -> list[float]:
     return [sum(map(int, re.findall(r"\d+", each)[:3])) / 765 for each in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_code_figures_and_widgets_are_as_the_reader_has_it_and_follow_a_change_and_paper_is_white(visit, scheme):
     tab = visit("01-made.html")

@@ -431,6 +431,7 @@ def far():
     return ran("08", "code-1", "code-2", "code-far")
 
 
+@pytest.mark.slow
 def test_of_the_columns_of_a_block_in_notebook_08_some_dozens_matter_outside_and_fewer_without_the_nearest(far):
     h, x, block, near = far["h"], far["pixels"].numpy(), far["block"], far["near"]
     q = np.sqrt(5) * np.linalg.norm((x[:, None] - x[block]) / np.asarray(h.lengthscale), axis=-1)

@@ -68,7 +68,11 @@ def road():
 
 @pytest.mark.parametrize(
     ("engine", "order"),
-    [("dense", "random"), *itertools.product(["in-place", "compiled"], ["random", "kd-tree"])],  # tiles see the order
+    # tiles see the order
+    [
+        pytest.param(*each, marks=() if each == ("compiled", "kd-tree") else pytest.mark.slow)
+        for each in [("dense", "random"), *itertools.product(["in-place", "compiled"], ["random", "kd-tree"])]
+    ],
 )
 def test_k_stays_positive_definite_in_float32_at_3droads_published_hyperparameters(exact_kernel, road, engine, order):
     x, kernel, noise = road

@@ -102,6 +102,7 @@ def test_as_many_ranks_again_compute_the_same_to_the_last_bit(on_two, tmp_path):
         assert np.array_equal(again[name][0], on_two[0][name][0]), name
 
 
+@pytest.mark.slow
 def test_four_ranks_compute_what_one_does(alone, tmp_path):
     for found in on_ranks(4, tmp_path, solves):
         for name, (weights, chosen, epochs, work, _) in alone.items():
@@ -178,6 +179,7 @@ def trained_and_predicted() -> tuple:
     return mean, deviation, gp.log_marginal_likelihood()
 
 
+@pytest.mark.slow
 def test_training_and_variances_of_two_ranks_are_those_of_one(tmp_path):
     mean, deviation, likelihood = trained_and_predicted()
     for theirs in on_ranks(2, tmp_path, trained_and_predicted):

@@ -16,7 +16,9 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 from apviz.operators.fused import GRADIENT, tile_of
 from benchmarks.roofline import GPUS, compiled, minimum
 
-FEW = [(capability, d, 16) for capability in GPUS for d in (3, 26)]
+#: of architectures, one of which is enough for every day
+SOME = [pytest.param(each, marks=() if each == max(GPUS) else pytest.mark.slow) for each in GPUS]
+FEW = [pytest.param(each, d, 16, marks=() if each == max(GPUS) else pytest.mark.slow) for each in GPUS for d in (3, 26)]
 MANY = [(capability, d, sides) for capability in GPUS for d in (1, 9, 100, 385) for sides in (1, 16, 32)]
 
 
@@ -51,7 +53,7 @@ def test_every_product_spills_nothing_and_is_near_the_fewest_instructions(capabi
     check(capability, form, d, sides)
 
 
-@pytest.mark.parametrize("capability", GPUS)
+@pytest.mark.parametrize("capability", SOME)
 def test_derivatives_and_blocks_fit_the_registers(capability):
     for kernel, tile in (("gradient_kernel", GRADIENT), ("fill_kernel", tile_of(1, capability))):
         found = compiled(kernel, capability, "matern52", 9, tile)

@@ -95,6 +95,7 @@ def test_a_run_alone_has_no_band(seeds):
     assert legend(figure) == ["CG — 1 run, 1 converged"] and not any(each.fill for each in figure.data)
 
 
+@pytest.mark.slow
 def test_a_hundred_groups_take_no_more_than_four_curves_each_whatever_the_seeds(seeds):
     traces = [trace for noise in range(1, 11) for _ in range(10) for trace in seeds("cg", noise=noise / 10)]
     assert len(plots.grouped_curves(traces).data) == 40

@@ -50,7 +50,7 @@ def test_on_all_rows_it_is_cg(tol):
 
 
 @pytest.mark.parametrize(("d", "lengthscale", "noise"), [(2, 0.4, 0.01), (2, 1.0, 1e-3), (5, 3.0, 0.1)])
-@pytest.mark.parametrize("rank", [30, 90])
+@pytest.mark.parametrize("rank", [pytest.param(30, marks=pytest.mark.slow), 90])
 def test_few_rows_tell_the_iterations_of_all_whatever_the_rank(d, lengthscale, noise, rank):
     one = problem(5000, d, lengthscale, noise)
     for tol in (0.05, 0.005):
@@ -72,6 +72,7 @@ def test_right_hand_sides_of_any_size_are_rehearsed_alike():
     assert Rehearsal(one.operator, nothing, 20, 500, seed=0).iterations(20, 0.01, 100) is not None
 
 
+@pytest.mark.slow
 def test_what_few_rows_do_not_show_is_reckoned_from_how_iterations_grow():
     local, smooth = problem(12_000, d=6, lengthscale=1.2, noise=0.05), problem(12_000, d=2, lengthscale=1.0)
     for one, grows in ((local, True), (smooth, False)):

@@ -29,7 +29,7 @@ def problem(slow, n=2400, dtype=torch.float64):
 SOLVER = overlapping(block_size=80, history=8, skeleton_rank=0, fallback_rank=RANK, tol=1e-3, max_epochs=400)
 
 
-@pytest.fixture(scope="module", params=[torch.float32, torch.float64], ids=str)
+@pytest.fixture(scope="module", params=[torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str)
 def taken_over(request):
     system, residual = problem(slow=True, dtype=request.param)
     recorder = apviz.Recorder()
@@ -83,6 +83,7 @@ def test_what_is_drawn_and_told_of_a_run_that_was_taken_over(taken_over, tmp_pat
     assert "takeover" in json.loads(apviz.open_trace(tmp_path / "run.zarr").attrs["choices"])
 
 
+@pytest.mark.slow
 def test_a_run_with_skeletons_is_taken_over_from_b_minus_kw():
     system, residual = problem(slow=True, dtype=torch.float32)
     solution = attempt(system, replace(SOLVER, skeleton_rank=20, tol=1e-5))

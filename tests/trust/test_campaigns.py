@@ -85,6 +85,7 @@ def test_the_campaign_finds_a_report_that_does_not_escape(monkeypatch):
     assert strangers.judge(0).how == "false"
 
 
+@pytest.mark.slow
 def test_changes_are_of_every_kind(tmp_path):
     import shutil
 
@@ -152,11 +153,11 @@ def test_the_campaign_finds_rows_that_were_flushed_and_lost(monkeypatch, tmp_pat
         kill.check_beginning(tmp_path / "a.zarr", tmp_path / "a.zarr", 7, "epoch")
 
 
-LONG = ("report", "experiment", "compare")
+QUICK = ("solve", "training goes on", "note", "save a model")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in write.SCENARIOS]
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in write.SCENARIOS]
 )
 def test_whatever_write_fails_a_solve_goes_on_and_nothing_half_looks_whole(name):
     seeds = [seed for seed in range(300) if seed % len(write.SCENARIOS) == list(write.SCENARIOS).index(name)]
@@ -211,13 +212,9 @@ def test_the_campaign_finds_a_setting_that_a_solve_leaves_changed(monkeypatch):
 
 # --- where it is installed --------------------------------------------------------------------------------------------
 
-SLOW_PLACES = [name for name in install.PLACES if name != "output in cp1252"]
 
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow if n in SLOW_PLACES else ()) for n in install.PLACES if "Python" not in n],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [each for each in install.PLACES if "Python" not in each])
 def test_apviz_is_as_at_home(name):
     verdict = install.judge(list(install.PLACES).index(name))
     if verdict.how == "not here":

@@ -21,6 +21,7 @@ def on_tab(visitor, title: str) -> None:
     visitor.tab.get_by_role("tab", name=title, exact=True).click()
 
 
+@pytest.mark.slow
 def test_a_page_that_comes_before_the_dashboard_is_there_becomes_the_dashboard(recorded, visit, tmp_path):
     server = Server(shutil.copytree(recorded, tmp_path / "runs"), wait=False)
     try:

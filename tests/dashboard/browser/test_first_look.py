@@ -63,6 +63,7 @@ def test_verdict_curves_and_table_are_in_the_page_before_any_script_has_run(visi
     assert bare.tab.evaluate(TOO_NARROW) == []
 
 
+@pytest.mark.slow
 def test_what_was_seen_first_gives_way_to_the_page_that_says_the_same(visit, server):
     bare, someone = visit(java_script_enabled=False), visit()
     bare.tab.goto(server.address({}))
@@ -84,8 +85,8 @@ def is_inside(boxes, width, height):
     return all(left >= 0 and top >= 0 and right <= width and bottom <= height for left, top, right, bottom in boxes)
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)])
-@pytest.mark.parametrize("large", [False, True], ids=["desk", "lecture"])
+@pytest.mark.parametrize("size", [(1440, 900), pytest.param((1920, 1080), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["desk", "lecture"])
 def test_verdict_curve_with_its_axes_and_every_run_stand_above_the_fold(visit, server, lecture, size, large):
     someone = visit(*size, to=lecture if large else server).go()
     chart = someone.chart("Residual.")
@@ -143,6 +144,7 @@ def test_in_a_race_the_runs_are_named_beside_their_curves_while_rows_come_anew(v
         shutil.rmtree(path)
 
 
+@pytest.mark.slow
 def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_one(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
@@ -156,6 +158,7 @@ def test_the_table_beside_the_first_chart_is_its_legend_and_a_picture_of_it_has_
     assert "AP gauss-southwell b=50" in picture and "converged" in picture
 
 
+@pytest.mark.slow
 def test_hovering_a_method_fades_the_others_in_every_chart(visit):
     someone = visit(height=2200).go()
     chart, other = someone.chart("Residual."), someone.chart("Error in the K-norm")
@@ -211,6 +214,7 @@ def test_of_two_runs_with_equal_work_a_click_selects_the_one_whose_curve_it_hits
     assert moment.count() == 1
 
 
+@pytest.mark.slow
 def test_a_moment_is_set_from_the_keyboard(visit):
     someone = visit(height=2200).go()
     someone.chart("Time per update")
@@ -234,6 +238,7 @@ def test_a_moment_is_set_from_the_keyboard(visit):
     someone.says("AP gauss-southwell b=50, update 18, epoch 3,")
 
 
+@pytest.mark.slow
 def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     wrong = {"lengthscale": "abc", "block_sizes": "0,-5", "outputscale": "inf", "selected": "nosuch", "update": 99999}
     someone = visit().go(n=9000, noise="x", colour="red", rhs=2, runs="../../secret,gone", **wrong)
@@ -251,6 +256,7 @@ def test_bad_values_in_the_address_get_a_message_and_the_rest_counts(visit):
     assert someone.field("Training rows n").input_value() == "1,712"
 
 
+@pytest.mark.slow
 def test_an_address_that_comes_back_while_the_page_begins_to_show_is_written_anew(visit):
     someone = visit().go(n=9000)
     someone.tab.wait_for_function("location.search.includes('n=1712')")
@@ -264,6 +270,7 @@ def test_an_address_that_comes_back_while_the_page_begins_to_show_is_written_ane
     someone.tab.wait_for_function("location.search.includes('n=1712')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begins", "ends", "paper"),
     [("light", "dark", "#14171C"), pytest.param("dark", "light", "#FFFFFF", marks=pytest.mark.slow)],
@@ -286,6 +293,7 @@ def test_the_theme_toggled_while_charts_still_come_stays_for_all_of_them_and_the
     assert someone.tab.evaluate(dark) is (ends == "dark")
 
 
+@pytest.mark.slow
 def test_a_page_that_is_come_back_to_is_of_the_theme_chosen_meanwhile(visit):
     someone = visit().go()
     someone.chart("Where the residual is")
@@ -296,6 +304,7 @@ def test_a_page_that_is_come_back_to_is_of_the_theme_chosen_meanwhile(visit):
     someone.until("chart._fullLayout.paper_bgcolor === '#14171C'", someone.chart("Residual."))
 
 
+@pytest.mark.slow
 def test_everything_fits_a_phone(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)
@@ -307,6 +316,7 @@ def test_everything_fits_a_phone(visit):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
+@pytest.mark.slow
 def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
     someone = visit().go(methods="cg")
     someone.chart("Where the residual is")
@@ -328,6 +338,7 @@ def test_run_and_every_chart_are_reached_by_the_tab_key_and_show_it(visit):
     assert {"Run", "Residual", "Time per update", "Which block, when", "Where the residual is"} <= seen
 
 
+@pytest.mark.slow
 def test_every_chart_can_be_read_as_words_and_as_a_table(visit):
     someone = visit().go()
     someone.chart("Time per update")

@@ -100,6 +100,7 @@ SENDS_BACK_AN_OLDER_TEXT = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_an_older_state_that_the_browser_sends_back_does_not_stay(visit):
     someone = visit().go(**SMALL)
     someone.press("Run")

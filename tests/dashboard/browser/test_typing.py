@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 import apviz
 
 SMALL = {"n": 300, "rhs": 2, "methods": "cg,ap", "rules": "cyclic", "block_sizes": 60, "source": "by hand"}
@@ -63,6 +65,7 @@ def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_sho
         assert name == "block_size" or all(each[name] == value for each in attrs)
 
 
+@pytest.mark.slow
 def test_a_value_that_was_typed_and_not_left_yet_is_the_one_that_runs(visit, server):
     someone = visit().go(**SMALL)
     field = someone.field("Noise variance σ²")

@@ -11,6 +11,7 @@ from tests.dashboard.browser.test_solving import finished
 CHINA = {"dataset": "china", "n": 2_400, "rhs": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "theme"),
     [(1500, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],

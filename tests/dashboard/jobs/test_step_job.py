@@ -16,6 +16,7 @@ from apviz.dashboard.store.trainings import Trainings
 from tests.dashboard.small_trainings import LIMITS, SETTINGS, SOLVER, SPEC, finished, job_in
 
 
+@pytest.mark.slow
 def test_the_solve_of_a_step_is_done_again_just_as_it_was_or_with_a_change(tmp_path):
     job = finished(job_in(tmp_path))
     path, trace = tmp_path / f"{job.name}.zarr", job.trace

@@ -87,7 +87,15 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("make", "limit", "words"), TOLD, ids=[make.__name__ for make, _, _ in TOLD])
+@pytest.mark.parametrize(
+    ("make", "limit", "words"),
+    [
+        pytest.param(
+            *told, id=told[0].__name__, marks=pytest.mark.slow if told[0] in (duplicates, little_noise) else ()
+        )
+        for told in TOLD
+    ],
+)
 def test_causes_are_told_apart(make, limit, words):
     model = make()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -148,6 +156,7 @@ def test_inside_the_context_it_is_gpytorch_that_is_measured():
         assert diagnose(model).limit is Limit.LOOSE
 
 
+@pytest.mark.slow
 def test_with_more_rows_than_are_measured_it_says_so_and_kappa_is_that_of_all(monkeypatch):
     monkeypatch.setattr(copying, "MEASURED_ROWS", 1200)
     x = uniform(1500, 2)

@@ -46,6 +46,7 @@ def joint_likelihood_of(model, rows, targets):
     return float(value), [str(w.message) for w in caught]
 
 
+@pytest.mark.slow
 def test_1129_cg_terminates_in_training_where_rows_come_again():
     """gpytorch#1129: residuals far above 1 after 1,000 iterations, a jumping loss; rows are copies of others."""
     rng = np.random.default_rng(0)
@@ -88,6 +89,7 @@ def test_1220_cg_terminates_on_normalised_data_in_float64():
     assert off[0] < 1e-3 and off[1] < 1e-3
 
 
+@pytest.mark.slow
 def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
     """gpytorch#2045: where `mll` is asked for validation rows; interactions of inputs were added as inputs."""
     made = PolynomialFeatures(3, include_bias=False)

@@ -121,6 +121,7 @@ def test_three_controls_are_in_sight_and_a_preset_sets_what_python_says(visit, k
             assert reads(tab, name) == kind.controls[name].get("names", {}).get(words, words), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_for_a_projector_words_are_large(visit, kind):
     tab = visit(kind(), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
