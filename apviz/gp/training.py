@@ -46,6 +46,7 @@ log = logging.getLogger("apviz")
 
 # in a checkpoint: "step" is a variable of the trace, and a number of Adam's
 TRACED = "trace_"
+KAPPA_IS_ESTIMATE = "kappa_is_estimate"
 #: root attributes of the trace that every step changes
 OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
 
@@ -380,6 +381,8 @@ class Training:
         steps = {name: np.full(len(steps["step"]), np.nan) for name in ("gain", "negative_log_likelihood")} | steps
         raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
         self._objective.weights = torch.from_numpy(weights).to(self._x) if weights.size else None
+        if (estimated := arrays.pop(KAPPA_IS_ESTIMATE, None)) is not None:
+            self._record.variable_attrs["step", "kappa"] = {"is_estimate": bool(estimated)}
         self._optimiser.restore(raw, arrays)
         # checkpoints of former versions do not say which engine it was
         compiled = {"compiled_engine": attributes.get("compiled_engine", self._is_compiled)}
@@ -409,6 +412,8 @@ class Training:
         arrays |= self._optimiser.state()
         weights = self._objective.weights
         arrays["raw"] = self._optimiser.raw.numpy()
+        if (of_kappa := self._record.variable_attrs.get(("step", "kappa"))) is not None:
+            arrays[KAPPA_IS_ESTIMATE] = np.array(of_kappa["is_estimate"])
         arrays["weights"] = np.empty(0) if weights is None else weights.cpu().numpy()
         self._files.write(arrays, self._record.attrs)
 

@@ -164,6 +164,22 @@ def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_p
     assert written.finished
 
 
+def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no_estimate(tmp_path):
+    class Enough(apviz.TrainingHook):
+        def on_step(self, step, settings):
+            if step.number == settings.steps:
+                raise KeyboardInterrupt
+
+    path, settings = tmp_path / "t.zarr", {"steps": 2, "spectrum": True}
+    with pytest.raises(KeyboardInterrupt):
+        training(path, **settings).run([Enough()])
+    training(path, **settings).run()
+    found, whole = apviz.open_trace(path), training(**settings)
+    whole.run()
+    assert found.finished and found["step"].drop_vars("seconds").identical(whole.trace["step"].drop_vars("seconds"))
+    assert found["step"]["kappa"].attrs["is_estimate"] is False
+
+
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver", [CHOLESKY, apviz.AlternatingProjection(block_size=30, tol=1e-8)], ids=["exact", "ap"]

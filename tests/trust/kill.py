@@ -200,8 +200,9 @@ def check_beginning(path: Path, whole: Path, rows: int, group: str) -> int:
     assert length >= rows, f"{length} {group}s on disk, {rows} were flushed"
     for each in {group, "update"} & set(found.tree.children):
         have, want = _without_time(found[each]), _without_time(reference[each])
-        same = have.identical(want.isel({each: slice(have.sizes[each])}))
-        assert same, f"{each} is not the beginning of the trace that nobody killed"
+        same = want.isel({each: slice(have.sizes[each])})
+        other = [name for name in have.variables if name not in same or not have[name].identical(same[name])]
+        assert have.identical(same), f"{each} ({other}) is not the beginning of the trace that nobody killed"
     return length
 
 
