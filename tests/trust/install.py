@@ -186,8 +186,11 @@ _environments: list[tempfile.TemporaryDirectory[str]] = []
 def environment(version: str, resolution: str) -> Path:
     """The Python of a new environment, with apviz from its wheel, its extras, and what its tests need."""
     base, uv = shutil.which(f"python{version}"), shutil.which("uv")
-    if base is None or uv is None:
-        raise NotHere(f"python{version}" if base is None else "uv (pip install uv)")
+    # a shim of pyenv may be there without its Python
+    if base is None or subprocess.run([base, "--version"], capture_output=True, check=False).returncode:
+        raise NotHere(f"python{version}")
+    if uv is None:
+        raise NotHere("uv (pip install uv)")
     _environments.append(tempfile.TemporaryDirectory(prefix="apviz-install-", ignore_cleanup_errors=True))
     at = Path(_environments[-1].name)
     python = at / "venv/bin/python"
