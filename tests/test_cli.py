@@ -219,6 +219,7 @@ def test_datasets_lists_every_card_with_its_licence_and_whether_it_is_here(tmp_p
         assert ("yes" if card.name in ("china", "china-profile", "diabetes") else "no") in line
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_table_so_far_and_keeps_the_trace(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "apviz", "compare", "--dataset", "china", "--n", "8000", "--rules", "cyclic",

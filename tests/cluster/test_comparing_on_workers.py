@@ -215,6 +215,7 @@ def until(command, folder, there):
     return psutil.Process(command.pid).children(recursive=True)
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_a_comparison_on_workers_leaves_the_done_ones_whole_and_the_others_say_interrupted(tmp_path):
     runs, endless = tmp_path / "runs", tmp_path / "runs/diabetes-n353-ap-random-b=5.zarr"
     command = started(tmp_path, "--methods", "ap,cholesky")

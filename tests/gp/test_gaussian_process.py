@@ -161,14 +161,14 @@ def test_it_works_in_a_pipeline_and_in_a_search_over_a_grid():
 LESS_WORK = {"stages": ((0.5, 5),), "max_epochs": 1, "trace_estimator": "pathwise"}
 
 
-@parametrize_with_checks(
-    [
-        apviz.GaussianProcess(),
-        apviz.GaussianProcess(max_steps=15, **ADAM),
-        apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK),
-    ]
-)
+@parametrize_with_checks([apviz.GaussianProcess(), apviz.GaussianProcess(max_steps=15, **ADAM, **LESS_WORK)])
 def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([apviz.GaussianProcess(max_steps=15, **ADAM)])
+def test_scikit_learns_checks_pass_with_the_papers_training(estimator, check):
     check(estimator)
 
 

@@ -96,6 +96,7 @@ def test_all_ranks_end_with_the_same_weights_to_the_last_bit(name, on_two):
     assert np.array_equal(on_two[0][name][0], on_two[1][name][0])
 
 
+@pytest.mark.slow
 def test_as_many_ranks_again_compute_the_same_to_the_last_bit(on_two, tmp_path):
     again = on_ranks(2, tmp_path, solves)[0]
     for name in SOLVERS:

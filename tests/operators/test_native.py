@@ -190,6 +190,7 @@ def test_a_damaged_library_is_built_again(fresh, quick_compiler):
         assert prepared().startswith("compiled")
 
 
+@pytest.mark.slow
 def test_a_library_that_was_cut_off_is_built_again_and_does_not_end_the_process(fresh, quick_compiler):
     native.library()
     program = [sys.executable, "-c", LOAD_CUT_OFF, str(native.path_of())]

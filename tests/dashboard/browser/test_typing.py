@@ -39,6 +39,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_runs_while_a_field_shows_no_value_and_then_what_all_of_them_show(visit, server):
     someone = visit().go(**SMALL)
     before = traces(server)
