@@ -72,6 +72,20 @@ def test_a_rank_deficient_kernel_stops_the_factor_early(dtype):
     assert counting.entries == 80 * factor.shape[1]
 
 
+@pytest.mark.parametrize("outputscale", [2.0**-40, 2.0**40])
+def test_rounding_ends_the_factor_at_the_same_rank_in_every_unit(outputscale):
+    x = torch.rand(80, 2, generator=torch.Generator().manual_seed(0))
+
+    def factor(scale):
+        kernel = RBF(lengthscale=0.5, outputscale=scale)
+        system = KernelSystem(x, x[:, 0], kernel, noise=0.1 * scale, operator="dense", device="cpu")
+        return pivoted_cholesky(CountingOperator(system.operator), 80)
+
+    plain, scaled = factor(1.0), factor(outputscale)
+    assert 20 < plain.shape[1] < 80
+    torch.testing.assert_close(scaled, plain * outputscale**0.5, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("rank", [1, 10, 120, 500])
 @pytest.mark.parametrize(
     "kernel",

@@ -220,6 +220,15 @@ def test_the_seed_alone_decides_the_coarse_space():
     assert np.array_equal(first, again) and not np.allclose(first, other, rtol=1e-3)
 
 
+def test_the_seed_decides_which_rows_a_shuffled_block_holds():
+    counting = make()
+    chosen = [TwoLevelSchwarz(block_size=30, coarse_rank=0, overlap=0.0, partition="shuffled", seed=k) for k in (1, 2)]
+    for seed, each in enumerate(chosen, start=1):
+        made = partitioner_named("shuffled", seed)(counting.inputs, 30, 0.0)
+        rows = [made.order[made.solved(block)].numpy() for block in range(len(made))]
+        np.testing.assert_allclose(applied(counting, each), schwarz(rows, matrix(counting)), atol=1e-8)
+
+
 @EVERY_COARSE
 def test_applying_it_leaves_the_residual_as_it_was_and_takes_any_number_of_columns(coarse):
     counting = make()
