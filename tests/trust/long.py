@@ -30,7 +30,7 @@ from tests.trust.truth import Verdict
 
 VISITORS = 20
 #: limits of the server, in seconds: those of every day are 15 and 600
-TAB_SECONDS, JOB_SECONDS = 4, 8
+TAB_SECONDS, JOB_SECONDS = 4, 15
 #: rounds in which a server may take what it then keeps: pools, caches, what libraries import late
 WARM = 4
 #: MB by which memory may have grown since then, of all rounds
@@ -133,7 +133,7 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
         raise
     if visit.leaves == "comes back":
         await tab.lose()
-        await asyncio.sleep(0.5 * JOB_SECONDS)
+        await asyncio.sleep(0.2 * JOB_SECONDS)
         again = Tab(url, tab.visitor)
         await again.open(_address(visit))
         if visit.does == "solves without an end":

@@ -123,7 +123,11 @@ class Tab:
     async def says(self, words: str) -> None:
         """Waits until something on the page says so."""
         pattern = re.compile(words)
-        await self.found(lambda each: pattern.search(str(each["attributes"].get("object", ""))))
+        try:
+            await self.found(lambda each: pattern.search(str(each["attributes"].get("object", ""))))
+        except TimeoutError:
+            said = {str(each["attributes"].get("object", ""))[:100] for each in self.models.values()}
+            raise AssertionError(f"the page says nothing of {words!r}, but {sorted(said)}") from None
 
     # --- how it leaves --------------------------------------------------------------------------------------------
 
