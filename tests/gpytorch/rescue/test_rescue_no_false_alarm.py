@@ -176,6 +176,10 @@ TUTORIALS = [
 ]  # fmt: skip
 
 
+#: nats a row
+SPIKE = 0.5
+
+
 @pytest.mark.parametrize("make", TUTORIALS, ids=[make.__name__ for make in TUTORIALS])
 def test_nothing_is_wrong_with_a_tutorial(make):
     torch.manual_seed(0)
@@ -186,7 +190,8 @@ def test_nothing_is_wrong_with_a_tutorial(make):
     model.likelihood.train()
     adam, losses = torch.optim.Adam(model.parameters(), lr=rate), []
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
-    for _ in range(steps):
+    # by rounding, a hundredth step may fall on one of Adam's spikes, and there too large a step is no false alarm
+    while len(losses) < steps or (losses[-1] > min(losses) + SPIKE and len(losses) < 2 * steps):
         adam.zero_grad()
         loss = -mll(model(*model.train_inputs), model.train_targets).sum()
         loss.backward()
