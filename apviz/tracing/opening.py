@@ -57,19 +57,19 @@ def open_trace(path: str | Place) -> Trace:
         (True, 200)
     """
     place = place_of(path)
-    # without its root a trace in a store has only been begun
-    if not (is_there(place / "zarr.json") if isinstance(place, Remote) else place.exists()):
-        raise FileNotFoundError(f"no trace at {path}")
-    try:
-        with xr.open_datatree(str(place), engine="zarr") as tree:
-            loaded = tree.load()
-            for node in loaded.subtree:  # `load` leaves coordinates that are no index of their group on disk
-                for variable in node.variables.values():
-                    variable.load()
-    except Exception as error:
-        raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
-    if TRACE_ID in loaded.attrs and place.is_dir():
-        _require_every_chunk(place)
+    while True:
+        before = _identity(place)
+        if before is None:
+            raise FileNotFoundError(f"no trace at {path}")
+        try:
+            loaded = _loaded(path, place)
+        except (OSError, ValueError):
+            if _identity(place) == before:
+                raise
+            continue
+        # a trace that is moved away while it is read reads as missing numbers, or ends with another's
+        if _identity(place) == before:
+            break
     version = loaded.attrs.get("schema_version")
     if not isinstance(version, int):
         raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
@@ -81,6 +81,35 @@ def open_trace(path: str | Place) -> Trace:
         except ValueError as error:
             raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
     return TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
+
+
+def _identity(place: Place) -> tuple[int, int] | None:
+    """What tells a folder from another that takes its place; None where no trace is."""
+    if isinstance(place, Remote):  # nothing is moved there, and without its root a trace has only been begun
+        return (0, 0) if is_there(place / "zarr.json") else None
+    if not place.exists():
+        return None
+    found = place.stat()
+    return found.st_dev, found.st_ino
+
+
+def _loaded(path: str | Place, place: Place) -> xr.DataTree:
+    """Everything that is in a trace.
+
+    Raises:
+        ValueError: it does not open, or has lost a part of its numbers.
+    """
+    try:
+        with xr.open_datatree(str(place), engine="zarr") as tree:
+            loaded = tree.load()
+            for node in loaded.subtree:  # `load` leaves coordinates that are no index of their group on disk
+                for variable in node.variables.values():
+                    variable.load()
+    except Exception as error:
+        raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
+    if TRACE_ID in loaded.attrs and place.is_dir():
+        _require_every_chunk(place)
+    return loaded
 
 
 def attributes_of(path: Path) -> dict[str, Any]:

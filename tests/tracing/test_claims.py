@@ -13,6 +13,7 @@ import xarray as xr
 
 import apviz
 from apviz.comparison import compare
+from apviz.tracing import opening
 from apviz.tracing.claim import Claim
 from tests.processes import FRESH
 
@@ -267,3 +268,32 @@ def test_a_trace_with_a_chunk_that_was_cut_is_refused_when_it_is_opened_not_when
         apviz.open_trace(path)
     chunk.write_bytes(held)
     apviz.open_trace(path)
+
+
+@pytest.mark.parametrize("at", ["while it is loaded", "while it is looked over"])
+@pytest.mark.parametrize("another_comes", [False, True])
+def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_not_its_own(
+    tmp_path, monkeypatch, at, another_comes
+):
+    """An experiment that goes on does so with the trace of a cut solve; its reader was told of lost numbers."""
+    path, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
+    recorder = apviz.Recorder(other)
+    apviz.solve(a_system(50), SOLVER, [recorder])
+    module, name = (opening.xr, "open_datatree") if at == "while it is loaded" else (opening, "_require_every_chunk")
+    whole = getattr(module, name)
+
+    def moved_meanwhile(*arguments, **settings):
+        found = whole(*arguments, **settings) if at == "while it is loaded" else None
+        if not (tmp_path / "aside.zarr").exists():
+            path.rename(tmp_path / "aside.zarr")
+            if another_comes:
+                other.rename(path)
+        return found or whole(*arguments, **settings)
+
+    monkeypatch.setattr(module, name, moved_meanwhile)
+    if another_comes:
+        assert apviz.open_trace(path).tree.identical(recorder.trace.tree)
+    else:
+        with pytest.raises(FileNotFoundError, match="no trace at"):
+            apviz.open_trace(path)
