@@ -58,10 +58,10 @@ test-sanitized: $(VENV)/installed-dev
 	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
 	  $(BIN)/python -m pytest -s tests/operators/test_operators.py tests/operators/test_accuracy.py
 
-# one thing after another in the core is changed, and a test must fail: make mutants ONLY='apviz.rules*'
+# one thing after another in the core is changed, and a test must fail: make mutants ONLY='apviz.rules*' SAMPLE=40
 mutants: $(VENV)/installed-dev
 	$(PIP) "mutmut>=3.8"
-	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)')
+	$(BIN)/python -m tests.trust.mutants $(if $(ONLY),'$(ONLY)') $(if $(SAMPLE),--sample $(SAMPLE))
 
 # known vulnerabilities of everything that is installed, PyTorch's build by its version; asks the index of packages, and
 # fails where that does not answer

@@ -16,7 +16,7 @@ PAGE = "benchmarks/trust"
 MARK, MUTANTS_MARK = "<!-- the table of benchmarks/results/trust.json -->", "<!-- its table of mutants -->"
 PLACES_MARK = "<!-- its table of places -->"
 FIGURES, CAMPAIGNS = ROOT / "benchmarks/results/trust.json", ROOT / "tests/trust/campaigns.toml"
-MUTANTS_COLUMNS = ("file", "mutants", "killed", "%", "machine")
+MUTANTS_COLUMNS = ("file", "mutants", "tried", "killed", "%", "machine")
 COLUMNS = ("campaign", "what is tried", "cases", "hours", "wrong", "what was found and mended", "machine")
 #: of a page in `docs/benchmarks`, to the repository
 _UP = "../../"
@@ -51,8 +51,8 @@ def _mutants_row(name: str, found: dict[str, Any]) -> list[str]:
     # an endless loop is noticed too
     killed = found["how"].get("killed", 0) + found["how"].get("timeout", 0)
     return [
-        f"[{name}]({_UP}{name})", f"{found['mutants']:,}", f"{killed:,}", f"{killed / found['mutants']:.0%}",
-        _machine(found["machine"]),
+        f"[{name}]({_UP}{name})", f"{found['made']:,}", f"{found['mutants']:,}", f"{killed:,}",
+        f"{killed / found['mutants']:.0%}", _machine(found["machine"]),
     ]  # fmt: skip
 
 

@@ -1,17 +1,19 @@
 """Mutants of the core: `make mutants ONLY='apviz.rules*'` changes one thing after another; does a test fail?
 
-`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; how many of a file's were killed
-goes into `benchmarks/results/trust.json`.
+`mutmut` makes and tries them, of the files and by the tests that pyproject.toml names; `SAMPLE=40` tries so many of a
+file, at random. How many of a file's were made, tried and killed goes into `benchmarks/results/trust.json`.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,28 +26,52 @@ KEY = "mutants"
 _LINE = re.compile(r"^\s*(?P<name>[\w.ǁ]+__mutmut_\d+): (?P<how>[a-z ]+)$")
 
 
-def counted(results: str) -> dict[str, Counter[str]]:
-    """How the mutants of every file ended, from what `mutmut results --all true` says; those not tried are left out."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+def made(results: str) -> dict[str, dict[str, str]]:
+    """How the mutants of every file ended, by their names, from what `mutmut results --all true` says."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
     for line in results.splitlines():
-        if (match := _LINE.match(line)) and match["how"] != "not checked":
+        if match := _LINE.match(line):
             module = re.split(r"\.x[_ǁ]", match["name"])[0]
-            found[f"{module.replace('.', '/')}.py"][match["how"]] += 1
+            found[f"{module.replace('.', '/')}.py"][match["name"]] = match["how"]
     return dict(found)
+
+
+def counted(of_a_file: dict[str, str]) -> dict[str, Any]:
+    """How many mutants were made and tried, and how those ended."""
+    how = Counter(each for each in of_a_file.values() if each != "not checked")
+    return {"made": len(of_a_file), "mutants": how.total(), "how": dict(how)}
 
 
 def main(
     only: Annotated[list[str] | None, typer.Argument(help="Names of mutants, such as 'apviz.rules*'.")] = None,
+    sample: Annotated[int | None, typer.Option(help="So many of each file, at random.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
 ) -> None:
     """Tries mutants, and keeps how many were killed."""
     mutmut = str(Path(sys.executable).with_name("mutmut"))
-    subprocess.run([mutmut, "run", *(only or [])], check=True)
-    results = subprocess.run([mutmut, "results", "--all", "true"], check=True, capture_output=True, text=True).stdout
+
+    def results() -> dict[str, dict[str, str]]:
+        said = subprocess.run([mutmut, "results", "--all", "true"], check=True, capture_output=True, text=True)
+        return made(said.stdout)
+
+    chosen = [] if sample else list(only or [])
+    if sample is not None:
+        # they are made before it finds that none has this name
+        subprocess.run([mutmut, "run", "none of them"], capture_output=True)
+        for mutants in results().values():
+            names = sorted(name for name in mutants if not only or any(fnmatch(name, each) for each in only))
+            random.Random(seed).shuffle(names)  # those of a smaller sample are among those of a larger one
+            chosen += names[:sample]
+    subprocess.run([mutmut, "run", *chosen], check=True)
     figures, machine = read(), describe()
     known = figures.setdefault(KEY, {})
-    for module, how in counted(results).items():
-        known[module] = {"mutants": how.total(), "how": dict(how), "machine": machine}
-        typer.echo(f"{module}: {how['killed'] + how['timeout']} of {how.total()} mutants killed")
+    for name, mutants in results().items():
+        found = counted(mutants)
+        if not found["mutants"]:
+            continue
+        known[name] = found | {"machine": machine}
+        killed = sum(found["how"].get(each, 0) for each in ("killed", "timeout"))
+        typer.echo(f"{name}: {killed} of {found['mutants']} mutants killed, of {found['made']}")
     with file_made_whole(FIGURES) as file:
         file.write((json.dumps(figures, indent=1, ensure_ascii=False) + "\n").encode())
 

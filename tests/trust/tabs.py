@@ -151,6 +151,8 @@ class Tab:
         assert self._connection is not None
         stream = self._connection.protocol.stream
         stream.io_loop.remove_handler(stream.socket)
+        # or the next message that is begun has the socket watched again, by a handler that is gone
+        stream._add_io_state = lambda state: None
         if self._reader is not None:
             self._reader.cancel()
 

@@ -449,14 +449,15 @@ def test_the_page_has_a_row_for_every_campaign_with_its_figures():
     for row, (name, found) in zip(rows, of_mutants.items(), strict=True):
         cells = [each.strip() for each in row.strip("|").split("|")]
         survived = sum(number for how, number in found["how"].items() if how not in ("killed", "timeout"))
-        assert name in cells[0] and int(cells[1]) == found["mutants"] and int(cells[2]) == found["mutants"] - survived
-        assert cells[3] == f"{1 - survived / found['mutants']:.0%}"
+        numbers = [int(each.replace(",", "")) for each in cells[1:4]]
+        assert name in cells[0] and numbers == [found["made"], found["mutants"], found["mutants"] - survived]
+        assert cells[4] == f"{1 - survived / found['mutants']:.0%}"
     text = (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
     assert page.MARK in text and page.MUTANTS_MARK in text
 
 
 def test_mutants_are_counted_by_file():
-    from tests.trust.mutants import counted
+    from tests.trust.mutants import counted, made
 
     said = """
     apviz.rules.x_rule_named__mutmut_1: killed
@@ -464,4 +465,8 @@ def test_mutants_are_counted_by_file():
     apviz.gp.gradient.x_step_system__mutmut_3: not checked
     apviz.gp.gradient.x_step_system__mutmut_4: timeout
     """
-    assert counted(said) == {"apviz/rules.py": {"killed": 1, "survived": 1}, "apviz/gp/gradient.py": {"timeout": 1}}
+    found = {file: counted(names) for file, names in made(said).items()}
+    assert found == {
+        "apviz/rules.py": {"made": 2, "mutants": 2, "how": {"killed": 1, "survived": 1}},
+        "apviz/gp/gradient.py": {"made": 2, "mutants": 1, "how": {"timeout": 1}},
+    }
