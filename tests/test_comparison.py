@@ -97,6 +97,7 @@ def test_every_combination_of_rule_partition_and_block_size_is_a_solver():
     assert len({solver.label for solver in solvers}) == len(solvers) == 2 * 2 * 2 + 1 + 2 + 1
 
 
+@pytest.mark.slow
 def test_every_method_by_its_name_solves_the_same_system(tmp_path, data):
     system = comparison.build_system(data, comparison.choose_hyperparameters(data), rhs=2, dtype=torch.float64)
     solvers = comparison.choose_solvers(comparison.METHODS, block_sizes=[50], ranks=[20], tol=1e-6, max_epochs=2000)

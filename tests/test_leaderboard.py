@@ -115,6 +115,7 @@ def test_every_system_is_as_large_as_asked_for_and_another_with_another_seed(nam
     assert len(one.lengthscale) == one.x.shape[1] and one.noise > 0
 
 
+@pytest.mark.slow
 def test_an_outsider_joins_by_a_file_and_is_measured_as_ours_are(tmp_path):
     run = ["run", "--entrant", MINRES, "--entrant", "auto", "--system", "d = 10, RBF, lengthscale 1", "--n", "300"]
     done = CliRunner().invoke(app, [*run, "--folder", str(tmp_path)])

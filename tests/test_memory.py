@@ -105,6 +105,7 @@ except RuntimeError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_AS"), reason="this system has no limit of address space")
 def test_a_limit_of_address_space_leaves_what_can_be_allocated():
     room = 200 * MIB

@@ -148,6 +148,7 @@ def test_a_race_is_by_work_or_by_seconds():
         Turns("epochs")
 
 
+@pytest.mark.slow
 def test_a_race_that_is_killed_leaves_traces_that_open(tmp_path):
     program = f"""
         import pathlib

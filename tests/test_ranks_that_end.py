@@ -78,6 +78,7 @@ class Job:
         return apviz.open_trace(self.folder / "ap.zarr")
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_others_by_name_and_the_trace_opens(tmp_path):
     job = Job(tmp_path, size=3)
     job.wait_for_epochs()

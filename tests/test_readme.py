@@ -48,6 +48,7 @@ def test_the_snippet_that_solves_converges_and_leaves_a_trace(tmp_path):
     assert (tmp_path / "runs/ap.zarr/zarr.json").exists()
 
 
+@pytest.mark.slow
 def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_passes_that_find_more_than_was_claimed(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "on_pass" in block]
     done = run([sys.executable, "-c", snippet + "\nassert system.dtype == __import__('torch').float32"], tmp_path)
@@ -58,6 +59,7 @@ def test_the_snippet_that_refines_reaches_its_tolerance_in_float32_by_passes_tha
     assert all(residual > claimed for claimed, residual in found[:-1]) and found[-1][1] < 1e-8
 
 
+@pytest.mark.slow
 def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path):
     (snippet,) = [block for block in blocks("python") if "load_diabetes" in block]
     done = run([sys.executable, "-c", snippet], tmp_path)
@@ -66,6 +68,7 @@ def test_the_snippet_that_fits_leaves_a_trace_and_a_model_that_predicts(tmp_path
     assert (tmp_path / "runs/training.zarr/zarr.json").exists() and (tmp_path / "runs/diabetes.npz").exists()
 
 
+@pytest.mark.slow
 def test_the_snippet_with_kernels_that_are_fitted_runs(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "kernel_number" in block]
     prelude = (
@@ -76,6 +79,7 @@ def test_the_snippet_with_kernels_that_are_fitted_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_snippet_with_kernels_runs(tmp_path):
     (snippet,) = [block for block in blocks("python", GUIDE) if "from_sklearn" in block]
     prelude = (

@@ -104,6 +104,7 @@ def test_random_right_hand_sides_beside_one_take_what_those_of_a_training_take()
 # --- dtypes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_where_rounding_stops_all_methods_float64_is_what_would_change_the_advice():
     system = made(n=2_400, lengthscale=1.5, noise=1e-6)
     small = apviz.KernelSystem(system.x.float(), system.b.float(), system.kernel, noise=1e-6, device="cpu")

@@ -126,6 +126,7 @@ def test_noise_that_rises_from_its_floor_does_not_lie_on_it(data):
     assert diagnose_training(training.trace).limit is not Limit.FLOOR
 
 
+@pytest.mark.slow
 def test_a_training_whose_solve_diverged_says_so_and_not_that_it_should_go_on():
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.uniform(-1, 1, (200, 1)))

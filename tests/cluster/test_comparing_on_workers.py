@@ -142,6 +142,7 @@ def check_every_trace(folder, solvers, outcomes):
     return opened
 
 
+@pytest.mark.slow
 def test_a_solve_whose_worker_is_killed_is_made_again_whole_and_its_beginning_says_interrupted(two_workers, tmp_path):
     killer = Killer(two_workers, tmp_path, [0.3])
     outcomes = [*compare_on(two_workers, partial(small.a_system, 120), LONG, tmp_path)]
@@ -245,6 +246,7 @@ def test_where_whoever_asked_is_killed_its_workers_end_and_every_trace_opens(tmp
     assert [apviz.open_trace(path).outcome for path in (tmp_path / "runs").glob("*.zarr")] == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_the_command_refuses_a_cluster_that_is_not_there_in_one_sentence(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "apviz", "compare", "--dataset", "diabetes", "--workers", "0", "--out", tmp_path],

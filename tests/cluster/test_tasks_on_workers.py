@@ -82,6 +82,7 @@ def test_the_file_of_a_data_set_that_a_worker_does_not_see_is_said_with_where_it
     assert f"the worker {done.worker} does not see the file of its data (APVIZ_DATA is " in done.error
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_result_is_looked_at_comes_when_the_next_is_asked_for_and_a_second_at_once(
     two_workers, tmp_path
 ):
@@ -117,6 +118,7 @@ class Patient:
         os.kill(self.killed, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_task_of_a_worker_that_is_killed_runs_again_on_another(two_workers, tmp_path):
     patient = Patient(tmp_path)
     done = [*two_workers.run([Task(f"sleeps {k}", partial(small.sleeps, 1.0)) for k in range(2)], tmp_path)]
@@ -260,6 +262,7 @@ def test_without_dask_it_is_said_what_to_install(monkeypatch):
         Cluster(workers=2)
 
 
+@pytest.mark.slow
 def test_workers_of_another_version_are_refused_with_both_versions(two_workers, monkeypatch):
     here, known = client.versions(), metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "9.9" if name == "apviz" else known(name))

@@ -36,6 +36,7 @@ def test_the_first_training_has_settled_and_is_shown_at_once(tmp_path):
     assert not page.picker.nothing.visible
 
 
+@pytest.mark.slow
 def test_the_first_sweep_is_of_five_noises_by_two_methods_and_is_shown_at_once(tmp_path):
     sweep_noise(tmp_path)
     card = opened("conditioning", tmp_path)._cards["sweep"]
@@ -70,6 +71,7 @@ def test_the_job_says_how_far_it_is_and_ends_when_asked_to(tmp_path):
     assert len(RunsFolder(tmp_path).names()) in (2, 3)
 
 
+@pytest.mark.slow
 def test_while_a_new_folder_is_filled_the_landing_page_does_not_begin_with_half_of_it(tmp_path):
     sweep_noise(tmp_path)
     runs, filling = RunsFolder(tmp_path), FirstRuns(JobQueue(1), RunsFolder(tmp_path))

@@ -65,6 +65,7 @@ def test_going_from_page_to_page_leaves_nothing_behind_that_watches_the_settings
     assert watchers(session) == before
 
 
+@pytest.mark.slow
 def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(session):
     document = Document()
     document.add_root(session.view().get_root(document))
@@ -82,6 +83,7 @@ def test_what_a_browser_has_of_a_page_is_not_sent_again_when_one_comes_back(sess
         assert len(new) < len(had) / 100, "what a page says anew, and none of its widgets"
 
 
+@pytest.mark.slow
 def test_the_settings_are_those_of_the_page_and_as_they_were_left(session):
     shown = {}
     for _ in range(2):
@@ -121,6 +123,7 @@ class Waits(ComparisonJob):
             time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_pages_are_made_ahead_while_nothing_else_is_to_be_done(session, monkeypatch):
     monkeypatch.setattr(session_module, "IDLE_SECONDS", 1e-9)
     session._idle_since = 0.0

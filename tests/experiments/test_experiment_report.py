@@ -86,6 +86,7 @@ def test_a_data_set_cannot_put_markup_into_the_page(finished, tmp_path):
     assert html.escape("<b id=x>") in text
 
 
+@pytest.mark.slow
 def test_the_page_is_drawn_offline_without_errors_and_fits_a_phone(browser, finished):
     options, rows, _ = finished("convergence")
     page = write_experiment_report(EXPERIMENTS["convergence"], rows, options)

@@ -241,6 +241,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_last_step_with_the_same_result(t
         gp.fit(x + 1e3 * np.eye(90, 2), y)
 
 
+@pytest.mark.slow
 def test_a_training_that_a_hook_stops_is_used_as_far_as_it_went_and_warned_about():
     x, y = data()
     gp = apviz.GaussianProcess(**{**EXACT, "solver": apviz.AlternatingProjection(block_size=30, tol=1e-6)}, max_steps=5)

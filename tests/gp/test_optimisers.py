@@ -133,6 +133,7 @@ def test_a_point_without_a_factor_is_turned_back_from_and_a_start_without_one_is
         apviz.Training(x, torch.sin(3 * x[:, 0]), settings, initial=start).run()
 
 
+@pytest.mark.slow
 def test_further_starts_find_what_the_first_does_not():
     """Of a periodic target the likelihood has an optimum at each multiple of its period, and others between."""
     rng = np.random.default_rng(0)

@@ -147,7 +147,8 @@ training({path!r}, **{settings!r}).run([Kill()])
 """
 
 
-@pytest.mark.parametrize("warm_start", [pytest.param(False, marks=pytest.mark.slow), True], ids=["cold", "warm"])
+@pytest.mark.slow
+@pytest.mark.parametrize("warm_start", [False, True], ids=["cold", "warm"])
 def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_path, warm_start):
     path, settings = str(tmp_path / "killed.zarr"), {"warm_start": warm_start}
     script = KILLED.format(root=str(Path(__file__).parents[2]), path=path, settings=settings)

@@ -99,7 +99,7 @@ def test_an_optimiser_ends_where_it_does_by_cholesky(optimise, settings, n):
     assert ended(alternating_projection(**settings)) > ended(exactly()) - CLOSE
 
 
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", [{}, {"block_size": 50}], ids=["auto", "AP"])
 def test_botorchs_fit_ends_where_it_does_by_cholesky(botorch, settings, n):
     from botorch.fit import fit_gpytorch_mll
@@ -182,9 +182,9 @@ def botorch_model(kind, x, y):
     [
         ("one output", "LogEI"),
         ("one output", "qLogNEI"),
-        ("one output", "qKG"),
+        pytest.param("one output", "qKG", marks=pytest.mark.slow),
         ("fixed noises", "LogEI"),
-        ("two outputs", "LogEI"),
+        pytest.param("two outputs", "LogEI", marks=pytest.mark.slow),
         ("two outputs", "qLogNEI"),
         ("list of models", "LogEI"),
     ],

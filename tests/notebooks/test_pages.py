@@ -146,6 +146,7 @@ def test_only_a_page_with_a_figure_asks_for_plotly(browser, tmp_path):
     assert "page.css" in asked and not {"plotly.min.js", "page.js"} & {*asked}
 
 
+@pytest.mark.slow
 def test_the_grip_of_the_slider_is_moved_by_hand(visit):
     tab = visit("01-made.html")
     chart = tab.locator(".figure").first
@@ -189,6 +190,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(visit):
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_no_text_code_or_formula_of_a_notebook_is_wider_than_a_phone(browser, tmp_path):
     notebooks = [(path.stem, nbformat.read(path, 4)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     long = "GPyTorch warns of linear_operator.settings.max_cg_iterations(value)_and_more\n"
@@ -202,6 +204,7 @@ def test_no_text_code_or_formula_of_a_notebook_is_wider_than_a_phone(browser, tm
     tab.close()
 
 
+@pytest.mark.slow
 def test_lines_of_a_caption_are_joined_where_there_is_room_and_broken_again_where_there_is_none(visit):
     tab = visit("01-made.html")
     made_for_a_phone, frames = tab.evaluate(
@@ -230,6 +233,7 @@ def test_lines_of_a_caption_are_joined_where_there_is_room_and_broken_again_wher
         assert plain(first.evaluate(now)[0]) == plain(next(text for text in frames if "step 9" in text))
 
 
+@pytest.mark.slow
 def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_than_it_says(visit):
     tab = visit("02-other.html")
     for width in (390, 345, 1200):
@@ -241,6 +245,7 @@ def test_a_picture_is_as_high_as_the_width_of_its_place_asks_for_and_no_higher_t
         assert tab.locator(".figure").evaluate("gd => gd.offsetHeight") == drawn
 
 
+@pytest.mark.slow
 def test_printed_a_page_has_every_figure_and_widget_and_its_answers_and_is_as_it_was_afterwards(browser, tmp_path):
     pypdf = pytest.importorskip("pypdf")
     notebook = made(("text", "far above\n\n" * 200), "one", ("text", TEXT), "two", ("solution", "check(1, 1)"), "live")

@@ -37,6 +37,7 @@ def ran(paths: list[Path], timeout: float = 120) -> dict[str, Ran]:
     return {each.path.stem: each for each in asyncio.run(all_of_them())}
 
 
+@pytest.mark.slow
 def test_errors_are_found_also_where_the_cell_had_returned_before_and_a_timeout_ends_a_notebook(tmp_path):
     cells = {"fine": "print(6 * 7)", "raises": "1 / 0", "thread": THREAD, "task": TASK, "callback": CALLBACK}
     paths = [written(tmp_path / f"{name}.ipynb", source, "2") for name, source in cells.items()]
@@ -78,6 +79,7 @@ def test_the_build_writes_nothing_and_says_so_when_a_notebook_fails(tmp_path, ca
     assert not (tmp_path / "html").exists()
 
 
+@pytest.mark.slow
 def test_the_notebook_that_is_opened_first_runs():
     (done,) = ran([ROOT / f"notebooks/{FIRST}.ipynb"]).values()
     assert done.problems == ()

@@ -96,6 +96,7 @@ def pixels():
 # 00
 
 
+@pytest.mark.slow
 def test_of_the_lines_in_notebook_00_that_of_cg_alone_rises_above_where_it_began_after_a_first_fall():
     names = ran("00", "imports", "data", "system", "solve", "compare")
     scattered, neighbours, krylov = (each["epoch"]["residual"].values for each in names["recorder"].traces)
@@ -374,6 +375,7 @@ def test_batched_cg_takes_the_best_of_each_columns_own_krylov_space_and_not_of_a
 # 06
 
 
+@pytest.mark.slow
 def test_the_probes_of_notebook_06_give_an_unbiased_gradient_and_its_error_falls_as_one_over_root_l():
     data = apviz.datasets.load("diabetes", seed=0, dtype=torch.float64)
     h, x, y = data.card.hyperparameters, data.train_x.numpy(), data.train_y.numpy()

@@ -202,6 +202,7 @@ def traffic() -> tuple:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_update_moves_its_rows_of_r_and_of_u_and_the_norms_of_the_blocks(tmp_path):
     (messages, sizes, epochs, passes, ranks), other = on_ranks(2, tmp_path, traffic)
     assert ranks == 2 and np.array_equal(other[0], messages)

@@ -166,6 +166,7 @@ cp '{compiled}'/"$(basename "$2")" "$2"
     return arguments
 
 
+@pytest.mark.slow
 def test_cxx_may_carry_arguments(quick_compiler):
     assert prepared().startswith("compiled") and native.is_built(FORMULA)
     assert quick_compiler.read_text().splitlines()[0] == "-DNAME=two words"

@@ -134,6 +134,7 @@ def test_a_long_record_is_thinned_keeps_both_ends_and_says_so(picture, monkeypat
     assert "3 of 8 pictures drawn" in figure.layout.title.text
 
 
+@pytest.mark.slow
 def test_thirteen_thousand_pixels_and_sixty_updates_stay_below_five_megabytes():
     row, column = torch.meshgrid(torch.arange(107.0), torch.arange(160.0), indexing="ij")
     x = torch.stack([row.ravel() / 53 - 1, column.ravel() / 80 - 1], 1)
@@ -366,7 +367,7 @@ def drawn(tab):
     )
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
 def test_the_slider_steps_forth_and_back_between_the_recorded_residuals(browser, tmp_path, picture, width):
     figure = plots.residual_image(picture)
     tab, problems = open_figure(browser, figure, tmp_path, width)
@@ -382,6 +383,7 @@ def test_the_slider_steps_forth_and_back_between_the_recorded_residuals(browser,
     assert problems == []
 
 
+@pytest.mark.slow
 def test_play_runs_through_the_updates_and_pause_stops(browser, tmp_path, picture):
     tab, problems = open_figure(browser, plots.residual_image(picture), tmp_path)
     active = "document.querySelector('.js-plotly-plot').layout.sliders[0].active || 0"
@@ -396,6 +398,7 @@ def test_play_runs_through_the_updates_and_pause_stops(browser, tmp_path, pictur
     assert problems == []
 
 
+@pytest.mark.slow
 def test_the_pointer_reads_row_column_block_and_residual(browser, tmp_path, picture):
     figure = plots.residual_image(picture)
     tab, problems = open_figure(browser, figure, tmp_path)

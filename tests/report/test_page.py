@@ -18,6 +18,8 @@ from apviz.analysis import judge
 from apviz.plots._labels import full_names
 from apviz.report import find_traces, write_report
 
+SLOW = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
@@ -157,7 +159,10 @@ def test_a_data_set_name_cannot_put_markup_into_the_page(tmp_path):
     assert embedded(report) and not any("<" in parts for parts in embedded(report).values())
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1920, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "light"), pytest.param(1920, "dark", marks=SLOW), pytest.param(390, "light", marks=SLOW), (390, "dark")],
+)
 def test_every_chart_is_drawn_offline_without_errors_and_fits_the_screen(browser, page, width, scheme):
     tab, problems = open_page(browser, page, width, scheme)
     charts = tab.locator(".chart")
@@ -169,6 +174,7 @@ def test_every_chart_is_drawn_offline_without_errors_and_fits_the_screen(browser
     assert problems == []
 
 
+@pytest.mark.slow
 def test_the_residual_chart_switches_from_work_to_seconds(browser, page):
     tab, problems = open_page(browser, page)
     chart = tab.locator(".chart").first
@@ -179,6 +185,7 @@ def test_the_residual_chart_switches_from_work_to_seconds(browser, page):
     assert problems == []
 
 
+@pytest.mark.slow
 def test_no_chart_has_a_button_that_would_send_it_anywhere(browser, page):
     tab, _ = open_page(browser, page)
     buttons = tab.locator(".chart .modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
@@ -212,7 +219,7 @@ def wait_until_shown(chart, frame, label):
     )
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=SLOW), (390, "dark")])
 def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_changed(browser, pictures, width, scheme):
     tab, problems = open_page(browser, pictures, width, scheme)
     frames = frames_of(pictures)
@@ -228,6 +235,7 @@ def test_the_slider_moves_the_picture_in_the_page_also_after_the_theme_has_chang
     assert problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_play_runs_and_a_click_on_the_slider_interrupts_it(browser, pictures, width):
     tab, problems = open_page(browser, pictures, width)
@@ -240,6 +248,7 @@ def test_play_runs_and_a_click_on_the_slider_interrupts_it(browser, pictures, wi
     assert problems == []
 
 
+@pytest.mark.slow
 def test_a_picture_fills_its_chart_on_a_phone_also_after_the_window_has_changed(browser, pictures):
     tab, problems = open_page(browser, pictures, 1280)
     chart = tab.locator(".chart:has(.slider-rail-touch-rect)")

@@ -183,6 +183,7 @@ def test_where_jitter_is_all_that_tells_twins_apart_the_floor_is_seen_within_a_f
     assert sorted(epochs)[1] <= 8 * solver.check_every and max(epochs) < solver.max_epochs
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*needed jitter")
 def test_a_slow_solve_with_jitter_that_gains_goes_on_until_it_has_converged():
     system = twins(4, 1e-7, smooth=True)

@@ -138,6 +138,7 @@ def test_skeletons_that_make_the_recursion_run_away_are_given_up(monkeypatch):
     assert solution.converged and residual(solution.weights) < 1e-4
 
 
+@pytest.mark.slow
 def test_skeletons_that_would_not_pay_are_not_chosen_and_the_reason_is_said(monkeypatch):
     monkeypatch.setattr(choices, "SKELETON_ROWS", 2000)
     system, _ = problem(n=3000, d=3, noise=1e-4, lengthscale=1.5, columns=1)
@@ -175,6 +176,7 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(seed):
     assert torch.equal(first, second)
 
 
+@pytest.mark.slow
 def test_skeletons_that_a_pass_finds_too_poor_are_made_better(monkeypatch):
     system, residual = problem(n=2500, d=3, lengthscale=0.3)
     monkeypatch.setattr(choices, "SKELETON_ROWS", 0)

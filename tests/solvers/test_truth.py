@@ -285,6 +285,7 @@ def test_rounding_that_float32_cannot_see_is_found_in_every_check(solver):
     assert solution.residual == pytest.approx(true, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_few_rows_that_hold_all_of_the_rounding_are_not_missed(seed):
     """Towns of five in metres over 1,000 km, and twenty rare positives: where W is small beside large W, K W errs."""

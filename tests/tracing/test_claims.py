@@ -94,6 +94,7 @@ def test_of_threads_that_record_to_one_path_one_writes_and_the_others_say_why_no
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
+@pytest.mark.slow
 def test_comparisons_in_threads_into_one_folder_lose_no_trace(tmp_path):
     outcomes, barrier = [], threading.Barrier(10)
 
@@ -239,7 +240,7 @@ def test_a_claim_is_let_go_by_the_end_of_its_process_alone_not_by_that_of_a_chil
     Claim(tmp_path / "a.zarr").release()
 
 
-@pytest.mark.parametrize("saved", [False, True], ids=["as recorded", "as saved"])
+@pytest.mark.parametrize("saved", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["as recorded", "as saved"])
 def test_a_trace_that_has_lost_any_chunk_says_which_and_never_opens_with_other_numbers(tmp_path, saved):
     path, recorder = tmp_path / "a.zarr", apviz.Recorder(tmp_path / "r.zarr", rows=True, snapshots=range(3))
     apviz.solve(a_system(), SOLVER, [recorder])

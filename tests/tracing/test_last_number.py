@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import pytest
 import torch
 
 import apviz
@@ -32,6 +33,7 @@ def test_the_last_number_of_every_array_is_what_opening_the_trace_gives(tmp_path
         assert read(path, f"{group}/{name}") == float(np.atleast_1d(trace[group][name].values)[-1])
 
 
+@pytest.mark.slow
 def test_it_is_found_in_the_last_of_several_chunks(tmp_path):
     path = recorded(tmp_path, tol=1e-12, max_epochs=3000)
     updates = apviz.open_trace(path)["update"]["work"].values

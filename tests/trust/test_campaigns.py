@@ -33,7 +33,12 @@ from tests.trust.bounds import Endless, TooLarge, bounded, fault_of
 torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("first", range(0, 200, 50))
+def of_which_one_is_quick(firsts):
+    """Slices of a campaign, by their first seeds."""
+    return [first if place == 0 else pytest.param(first, marks=pytest.mark.slow) for place, first in enumerate(firsts)]
+
+
+@pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 200, 50)))
 def test_what_is_called_converged_is_and_nothing_else_is_raised(first):
     wrong = {seed: verdict for seed in range(first, first + 50) if (verdict := truth.judge(seed)).is_wrong}
     assert not wrong
@@ -70,7 +75,7 @@ def test_the_cases_have_what_users_have():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("first", of_which_one_is_quick([0, 4]))
 def test_a_changed_trace_is_refused_in_words_or_shown_escaped_and_never_hides_the_good_one(first):
     wrong = {seed: verdict for seed in range(first, first + 4) if (verdict := strangers.judge(seed)).is_wrong}
     assert not wrong
@@ -102,7 +107,9 @@ def first_of(campaign, kind, found=lambda case: case.kind, seeds=range(200)):
     return next(seed for seed in seeds if found(campaign.case(seed)) == kind)
 
 
-@pytest.mark.parametrize("kind", ["solve", "training", "two solves"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("solve", "training")), "two solves"]
+)
 def test_what_is_killed_leaves_what_was_flushed_and_goes_on_and_of_two_one_says_so(kind):
     verdict = kill.judge(first_of(kill, kind))
     assert not verdict.is_wrong, verdict.said
@@ -222,6 +229,7 @@ def test_apviz_is_as_at_home(name):
     assert not verdict.is_wrong, verdict.said
 
 
+@pytest.mark.slow
 def test_the_campaign_finds_a_module_that_cannot_be_imported_and_what_is_not_here(monkeypatch, tmp_path):
     def broken(at):
         (at / "sitecustomize.py").write_text("import sys; sys.modules['apviz.spectrum'] = None")
@@ -254,7 +262,7 @@ def test_a_budget_is_seconds_minutes_or_hours():
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [0, 12])
+@pytest.mark.parametrize("first", of_which_one_is_quick([0, 12]))
 def test_small_processes_are_within_what_is_stated(first):
     wrong = {seed: verdict for seed in range(first, first + 12) if (verdict := posterior.judge(seed)).is_wrong}
     assert not wrong
@@ -308,7 +316,7 @@ def test_in_sixty_digits_a_process_is_that_of_float64_where_both_can_be_vouched_
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [0, 40])
+@pytest.mark.parametrize("first", of_which_one_is_quick([0, 40]))
 def test_tables_are_read_as_they_were_written_or_refused_in_a_sentence(first):
     wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := tables.judge(seed)).is_wrong}
     assert not wrong
@@ -340,7 +348,7 @@ def test_the_campaign_finds_a_table_that_is_read_as_other_numbers(monkeypatch):
     assert tables.judge(seed).how == "false"
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
+@pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 300, 100)))
 def test_odd_arguments_are_used_or_refused_by_their_names(first):
     wrong = {seed: verdict for seed in range(first, first + 100) if (verdict := arguments.judge(seed)).is_wrong}
     assert not wrong
@@ -371,7 +379,7 @@ def test_the_campaign_finds_an_error_that_names_nothing_and_one_that_is_not_docu
         assert arguments.judge(seed).how == "error"
 
 
-@pytest.mark.parametrize("first", [0, 40])
+@pytest.mark.parametrize("first", of_which_one_is_quick([0, 40]))
 def test_addresses_and_fields_are_taken_or_left_out_with_a_sentence(first):
     wrong = {seed: verdict for seed in range(first, first + 40) if (verdict := addresses.judge(seed)).is_wrong}
     assert not wrong

@@ -85,8 +85,9 @@ def is_inside(boxes, width, height):
     return all(left >= 0 and top >= 0 and right <= width and bottom <= height for left, top, right, bottom in boxes)
 
 
-@pytest.mark.parametrize("size", [(1440, 900), pytest.param((1920, 1080), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["desk", "lecture"])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)])
+@pytest.mark.parametrize("large", [False, True], ids=["desk", "lecture"])
 def test_verdict_curve_with_its_axes_and_every_run_stand_above_the_fold(visit, server, lecture, size, large):
     someone = visit(*size, to=lecture if large else server).go()
     chart = someone.chart("Residual.")
@@ -104,6 +105,7 @@ def test_verdict_curve_with_its_axes_and_every_run_stand_above_the_fold(visit, s
     assert someone.tab.get_by_role("table", name="Runs, the best first").locator(".swatch svg").count() == 4
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_verdict_is_above_the_fold_and_the_buttons_of_a_chart_are_above_its_title(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.url)

@@ -21,6 +21,7 @@ def finished(visitor) -> list[str]:
     return parse_qs(urlsplit(visitor.tab.url).query)["runs"][0].split(",")
 
 
+@pytest.mark.slow
 def test_a_run_grows_before_ones_eyes_and_stop_keeps_what_was_recorded(visit, server):
     someone = visit().go(**ENDLESS)
     someone.press("Run")

@@ -131,6 +131,7 @@ def test_cells_are_written_as_their_columns_say_and_what_is_missing_is_a_dash(pr
     assert not shown.tab.get_by_role("checkbox").count() and shown.tab.locator("nav").is_hidden()
 
 
+@pytest.mark.slow
 def test_a_number_with_a_sign_is_written_with_it_and_sorted_as_a_number(present):
     residuals = {"exact": (1.0, ""), "large": (900.0, "≈"), "small": (0.5, "≈"), "none": (math.nan, "≈")}
     shown = present({name: [name, 1, residual, 1.0, 1.0] for name, residual in residuals.items()})
@@ -161,6 +162,7 @@ def test_a_heading_sorts_by_value_both_ways_with_what_is_missing_last_and_then_l
     assert shown.heading("name").get_attribute("aria-sort") == "descending"
 
 
+@pytest.mark.slow
 def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tells_again(present):
     shown = present(some_rows(4))
     row = shown.tab.get_by_role("row").filter(has_text="run 3")
@@ -175,6 +177,7 @@ def test_a_click_anywhere_in_a_row_looks_at_it_and_marks_it_and_a_second_one_tel
     assert shown.tab.locator("[aria-current]").count() == 1
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present):
     shown = present(some_rows(5))
     shown.heading("RMSE").get_by_role("button").focus()
@@ -196,6 +199,7 @@ def test_the_keyboard_reaches_every_row_through_one_stop_and_looks_at_it(present
     assert shown.focused() == "run 3"
 
 
+@pytest.mark.slow
 def test_boxes_tick_rows_with_the_pointer_and_with_the_keyboard_and_do_not_look_at_them(present):
     shown = present(some_rows(20), can_tick=True, page_rows=12)
     shown.tab.get_by_label("Tick run 2", exact=True).check()
@@ -227,6 +231,7 @@ def test_a_tick_that_the_server_takes_back_is_taken_back_in_sight(present):
     assert shown.tab.get_by_label("Tick run 1").is_checked() and not shown.tab.get_by_label("Tick run 3").is_checked()
 
 
+@pytest.mark.slow
 def test_pages_are_turned_and_say_where_one_is(present):
     shown = present(some_rows(40), page_rows=12)
     where = shown.tab.get_by_role("status")
@@ -251,6 +256,7 @@ def test_pages_are_turned_and_say_where_one_is(present):
     assert where.inner_text() == "1–12 of 15"
 
 
+@pytest.mark.slow
 def test_new_rows_keep_order_page_focus_and_place(present):
     shown = present(some_rows(60), page_rows=50)
     shown.sort("n")
@@ -281,6 +287,7 @@ def test_new_rows_keep_order_page_focus_and_place(present):
     shown.until_names("run 2", "run 1")
 
 
+@pytest.mark.slow
 def test_rows_that_come_while_the_browser_builds_the_table_are_all_there(present):
     made = []
 

@@ -40,6 +40,7 @@ def test_every_solver_has_a_run_in_order(runs):
     assert [runs.open(name).method.block_size for name in job.done] == [20, 50, 100]
 
 
+@pytest.mark.slow
 def test_every_noise_has_a_run_of_every_method_and_a_smaller_one_a_larger_kappa(runs):
     solvers = MethodChoice(methods=["ap", "cg"], rules=["cyclic"], block_sizes=[50], tol=0.1).solvers(0)
     job = finished(ComparisonJob(JobQueue(1), Limits(), runs, SPEC, solvers, noise_factors=[10, 1, 0.1]))

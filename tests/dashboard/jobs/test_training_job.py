@@ -69,6 +69,7 @@ def test_stop_ends_a_training_within_one_update_and_keeps_its_steps(tmp_path, so
     assert Trainings(tmp_path).open(job.name)["step"].sizes["step"] == 2
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_goes_on_to_the_same_result(tmp_path):
     job = job_in(tmp_path)
     press_stop(job, 2, 1)
@@ -82,6 +83,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_result(tmp_path):
     assert trainings.open(again.name).hyperparameters == trainings.open(whole.name).hyperparameters
 
 
+@pytest.mark.slow
 def test_a_finished_training_can_be_given_more_steps(tmp_path):
     name = finished(job_in(tmp_path)).name
     longer = finished(job_in(tmp_path, replace(SETTINGS, steps=4), name))

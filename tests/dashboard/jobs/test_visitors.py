@@ -57,6 +57,7 @@ def test_a_second_tab_has_the_jobs_of_the_first():
     job.stop()
 
 
+@pytest.mark.slow
 def test_a_job_outlives_the_last_tab_for_a_while_and_not_for_ever():
     visitors = Visitors(keep_seconds=0.2)
     ours = visitors.find(OURS)

@@ -68,6 +68,7 @@ def test_the_card_says_what_to_take_and_what_each_method_would_and_its_button_so
     assert trace.converged and trace.attrs["n"] == 2_400 and trace.attrs["dataset"] == "china"
 
 
+@pytest.mark.slow
 def test_on_a_projector_the_table_has_three_columns(tmp_path):
     assert shown(asked(page_in(tmp_path, lecture=True, **CHINA)))[1] == ["method", "seconds", "chance"]
 

@@ -77,6 +77,7 @@ def test_the_button_runs_the_settings_of_the_page_and_shows_the_runs_as_they_com
     assert page.choice.runs == page.job.done and len(page.job.done) == 2
 
 
+@pytest.mark.slow
 def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
     before = sweep(shared, [20, 50])
     page = BatchSize(shared)
@@ -86,6 +87,7 @@ def test_coming_back_to_the_page_while_it_sweeps_brings_no_older_runs(shared):
     comes_back_while_it_solves(page, lambda: page.traces)
 
 
+@pytest.mark.slow
 def test_a_selected_run_that_is_not_shown_is_refused_and_leaves_the_address(shared):
     job = sweep(shared, [20, 50])
     page = BatchSize(shared)

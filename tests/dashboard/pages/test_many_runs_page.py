@@ -18,6 +18,7 @@ from tests.dashboard.runs_page import cell, message, press, settle
 from tests.dashboard.store.on_disk import files, rewrite
 
 
+@pytest.mark.slow
 def test_any_number_of_runs_is_chosen_and_drawn_in_one_chart(page, folder):
     for number in range(40):
         shutil.copytree(folder / "cg.zarr", folder / f"copy{number}.zarr")

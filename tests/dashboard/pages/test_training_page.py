@@ -108,6 +108,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KERNELS)
 def test_a_training_of_a_sum_of_kernels_is_shown_solved_again_and_gone_on_with(page, tmp_path, kind):
     settings = apviz.TrainingSettings(kernel=KERNELS[kind], solver=apviz.ConjugateGradient(tol=0.1), steps=2, probes=2)
@@ -177,6 +178,7 @@ def test_a_stop_before_the_first_step_leaves_nothing(page, tmp_path):
     assert opened.choice.training == "" and Trainings(tmp_path).names() == []
 
 
+@pytest.mark.slow
 def test_going_on_that_ends_before_a_step_leaves_the_page_where_it_was(page, tmp_path, trained):
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     (older,) = Trainings(tmp_path).names()
@@ -207,6 +209,7 @@ def test_more_noise_is_not_offered_for_one_solve(page, trained):
     assert can_change_a_solve(Diagnosis(Limit.CONDITIONING, "", "", {"solver": "auto"}))
 
 
+@pytest.mark.slow
 def test_steps_that_ended_by_their_budget_are_no_warning(page, tmp_path):
     finished(job_in(tmp_path, replace(SETTINGS, max_epochs=3, solver=replace(SOLVER, tol=1e-6, min_epochs=1))))
     opened = page(tmp_path)
@@ -239,6 +242,7 @@ def test_the_diagnosis_of_a_training_that_has_not_settled_goes_on_with_it(page, 
     assert card.view.visible and card._button.label == "Run again with steps = 12"
 
 
+@pytest.mark.slow
 def test_the_diagnosis_of_solves_that_did_not_converge_trains_anew_on_overlapping_blocks(page, tmp_path):
     cut = replace(SETTINGS, solver=apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2))
     with pytest.warns(UserWarning, match="not converged"):

@@ -95,6 +95,7 @@ def test_a_broken_trace_is_listed_last_with_the_reason_and_the_others_as_ever(fo
     assert runs.open("cg").label == "CG"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_with_its_process_is_listed_as_interrupted_after_a_restart(tmp_path):
     path = tmp_path / "killed.zarr"
     process = subprocess.Popen(

@@ -70,6 +70,7 @@ def test_1129_cg_terminates_in_training_where_rows_come_again():
     assert not terminated(said) and off[0] < 1e-3 and off[1] < 1e-3
 
 
+@pytest.mark.slow
 def test_1220_cg_terminates_on_normalised_data_in_float64():
     """gpytorch#1220: towards the end of a training, at test rows; its lengthscale and outputscale."""
     x = np.random.default_rng(0).standard_normal((2, 500, 6))
@@ -109,6 +110,7 @@ def test_2045_cg_terminates_in_validation_with_polynomial_features_in_float32():
     assert off[0] < 0.15 and off[1] < 0.05
 
 
+@pytest.mark.slow
 def test_1551_cg_in_float32_runs_on_to_its_cap_and_in_float64_it_converges():
     """gpytorch#1551: CG does not converge for rounding in float32, and runs all of its iterations."""
     x = uniform(400, 2)
@@ -185,6 +187,7 @@ def test_1960_predictions_are_noisy_where_products_are_rounded_more_than_the_noi
     assert off[0] < 1e-3 and off[1] < 1e-3
 
 
+@pytest.mark.slow
 def test_2407_the_loss_is_nan_though_data_and_hyperparameters_are_not():
     """gpytorch#2407: after some steps, as the noise falls, the loss is NaN; here by preconditioned CG in float32."""
     x = np.linspace(0, 1, 600)

@@ -131,6 +131,7 @@ def two_blocks(seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_angles_between_two_blocks_and_sweeps_over_them_are_those_of_python(compute):
     situations = [two_blocks(seed) for seed in range(100)]
     worst_compared = 0

@@ -70,6 +70,7 @@ def test_so_they_are_in_hundreds_more(compute):
         check(found, each["data"]["points"], each["data"]["b"], each["of"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 def test_on_the_widgets_own_300_points_too(compute, name):
     widget = Kappas(data=name)

@@ -17,6 +17,8 @@ from apviz.widgets import Angles, CGAgainstProjection, Kappas, Photograph, Proje
 from tests.widgets.js.pages import SHOWN, control, drag, frame, middle, reads, said
 
 KINDS = [Angles, CGAgainstProjection, Kappas, Photograph, Projection, ProjectionPlayer, WhichBlock]
+#: all but one are slow
+ONE_QUICK = [pytest.param(kind, marks=pytest.mark.slow) if kind is not Projection else kind for kind in KINDS]
 #: another value than the first preset has, for every control
 OTHER = {
     Angles: {
@@ -84,7 +86,7 @@ def move(tab, name, value):
     assert reads(tab, name) != was
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ONE_QUICK, ids=lambda kind: kind.__name__)
 def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visit, kind):
     tab = visit(kind())
     frame(tab)
@@ -108,7 +110,7 @@ def test_every_control_moves_something_that_is_seen_and_reset_takes_it_back(visi
         assert shown() == start, name
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ONE_QUICK, ids=lambda kind: kind.__name__)
 def test_three_controls_are_in_sight_and_a_preset_sets_what_python_says(visit, kind):
     tab = visit(kind())
     assert tab.locator(".control:visible").count() <= 3
@@ -132,6 +134,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_for_a_projector_words_a
     assert tab.evaluate(size) >= 20 and tab.evaluate("document.documentElement.scrollWidth") <= 1200
 
 
+@pytest.mark.slow
 def test_the_theme_is_the_one_asked_for_or_else_that_of_the_page_which_is_the_readers(visit):
     paper = "getComputedStyle(document.querySelector('.apviz-live')).backgroundColor"
     papers = {}
@@ -187,6 +190,7 @@ def test_blocks_are_moved_by_keys_each_to_its_side(visit):
         assert float(reads(tab, "distance")) == pytest.approx(was + 0.02)
 
 
+@pytest.mark.slow
 def test_a_finger_drags_a_block_and_the_page_stays(visit):
     tab = visit(Angles(), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     handle = tab.get_by_role("slider", name="the second block", exact=True)
@@ -207,6 +211,7 @@ def test_a_finger_drags_a_block_and_the_page_stays(visit):
     assert float(reads(tab, "distance")) > 0.1 and tab.evaluate("scrollY") == scrolled
 
 
+@pytest.mark.slow
 def test_fewer_points_leave_less_to_share(visit):
     tab = visit(Angles(points=8, shared=14))
     slider = control(tab, "points").locator("input")
@@ -262,6 +267,7 @@ def test_the_tip_of_g_dragged_in_space_moves_the_data_and_follows_the_pointer(vi
     assert [middle(tab, f"point {i}") for i in (1, 2, 3)] != heights
 
 
+@pytest.mark.slow
 def test_the_picture_is_turned_by_the_mouse_and_by_keys_and_nothing_else_moves(visit):
     tab = visit(Projection())
     space, before = tab.locator("svg.space"), tab.evaluate(SHOWN)
@@ -279,6 +285,7 @@ def test_the_picture_is_turned_by_the_mouse_and_by_keys_and_nothing_else_moves(v
     assert tab.evaluate(SHOWN) != turned and said(tab) == sentence
 
 
+@pytest.mark.slow
 def test_steps_are_played_gone_through_one_by_one_and_dragged_along_the_norms(visit):
     tab = visit(Projection())
     tab.get_by_role("button", name="a step on").click()
@@ -317,6 +324,7 @@ def test_an_address_leads_to_a_moment_and_follows_what_is_moved(visit, tmp_path)
         assert (reads(tab, "distance"), reads(tab, "noise"), reads(tab, "data")) == ("0.1", "0.01", "smooth")
 
 
+@pytest.mark.slow
 def test_points_and_data_are_in_the_address_too(visit, tmp_path):
     tab = visit(Projection())
     drag(tab, "point 1", 30, 0)
@@ -328,7 +336,11 @@ def test_points_and_data_are_in_the_address_too(visit, tmp_path):
     assert tab.evaluate(value) == moved != "x₁ = 0.2, b₁ = 1"
 
 
-@pytest.mark.parametrize("kind", [CGAgainstProjection, Kappas], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(CGAgainstProjection, marks=pytest.mark.slow), Kappas],
+    ids=lambda kind: kind.__name__,
+)
 def test_presets_are_letters_and_results_hidden_until_one_has_bet_and_the_verdict_is_right(visit, kind):
     tab = visit(kind())
     options = "[...document.querySelectorAll('select[aria-label=preset] option:not([hidden])')].map(e => e.textContent)"
@@ -401,6 +413,7 @@ HELD = """() => new Promise((done) => {
 })"""
 
 
+@pytest.mark.slow
 def test_who_drags_on_and_on_sees_results_of_where_one_was_and_then_those_of_where_one_is(visit):
     tab = visit(Kappas(bet="shown"))
     frame(tab)
@@ -411,6 +424,7 @@ def test_who_drags_on_and_on_sees_results_of_where_one_was_and_then_those_of_whe
     assert f"{found.spectrum.kappa_prime:.3g} over a k-d tree" in said(tab)
 
 
+@pytest.mark.slow
 def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
     tab = visit(Kappas())
     frame(tab)
@@ -426,6 +440,7 @@ def test_a_bet_is_in_the_address_and_sent_with_the_preset(visit, tmp_path):
     assert tab.locator(".bet button[aria-pressed=true]").count() == 0 and reads(tab, "noise") == "0.1"
 
 
+@pytest.mark.slow
 def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update(visit):
     tab = visit(Photograph(pixels=704))
     frame(tab)
@@ -451,6 +466,7 @@ def test_a_photograph_is_solved_as_python_solves_it_and_played_a_frame_an_update
     assert reads(tab, "step") == "0" and "left 1 of ‖b‖, blocks of neighbours 1." in said(tab)
 
 
+@pytest.mark.slow
 def test_who_asked_for_less_motion_gets_an_update_a_second(visit):
     tab = visit(Photograph(pixels=704), reduced_motion="reduce")
     frame(tab)

@@ -28,7 +28,10 @@ def shown_residual(tab, figure):
     return [value_of(title.rpartition(" ")[2]) for title in titles(tab, figure) if "residual" in title]
 
 
-@pytest.mark.parametrize("rule", ["gauss-southwell", "cyclic", "random", "shuffled"])
+@pytest.mark.parametrize(
+    "rule",
+    ["gauss-southwell", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("cyclic", "random", "shuffled"))],
+)
 def test_a_step_is_the_one_that_a_solver_takes_by_every_rule_and_with_margins(visit, rule):
     for values in ({"step": 4}, {"step": 7, "overlap": 0.5, "points": 23, "block_size": 3}):
         as_the_player_has_it(visit(ProjectionPlayer(rule=rule, **values)), rule=rule, **values)
@@ -88,6 +91,7 @@ def test_an_edge_of_a_block_is_dragged_in_either_picture_and_moves_both(visit, l
     as_the_player_has_it(tab, block_size=size)
 
 
+@pytest.mark.slow
 def test_it_plays_as_fast_as_the_speed_says_and_slowly_where_less_motion_is_asked_for(visit):
     for motion, most in (("no-preference", 1.6), ("reduce", None)):
         tab = visit(ProjectionPlayer(speed=8.0), reduced_motion=motion)
@@ -119,7 +123,7 @@ def test_nothing_of_what_comes_next_is_on_the_page_before_the_reveal(visit):
     assert tab.evaluate(SHOWN) == hidden
 
 
-@pytest.mark.parametrize("rule", ["gauss-southwell", "random"])
+@pytest.mark.parametrize("rule", ["gauss-southwell", pytest.param("random", marks=pytest.mark.slow)])
 def test_what_is_revealed_is_what_python_computes(visit, rule):
     widget = WhichBlock(reveal=True, step=6, rule=rule, seed=5, bet_rule="shuffled", bet_block=2)
     tab, found = visit(widget), widget.comparison
@@ -167,6 +171,7 @@ def test_a_bet_is_placed_by_a_click_on_a_block_by_dragging_by_keys_and_in_the_se
     assert number.inner_text() == "none" and tab.locator("select[aria-label=preset]").input_value() != ""
 
 
+@pytest.mark.slow
 def test_larger_blocks_leave_fewer_to_bet_on_and_their_edge_is_dragged(visit):
     tab = visit(WhichBlock(bet_block=8))
     drag(tab, "the edge of the first block", 100, 0)
@@ -184,6 +189,7 @@ def test_the_step_is_dragged_along_the_race_and_moves_the_residual(visit):
     assert shown_residual(tab, 0) == pytest.approx(residual, rel=1e-3, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_an_address_leads_to_a_revealed_state(visit, tmp_path):
     tab = visit(WhichBlock())
     tab.goto((tmp_path / "html/widget.html").as_uri() + "#WhichBlock&preset=columns+of+a+photograph&reveal=true&step=3")

@@ -108,6 +108,7 @@ def test_blocks_of_neighbours_their_margins_and_what_each_offers_are_those_of_th
     assert sum(counts) > 700 and sum(each["overlap"] > 0 for each in situations) > 45
 
 
+@pytest.mark.slow
 def test_four_rules_on_one_system_choose_and_rank_as_in_python(compute):
     situations = [comparison(seed) for seed in range(50)]
     counts = [check_comparison(*pair) for pair in zip(compute("comparison", situations), situations, strict=True)]
