@@ -46,6 +46,7 @@ def main(
     only: Annotated[list[str] | None, typer.Argument(help="Names of mutants, such as 'apviz.rules*'.")] = None,
     sample: Annotated[int | None, typer.Option(help="So many of each file, at random.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    children: Annotated[int | None, typer.Option(help="So many at once; as many as there are cores.", min=1)] = None,
 ) -> None:
     """Tries mutants, and keeps how many were killed."""
     mutmut = str(Path(sys.executable).with_name("mutmut"))
@@ -62,7 +63,8 @@ def main(
             names = sorted(name for name in mutants if not only or any(fnmatch(name, each) for each in only))
             random.Random(seed).shuffle(names)  # those of a smaller sample are among those of a larger one
             chosen += names[:sample]
-    subprocess.run([mutmut, "run", *chosen], check=True)
+    at_once = [] if children is None else ["--max-children", str(children)]
+    subprocess.run([mutmut, "run", *at_once, *chosen], check=True)
     figures, machine = read(), describe()
     known = figures.setdefault(KEY, {})
     for name, mutants in results().items():
