@@ -46,7 +46,8 @@ log = logging.getLogger("apviz")
 
 # in a checkpoint: "step" is a variable of the trace, and a number of Adam's
 TRACED = "trace_"
-KAPPA_IS_ESTIMATE = "kappa_is_estimate"
+KAPPA_IS_ESTIMATE = "kappa_is_estimate"  # not in checkpoints of former versions, nor is the root attribute
+COMPILED_ENGINE = "compiled_engine"
 #: root attributes of the trace that every step changes
 OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
 
@@ -135,8 +136,7 @@ class Training:
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         self._x, self._n, self._d = system.x, system.n, system.d
         self._data = fingerprint(system.x, system.b[:, 0])
-        # to which it keeps, also when it goes on later
-        self._is_compiled = native.is_wanted(system.operator.formula, 10.0 * self._n**2)
+        self._formula = system.operator.formula
         # as they were given: they may be far from zero
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)
         self._objective = self._objective_of(inputs, targets, initial)
@@ -234,14 +234,31 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        engine = native.kept(self._record.attrs["compiled_engine"])
-        with self._files.claimed(self._record) if self._files else nullcontext(), engine:
+        with self._files.claimed(self._record) if self._files else nullcontext():
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
+            self._is_compiled = self._takes_the_compiled_engine()
             try:
                 return self._run(checked_hooks(hooks))
             except BaseException:
                 self._go_back()
                 raise
+
+    def _takes_the_compiled_engine(self) -> bool:
+        """Tests whether the tiles of its solves are compiled; it goes on as it began, to end with the same bits."""
+        attrs = self._record.attrs
+        begun_with = attrs.get(COMPILED_ENGINE)  # not in checkpoints of former versions
+        wanted = native.is_wanted(self._formula, 10.0 * self._n**2) if begun_with is None else begun_with
+        found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
+        if (ranks := current()) is not None:
+            found = ranks.agreed(found)
+        if begun_with and not found:
+            warnings.warn(
+                "this training began with the compiled engine, which is not here: it goes on without it, and the same up "
+                "to rounding only; `apviz doctor` says what this machine lacks",
+                stacklevel=3,
+            )
+        attrs.setdefault(COMPILED_ENGINE, found)
+        return found
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
         s, attrs = self.settings, self._record.attrs
@@ -272,7 +289,8 @@ class Training:
         if not s.search_rows or (self._n <= s.search_rows and not s.restarts):
             return
         start = o.parametrisation.hyperparameters(self._optimiser.raw)
-        with explained("the search for a start", "take fewer search_rows, or none"):
+        told = explained("the search for a start", "take fewer search_rows, or none")
+        with told, native.kept(self._is_compiled):
             found, work = optimum_of_few(o.x, o.y, o.parametrisation, start, s)
             self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
@@ -291,7 +309,7 @@ class Training:
         self._watch = _Spectrum()
         watching = [*hooks, self._watch] if self.settings.spectrum else hooks
         try:
-            with explained("its gradient", LESS_MEMORY):
+            with explained("its gradient", LESS_MEMORY), native.kept(self._is_compiled):
                 at = self._objective.evaluate(raw, self.steps_done + 1, watching)
         except (SolveStopped, NotPositiveDefinite):
             raise
@@ -384,9 +402,7 @@ class Training:
         if (estimated := arrays.pop(KAPPA_IS_ESTIMATE, None)) is not None:
             self._record.variable_attrs["step", "kappa"] = {"is_estimate": bool(estimated)}
         self._optimiser.restore(raw, arrays)
-        # checkpoints of former versions do not say which engine it was
-        compiled = {"compiled_engine": attributes.get("compiled_engine", self._is_compiled)}
-        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]} | compiled
+        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
         self._record.put(step=steps)
 
     def _state(self, attrs: dict[str, Any]) -> _State:
@@ -442,7 +458,6 @@ class Training:
             **({"data_preparation": self._preparation} if self._preparation else {}),
             "method": self._solver.method.plain(),
             "label": self._solver.label,
-            "compiled_engine": self._is_compiled,
             "solver_settings": json.dumps(to_plain(s.solver, strict=False)),
             "training_settings": json.dumps(s.as_plain()),
         }

@@ -170,9 +170,10 @@ _KEPT: ContextVar[bool | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def kept(compiled: bool) -> Iterator[None]:
-    """Keeps inside a `with` to the compiled engine, or to torch's, whatever comes to lie in the cache meanwhile.
+    """Keeps operators that choose by themselves, in this thread, to the compiled engine or to torch's, inside a `with`.
 
-    Both compute the same numbers up to rounding; what is to go on bit for bit keeps to the one that it began with.
+    Both compute the same numbers up to rounding; what is to go on bit for bit keeps to the one that it began with,
+    whatever comes to lie in the cache meanwhile. An operator's `prepare` compiles all the same.
     """
     before = _KEPT.set(compiled)
     try:

@@ -30,8 +30,12 @@ from apviz.tracing.schema import (
     UPDATE,
     Variable,
 )
+from apviz.tracing.store import is_trace_of
 from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
+
+#: to read a trace that something else takes the place of
+TRIES: Final = 5
 
 
 def open_trace(path: str | Place) -> Trace:
@@ -41,8 +45,8 @@ def open_trace(path: str | Place) -> Trace:
         path: a folder, or a URL of an object store (`s3://bucket/runs/ap.zarr`).
 
     Raises:
-        FileNotFoundError: nothing is there.
-        OSError: the store does not answer.
+        FileNotFoundError: nothing is there, or it was moved away while it was read.
+        OSError: the store does not answer, or something else takes the place of the trace each time it is read.
         ValueError: not a trace, one that has lost files, or one of a schema newer than this version of apviz reads.
 
     Examples:
@@ -57,7 +61,8 @@ def open_trace(path: str | Place) -> Trace:
         (True, 200)
     """
     place = place_of(path)
-    while True:
+    # a trace that is moved away or deleted while it is read reads as missing numbers, or ends with another's
+    for _ in range(TRIES):
         before = _identity(place)
         if before is None:
             raise FileNotFoundError(f"no trace at {path}")
@@ -67,9 +72,12 @@ def open_trace(path: str | Place) -> Trace:
             if _identity(place) == before:
                 raise
             continue
-        # a trace that is moved away while it is read reads as missing numbers, or ends with another's
-        if _identity(place) == before:
+        # a new folder may have the number that a deleted one had, but another's root is in it
+        is_told_apart = TRACE_ID in loaded.attrs and place.is_dir()
+        if _identity(place) == before and (not is_told_apart or is_trace_of(place, loaded.attrs)):
             break
+    else:
+        raise OSError(f"{path} did not stay the same while it was read, {TRIES} times; copy it, and open the copy")
     version = loaded.attrs.get("schema_version")
     if not isinstance(version, int):
         raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
@@ -87,10 +95,11 @@ def _identity(place: Place) -> tuple[int, int] | None:
     """What tells a folder from another that takes its place; None where no trace is."""
     if isinstance(place, Remote):  # nothing is moved there, and without its root a trace has only been begun
         return (0, 0) if is_there(place / "zarr.json") else None
-    if not place.exists():
-        return None
-    found = place.stat()
-    return found.st_dev, found.st_ino
+    try:
+        found = place.stat() if place.exists() else None
+    except FileNotFoundError:  # since
+        found = None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _loaded(path: str | Place, place: Place) -> xr.DataTree:

@@ -202,7 +202,7 @@ def _begun(path: Place) -> bool:
     return (path / "zarr.json").exists() if isinstance(path, Remote) else is_there(path)
 
 
-def is_trace_of(path: Place, attrs: Mapping[str, Any]) -> bool:
+def is_trace_of(path: Place, attrs: Mapping[Any, Any]) -> bool:
     """Tests whether the folder at a path is the trace with these root attributes, as of now or of earlier."""
     try:
         found = json.loads((path / "zarr.json").read_bytes())["attributes"]

@@ -165,7 +165,9 @@ def test_a_killed_training_goes_on_from_its_last_step_with_the_same_result(tmp_p
     assert written.finished
 
 
-def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no_estimate(tmp_path):
+def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no_estimate(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "is_built", lambda *_: False)  # while another process compiles
+
     class Enough(apviz.TrainingHook):
         def on_step(self, step, settings):
             if step.number == settings.steps:
@@ -183,7 +185,9 @@ def test_a_training_killed_after_its_last_step_still_says_of_kappa_that_it_is_no
 
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
-    "solver", [CHOLESKY, apviz.AlternatingProjection(block_size=30, tol=1e-8)], ids=["exact", "ap"]
+    "solver",
+    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition="kd-tree", overlap=0.5, tol=1e-8)],
+    ids=["exact", "ap"],
 )
 def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_same_bits(
     tmp_path, monkeypatch, begun_with, solver
@@ -198,16 +202,37 @@ def test_a_training_begun_without_or_with_the_compiled_engine_goes_on_so_to_the_
             if step.number == 3:
                 raise KeyboardInterrupt
 
-    if begun_with and native.library() is None:
+    if native.library() is None:
         pytest.skip("no C++ compiler on this machine")
-    monkeypatch.setattr(native, "is_built", lambda *_: begun_with)
     settings = {"solver": solver, "kernel": "matern32"}
+    monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
+    by_the_other = values(training(**settings).run())
+    monkeypatch.setattr(native, "is_built", lambda *_: begun_with)
     want = values(training(**settings).run())
+    assert (want != by_the_other).any()
     with pytest.raises(KeyboardInterrupt):
         training(tmp_path / "t.zarr", **settings).run([Enough()])
     np.testing.assert_array_equal(values(training(**settings).run([Built()])), want)
     np.testing.assert_array_equal(values(training(tmp_path / "t.zarr", **settings).run()), want)
     assert apviz.open_trace(tmp_path / "t.zarr").attrs["compiled_engine"] == begun_with
+
+
+def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_it_in_words(tmp_path, monkeypatch):
+    class Enough(apviz.TrainingHook):
+        def on_step(self, step, settings):
+            if step.number == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(native, "is_wanted", lambda *_: True)
+    monkeypatch.setattr(native, "supports", lambda *_: False)
+    training(tmp_path / "without.zarr", steps=1).run()
+    assert apviz.open_trace(tmp_path / "without.zarr").attrs["compiled_engine"] is False
+    with monkeypatch.context() as there, pytest.raises(KeyboardInterrupt):
+        there.setattr(native, "supports", lambda *_: True)
+        training(tmp_path / "with.zarr", steps=3).run([Enough()])
+    with pytest.warns(UserWarning, match="began with the compiled engine, which is not here"):
+        training(tmp_path / "with.zarr", steps=3).run()
+    assert apviz.open_trace(tmp_path / "with.zarr").finished
 
 
 def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_steps(tmp_path):

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import threading
 import time
 import warnings
@@ -273,8 +274,9 @@ def test_a_trace_with_a_chunk_that_was_cut_is_refused_when_it_is_opened_not_when
 
 @pytest.mark.parametrize("at", ["while it is loaded", "while it is looked over"])
 @pytest.mark.parametrize("another_comes", [False, True])
+@pytest.mark.parametrize("goes", ["moved", "deleted"])
 def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_not_its_own(
-    tmp_path, monkeypatch, at, another_comes
+    tmp_path, monkeypatch, at, another_comes, goes
 ):
     """An experiment that goes on does so with the trace of a cut solve; its reader was told of lost numbers."""
     path, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
@@ -282,13 +284,19 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
     recorder = apviz.Recorder(other)
     apviz.solve(a_system(50), SOLVER, [recorder])
     module, name = (opening.xr, "open_datatree") if at == "while it is loaded" else (opening, "_require_every_chunk")
-    whole = getattr(module, name)
+    whole, gone = getattr(module, name), []
 
     def moved_meanwhile(*arguments, **settings):
         found = whole(*arguments, **settings) if at == "while it is loaded" else None
-        if not (tmp_path / "aside.zarr").exists():
-            path.rename(tmp_path / "aside.zarr")
-            if another_comes:
+        if not gone:
+            gone.append(path)
+            if goes == "deleted":
+                shutil.rmtree(path)
+            else:
+                path.rename(tmp_path / "aside.zarr")
+            if another_comes and goes == "deleted":  # its folder may have the number of the one that was
+                shutil.copytree(other, path)
+            elif another_comes:
                 other.rename(path)
         return found or whole(*arguments, **settings)
 
@@ -298,3 +306,12 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
     else:
         with pytest.raises(FileNotFoundError, match="no trace at"):
             apviz.open_trace(path)
+
+
+def test_what_never_stays_the_same_while_it_is_read_is_given_up_in_a_sentence(tmp_path, monkeypatch):
+    """As on file systems that number their folders anew at every look."""
+    path, numbers = tmp_path / "a.zarr", iter(range(1000))
+    apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
+    monkeypatch.setattr(opening, "_identity", lambda place: (0, next(numbers)))
+    with pytest.raises(OSError, match="did not stay the same while it was read, 5 times; copy it"):
+        apviz.open_trace(path)

@@ -133,7 +133,7 @@ async def _visits(url: str, visit: Visit) -> Tab | asyncio.StreamWriter | None:
         raise
     if visit.leaves == "comes back":
         await tab.lose()
-        await asyncio.sleep(0.2 * JOB_SECONDS)
+        await asyncio.sleep(TAB_SECONDS + 2)  # its page is gone, and its job goes on
         again = Tab(url, tab.visitor)
         await again.open(_address(visit))
         if visit.does == "solves without an end":
@@ -189,13 +189,15 @@ async def _does(tab: Tab, visit: Visit) -> None:
 
 
 async def _fills_the_pool_of_readers(url: str) -> None:
-    """Two tables at once: its second thread, which stays, is not to be counted to the first round that needs it."""
-    tabs = [Tab(url, secrets.token_hex(16)) for _ in range(2)]
-    for tab in tabs:
-        await tab.open(SMALL)
-    await asyncio.gather(*(_does(tab, Visit("brings a table", "closes", 0.0, 2 * k)) for k, tab in enumerate(tabs)))
-    for tab in tabs:
-        await tab.close()
+    """Tables at once: its second thread, which stays, is not to be counted to the first round that needs it."""
+    tabs = [Tab(url, secrets.token_hex(16)) for _ in range(3)]
+    try:
+        for tab in tabs:
+            await tab.open(SMALL)
+        await asyncio.gather(*(_does(tab, Visit("brings a table", "closes", 0.0, 2 * k)) for k, tab in enumerate(tabs)))
+    finally:
+        for tab in tabs:
+            await tab.close()
 
 
 async def _round(url: str, visits: list[Visit], gone: Any) -> Any:
@@ -275,7 +277,10 @@ def judge(seed: int) -> Verdict:
     """Lets the visitors of a seed come and go, and counts what is left of them."""
     served, visits = dashboard(), case(seed)
     if not served.course.rounds:
-        asyncio.run(_fills_the_pool_of_readers(served.server.url))
+        try:
+            asyncio.run(_fills_the_pool_of_readers(served.server.url))
+        except Exception as error:
+            return Verdict("error", f"{type(error).__name__}: {error}")
     left, problems = asyncio.run(_round(served.server.url, visits, served.when_gone))
     served.course.rounds.append(left)
     served.visitors.update(each.does for each in visits)

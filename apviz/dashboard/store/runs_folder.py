@@ -240,6 +240,7 @@ class TraceCache:
         """Trace of a run at `path`.
 
         Raises:
+            FileNotFoundError: it was deleted or renamed.
             ValueError: it does not open.
         """
         with self._lock:
@@ -266,5 +267,7 @@ class TraceCache:
 def _open(name: str, path: Path) -> Trace:
     try:
         return open_trace(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"the run {name} was deleted or renamed while it was read") from error
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), name)) from error

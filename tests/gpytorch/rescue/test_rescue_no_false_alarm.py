@@ -191,12 +191,14 @@ def test_nothing_is_wrong_with_a_tutorial(make):
     adam, losses = torch.optim.Adam(model.parameters(), lr=rate), []
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
     # by rounding, a hundredth step may fall on one of Adam's spikes, and there too large a step is no false alarm
-    while len(losses) < steps or (losses[-1] > min(losses) + SPIKE and len(losses) < 2 * steps):
+    while True:
         adam.zero_grad()
         loss = -mll(model(*model.train_inputs), model.train_targets).sum()
+        losses.append(loss.item())
+        if len(losses) > steps and (losses[-1] <= min(losses) + SPIKE or len(losses) > 2 * steps):
+            break
         loss.backward()
         adam.step()
-        losses.append(loss.item())
     model.eval()
     with torch.no_grad(), gpytorch.settings.fast_pred_var(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
