@@ -253,8 +253,8 @@ class Training:
             found = ranks.agreed(found)
         if begun_with and not found:
             warnings.warn(
-                "this training began with the compiled engine, which is not here: it goes on without it, and the same up "
-                "to rounding only; `apviz doctor` says what this machine lacks",
+                "this training began with the compiled engine, which is not here; without it the end is the same up to "
+                "rounding only; `apviz doctor` says what this machine lacks",
                 stacklevel=3,
             )
         attrs.setdefault(COMPILED_ENGINE, found)

@@ -20,6 +20,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -227,13 +228,10 @@ class Dashboard:
         self.temporary, self.course, self.began = root / "tmp", Course(), time.monotonic()
         self.visitors: Counter[str] = Counter()
         self.temporary.mkdir()
-        before = os.environ.get("TMPDIR")
-        os.environ["TMPDIR"] = str(self.temporary)
-        try:
+        # every thread of a pool that ever runs an operation of torch's keeps helpers of OpenMP: with one they are none
+        with mock.patch.dict(os.environ, TMPDIR=str(self.temporary), OMP_NUM_THREADS="1"):
             self.server = Server(root / "runs", "--tab-seconds", str(TAB_SECONDS), "--job-seconds", str(JOB_SECONDS),
                                  log=root / "log")  # fmt: skip
-        finally:
-            os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
         self.log = root / "log"
         atexit.register(self.close)
 
