@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 import apviz
 from apviz import partitions, rules, solvers
 from apviz.preconditioners import Nystrom
+from apviz.solvers.interface import SOLVERS
 
 X = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -102,3 +105,16 @@ def test_solvers_to_be_advised_on_are_named():
 def test_a_dtype_that_is_none_is_named(dtype):
     with pytest.raises(ValueError, match="dtype must be"):
         make_system(dtype=dtype)
+
+
+def numbers_of(solver):
+    defaults = {field.name: field.default for field in dataclasses.fields(solver)}
+    return [name for name, value in defaults.items() if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("odd", [float("nan"), float("-inf"), "much"])
+def test_a_setting_of_a_solver_that_is_no_number_is_refused_by_its_name(name, odd):
+    for setting in numbers_of(SOLVERS[name]):
+        with pytest.raises((ValueError, TypeError), match=rf"^{setting} must be .*, got"):
+            SOLVERS[name](**{setting: odd})

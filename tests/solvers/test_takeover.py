@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -106,3 +107,14 @@ def test_nothing_is_reckoned_for_a_run_that_is_done_but_for_its_least_epochs(b):
     constant = apviz.KernelSystem(system.x, np.full(system.n, b), system.kernel, noise=1e-3, device="cpu")
     solution = attempt(constant, replace(SOLVER, tol=0.5, min_epochs=8))
     assert solution.converged and solution.epochs == 8
+
+
+def test_at_a_small_tolerance_a_second_rehearsal_on_half_of_the_rows_tells_how_iterations_grow():
+    system, residual = problem(slow=True, dtype=torch.float64)
+    recorder = apviz.Recorder()
+    solution = attempt(system, replace(SOLVER, tol=5e-5), [recorder])
+    assert solution.converged and residual(solution.weights) < 5e-5
+    said = json.loads(recorder.trace.attrs["choices"])["takeover"]
+    taken = int((recorder.trace["update"]["block"].values < 0).sum())
+    foreseen = int(re.search(r"about (\d+) iterations", said)[1])
+    assert foreseen / 3 < taken < 3 * foreseen
