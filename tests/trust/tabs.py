@@ -141,9 +141,10 @@ class Tab:
         """As a cable that is pulled, and a router that says so."""
         if self._connection is not None:
             stream = self._connection.protocol.stream
-            # no farewell: a reset instead
-            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-            stream.close()
+            if not stream.closed():  # by the server, of a page that nobody was on for its time
+                # no farewell: a reset instead
+                stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                stream.close()
             await self._forget()
 
     async def freeze(self) -> None:
