@@ -236,7 +236,6 @@ class Training:
         """
         with self._files.claimed(self._record) if self._files else nullcontext():
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
-            self._is_compiled = self._takes_the_compiled_engine()
             try:
                 return self._run(checked_hooks(hooks))
             except BaseException:
@@ -255,7 +254,7 @@ class Training:
             warnings.warn(
                 "this training began with the compiled engine, which is not here; without it the end is the same up to "
                 "rounding only; `apviz doctor` says what this machine lacks",
-                stacklevel=3,
+                stacklevel=4,
             )
         attrs.setdefault(COMPILED_ENGINE, found)
         return found
@@ -269,9 +268,10 @@ class Training:
         attrs |= {"status": INTERRUPTED}
         self._started, settled = time.perf_counter(), False
         try:
-            if not self.steps_done:
-                self._search()
             if self.steps_done < s.steps:
+                self._is_compiled = self._takes_the_compiled_engine()
+                if not self.steps_done:
+                    self._search()
                 settled = self._optimiser.run(partial(self._evaluate, hooks), partial(self._take, hooks))
         except SolveStopped as stopped:
             self._end(stop_message=str(stopped))

@@ -233,6 +233,9 @@ def test_a_training_says_of_the_compiled_engine_what_is_so_and_goes_on_without_i
     with pytest.warns(UserWarning, match="began with the compiled engine, which is not here"):
         training(tmp_path / "with.zarr", steps=3).run()
     assert apviz.open_trace(tmp_path / "with.zarr").finished
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is left to compute
+        training(tmp_path / "with.zarr", steps=3).run()
 
 
 def test_a_finished_training_opened_again_keeps_its_trace_and_can_be_given_more_steps(tmp_path):
