@@ -37,8 +37,8 @@ def made(results: str) -> dict[str, dict[str, str]]:
 
 
 def counted(of_a_file: dict[str, str]) -> dict[str, Any]:
-    """How many mutants were made and tried, and how those ended."""
-    how = Counter(each for each in of_a_file.values() if each != "not checked")
+    """How many mutants were made and tried, and how those ended; one that hung may do so by the fork it is tried in."""
+    how = Counter(each for each in of_a_file.values() if each not in ("not checked", "timeout", "suspicious"))
     return {"made": len(of_a_file), "mutants": how.total(), "how": dict(how)}
 
 
@@ -74,8 +74,7 @@ def main(
         if not found["mutants"]:
             continue
         known[name] = found | {"machine": machine}
-        killed = sum(found["how"].get(each, 0) for each in ("killed", "timeout"))
-        typer.echo(f"{name}: {killed} of {found['mutants']} mutants killed, of {found['made']}")
+        typer.echo(f"{name}: {found['how'].get('killed', 0)} of {found['mutants']} mutants killed, of {found['made']}")
     with file_made_whole(FIGURES) as file:
         file.write((json.dumps(figures, indent=1, ensure_ascii=False) + "\n").encode())
 
