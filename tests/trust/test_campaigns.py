@@ -455,9 +455,9 @@ def test_the_page_has_a_row_for_every_campaign_with_its_figures():
     for row, (name, found) in zip(rows, of_mutants.items(), strict=True):
         cells = [each.strip() for each in row.strip("|").split("|")]
         survived = sum(number for how, number in found["how"].items() if how != "killed")
-        numbers = [int(each.replace(",", "")) for each in cells[1:4]]
-        assert name in cells[0] and numbers == [found["made"], found["mutants"], found["mutants"] - survived]
-        assert cells[4] == f"{1 - survived / found['mutants']:.0%}"
+        numbers = [int(each.replace(",", "")) for each in cells[2:5]]
+        assert name in cells[0] and numbers == [found["mutants"] - survived, found["mutants"], found["made"]]
+        assert cells[1] == f"{1 - survived / found['mutants']:.0%}"
     text = (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
     assert page.MARK in text and page.MUTANTS_MARK in text
 
