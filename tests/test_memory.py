@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import psutil
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.memory import explained, free_memory, keep_below, require_memory
+from apviz.memory import explained, free_memory, give_back, keep_below, require_memory
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -131,6 +132,49 @@ def test_what_this_process_may_hold_counts_what_it_holds_already():
     finally:
         keep_below(None)
     assert free_memory(CPU) > 100 * MIB
+
+
+SMALL_AND_FREED = """
+import threading
+import numpy as np, psutil
+from apviz.memory import give_back
+
+def megabytes():
+    return psutil.Process().memory_info().rss / 1e6
+
+def work():
+    arrays = [np.ones(8_000) for _ in range(1_000)]  # 64 MB, none by itself large enough to be handed back
+    kept.append(arrays[::50])
+
+kept, before = [], megabytes()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+held = megabytes()
+give_back()
+print(held - before, megabytes() - before, all((array == 1).all() for arrays in kept for array in arrays))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' allocators give back by themselves")
+def test_what_was_freed_in_threads_is_given_back_to_the_system():
+    done = subprocess.run([sys.executable, "-c", SMALL_AND_FREED], capture_output=True, text=True, timeout=120)
+    held, left, is_whole = done.stdout.split()
+    assert is_whole == "True" and float(held) > 100 and float(left) < 0.2 * float(held)
+
+
+def test_cycles_are_found_when_memory_is_given_back():
+    class Knot:
+        pass
+
+    knot = Knot()
+    knot.itself = knot
+    seen = weakref.ref(knot)
+    del knot
+    give_back()
+    assert seen() is None
 
 
 def test_what_needs_more_than_nine_tenths_is_refused_with_both_sizes(monkeypatch):

@@ -13,6 +13,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from tornado.ioloop import IOLoop
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
@@ -26,6 +27,7 @@ from apviz.dashboard.limits import Limits
 from apviz.dashboard.login import Login, Tries
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
+from apviz.memory import give_back
 
 #: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone: a server that
 #: has much to do reads answers late, so a quarter of it was too few for twenty visitors of two busy cores
@@ -110,8 +112,25 @@ def serve(
         server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost, {"names": names})])
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"tries": Tries()})])
+    pn.state.on_session_destroyed(_GivesBack(server.io_loop, limits.tab_seconds))
     server.start()
     server.io_loop.start()
+
+
+class _GivesBack:
+    """Gives back the memory of visitors who have gone, once for all who go within so many seconds."""
+
+    def __init__(self, loop: IOLoop, seconds: float) -> None:
+        self._loop, self._seconds, self._is_due = loop, seconds, False
+
+    def __call__(self, context: Any) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_later(self._seconds, self._give_back)
+
+    def _give_back(self) -> None:
+        self._is_due = False
+        give_back()
 
 
 class _NotForThisHost(RequestHandler):

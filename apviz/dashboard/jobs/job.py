@@ -6,7 +6,6 @@ second: bokeh's documents belong to the server's own thread.
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from apviz.memory import give_back
 from apviz.tracing import StopHook
 
 #: how long the end of the server waits for jobs; an update of a large system takes a while
@@ -184,4 +184,4 @@ class Job(ABC):
             self.ended = time.monotonic()
             self.version += 1
             # a solve leaves its matrices in cycles, which Python would find only much later
-            gc.collect()
+            give_back()
