@@ -1,0 +1,177 @@
+"""How far a recursion goes between two passes, and when going on is in vain: sums done by hand."""
+
+import math
+
+import pytest
+import torch
+
+from apviz.solvers.refinement import Limits, Pass, Refinement
+
+TOL = 1e-3
+MOST = 100  # epochs
+
+
+def refinement(residual=1.0, *, drifts=False, dtype=torch.float32, tol=TOL, reduction=0.0, **settings):
+    limits = Limits(tol, 0, MOST, 10, reduction=reduction, go_exact=(lambda: None) if drifts else None)
+    return Refinement(limits, residual, dtype, **settings)
+
+
+def passes(refine, residual, *, claimed=None, drift=0.0, epoch=1, energy=0.0, claims=True):
+    claimed = residual if claimed is None else claimed
+    refine.passed(Pass(1, epoch, 1.0, 1.0, claimed, residual, drift, True, True), energy, claims=claims)
+
+
+def test_an_exact_recursion_goes_down_to_the_tolerance_or_by_its_largest_reduction():
+    assert refinement().aim == TOL
+    assert refinement(residual=10.0, reduction=0.02).aim == 0.2
+    assert refinement(residual=0.1, reduction=0.005).aim == TOL
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.3, 0.59])
+def test_what_is_left_and_the_drift_together_are_a_twentieth_below_the_tolerance(drift):
+    refine = refinement(drifts=True)
+    assert not refine.looked(2 * TOL, drift * TOL)
+    assert math.hypot(refine.aim, drift * TOL) == pytest.approx(0.95 * TOL, rel=1e-12)
+
+
+def test_a_recursion_that_drifts_is_looked_at_after_every_fall_to_three_tenths():
+    refine = refinement(residual=2.0, drifts=True)
+    assert refine.aim == pytest.approx(0.6)
+    assert not refine.looked(0.6, 0.0) and refine.aim == pytest.approx(0.18)
+    passes(refine, 0.5)
+    assert refine.aim == pytest.approx(0.15)
+
+
+def test_there_is_no_use_in_going_below_the_drift():
+    refine = refinement(drifts=True)
+    assert not refine.looked(5 * TOL, 2 * TOL)  # 0.3 of what is claimed is less
+    assert refine.aim == 2 * TOL
+    assert refine.looked(1.9 * TOL, 2 * TOL)
+
+
+def test_a_look_asks_for_a_pass_where_both_together_are_below_the_tolerance():
+    assert refinement(drifts=True).looked(0.75 * TOL, 0.57 * TOL)  # 0.942
+    assert not refinement(drifts=True).looked(0.77 * TOL, 0.57 * TOL)  # 0.958
+
+
+def test_rounding_moves_the_residual_by_as_much_of_it_as_it_did_before():
+    refine = refinement()
+    passes(refine, 0.5, claimed=0.5, drift=1e-3)  # a thousandth of 1, so 0.5e-3 of 0.5 to come
+    assert math.hypot(refine.aim, 0.5e-3) == pytest.approx(TOL, rel=1e-12)
+    refine = refinement()
+    passes(refine, 0.5, claimed=0.5, drift=0.02)  # 0.01 to come: the tolerance takes one more pass, at any rate
+    assert refine.aim == pytest.approx(0.01)
+
+
+def test_a_bound_on_rounding_in_float64_is_taken_from_the_tolerance_up_to_its_half():
+    for bound in (0.2, 0.4, 0.9):
+        refine = refinement()
+        passes(refine, (2 + bound) * TOL, claimed=2 * TOL)
+        assert refine.aim == pytest.approx(TOL * (1 - min(bound, 0.5)), rel=1e-9)
+
+
+def test_a_pass_is_in_float64_where_it_may_claim_or_where_float32_would_round_too_much():
+    coarse = refinement(drifts=True)
+    assert not coarse.needs_float64(0.021) and coarse.needs_float64(0.019)
+    coarse.looked(0.5, 0.018)
+    assert not coarse.needs_float64(0.012) and coarse.needs_float64(0.005)  # drift and claim: 0.0216 and 0.0187
+    larger = refinement(drifts=True, tol=0.1)
+    assert not larger.needs_float64(0.12) and larger.needs_float64(0.1)
+    assert refinement().needs_float64(0.5) and refinement(drifts=True, dtype=torch.float64).needs_float64(0.5)
+
+
+def test_a_recursion_that_drifts_runs_away_at_ten_times_its_last_exact_residual():
+    refine = refinement(residual=0.2, drifts=True)
+    assert not refine.runs_away(1.9) and refine.runs_away(2.1) and refine.runs_away(math.nan)
+    assert not refinement(residual=0.2).runs_away(1e9)
+    assert not refinement(residual=1e-9, drifts=True).runs_away(9 * TOL)
+    refine.exact_from_now()
+    assert not refine.runs_away(1e9)
+
+
+def test_two_claims_in_a_row_that_gained_nothing_are_a_floor_and_what_helps_is_said():
+    refine = refinement(more_digits=("float64 inside", "full factors"))
+    for residual in (0.5, 0.46, 0.45):
+        passes(refine, residual, drift=0.5)
+    assert refine.floor() == (
+        "stagnated: B − KW is 4.50e-01 and two passes from there gained nothing in torch.float32; "
+        "use float64 inside, full factors, more noise or a larger tolerance"
+    )
+
+
+def test_no_floor_where_a_pass_between_gained_or_was_no_claim_or_had_arrived():
+    for second, claims in ((0.4, True), (0.46, False)):
+        refine = refinement()
+        for residual, claim in ((0.5, True), (0.46, True), (second, claims), (0.95 * second, True)):
+            passes(refine, residual, drift=0.5, claims=claim, energy=-1 / residual)
+        assert (refine.floor() is None) == (second == 0.4)
+    refine = refinement(residual=0.9 * TOL)
+    for _ in range(3):
+        passes(refine, 0.9 * TOL)
+    assert refine.floor() is None
+
+
+@pytest.mark.parametrize(("dtype", "residual"), [(torch.float64, 0.5), (torch.float32, 1.1)])
+def test_a_floor_of_float64_itself_is_not_blamed_on_the_recursion(dtype, residual):
+    refine = refinement(dtype=dtype, more_digits=("more digits",))
+    for _ in range(3):
+        passes(refine, residual, claimed=0.5)
+    assert refine.floor().endswith("more float64 cannot vouch for; use more noise or a larger tolerance")
+
+
+def test_three_passes_without_progress_are_a_floor_unless_h_still_falls():
+    for fall, ended in ((0.0, True), (1e-9, False)):
+        refine = refinement()
+        for k, residual in enumerate((0.5, 0.499, 0.498)):
+            passes(refine, residual, claims=False, energy=-3.0 - fall * k)
+        assert (refine.floor() == "stagnated: three evaluations of B − KW found no progress") == ended
+    refine = refinement()
+    for residual in (0.5, 0.497, 0.494):
+        passes(refine, residual, claims=False, energy=-3.0)
+    assert refine.floor() is None
+
+
+# --- jitter outweighs the noise ---------------------------------------------------------------------------------------
+
+
+def decaying(rate, *, spacing=5, jitter=1e-4, tol=TOL, falls=1.0, count=6, residual=lambda t: 1.0):
+    """Passes of an error that decays by e^(−rate·t), and h by its square."""
+    refine = refinement(jitter=jitter, tol=tol)
+    for k in range(count):
+        t = k * spacing
+        h = falls * math.exp(-2 * rate * t)
+        passes(refine, math.exp(-rate * t) * residual(t), claims=False, epoch=t + 1, energy=h)
+    return refine
+
+
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+def test_where_the_error_decays_too_slowly_the_epochs_to_the_tolerance_are_told(factor):
+    """From e^(−25 rate) to 1e-3 by e^(−rate·t): (log 1000 − 25 rate)/rate epochs, of which 1,000 are allowed."""
+    rate = math.log(1000) / (10 * MOST * factor + 25)
+    floor = decaying(rate).floor()
+    if factor < 1:
+        assert floor is None
+    else:
+        assert "at their rate the tolerance is 1e+03 epochs away, for jitter of 1.0e-04 on a block" in floor
+        assert floor.endswith("outweighs the noise; use more noise or a larger tolerance")
+
+
+def test_passes_that_are_close_in_time_are_not_told_apart():
+    rate = 1e-6
+    assert "epochs away" in decaying(rate, spacing=4).floor()
+    assert decaying(rate, spacing=3).floor() is None
+    assert "epochs away" in decaying(rate, spacing=2, count=11).floor()
+    assert decaying(rate, spacing=2, count=10).floor() is None
+    assert decaying(rate, count=5).floor() is None
+
+
+def test_an_h_that_falls_ever_faster_never_arrives_at_a_residual_that_stays():
+    floor = decaying(-1e-4, falls=-1.0).floor()
+    assert "the tolerance is out of reach, for jitter" in floor
+
+
+def test_no_floor_is_seen_without_jitter_or_where_h_rises_or_the_residual_falls():
+    assert decaying(1e-6, jitter=0.0).floor() is None
+    assert decaying(1e-6, falls=-1.0).floor() is None
+    assert decaying(1e-6, residual=lambda t: 1.0 if t < 15 else 0.89).floor() is None
+    assert "epochs away" in decaying(1e-6, residual=lambda t: 1.0 if t < 15 else 0.91).floor()
