@@ -82,6 +82,29 @@ def test_without_a_compiler_the_sentence_says_what_is_needed(system, monkeypatch
         system(RBF).operator.prepare()
 
 
+@pytest.mark.parametrize("columns", [1, 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_it_is_compiled_for_the_columns_and_the_dtype_that_are_to_come(monkeypatch, columns, dtype):
+    operands = []
+    monkeypatch.setattr("apviz.operators.keops.KeOpsOperator.cross_matmul", lambda self, *given: operands.append(given))
+    x, b = torch.zeros(9, 3, dtype=dtype), torch.zeros(9, dtype=dtype)
+    operator = KernelSystem(x, b, RBF(), noise=0.1, operator="keops", device="cpu").operator
+    operands.clear()
+    operator.fix_engine(1e9, columns)
+    ((z, u),) = operands
+    assert z.shape == (2, 3) and u.shape == (9, columns) and z.dtype == u.dtype == dtype and u.device == z.device
+
+
+def test_its_exact_values_and_those_of_some_rows_are_of_tiles_in_float64(exact_kernel, system):
+    system = system(RBF)
+    k = torch.tensor(exact_kernel(system.kernel, system.x))
+    rows, identity = torch.tensor([3, 44, 17, 5]), torch.eye(45, dtype=torch.float64)
+    found = system.operator.exact().matmul(identity)
+    torch.testing.assert_close(found, k + 0.1 * identity, rtol=1e-9, atol=1e-9)
+    found = system.operator.of_rows(rows, 0.7).matmul(identity[:4, :4])
+    torch.testing.assert_close(found, k[rows][:, rows] + 0.7 * identity[:4, :4], rtol=1e-9, atol=1e-9)
+
+
 def test_keops_has_a_cache_of_the_process_where_the_home_has_none(monkeypatch):
     from apviz.operators.keops import find_cache
 

@@ -1,6 +1,7 @@
 """Every stop reason reached by a real system, honest claims of convergence, work, and the hook calls."""
 
 import dataclasses
+import sys
 import threading
 
 import numpy as np
@@ -115,6 +116,43 @@ def test_a_tolerance_below_float64s_floor_stagnates_at_that_floor(solver):
     assert solution.stop_reason is StopReason.STAGNATED and not solution.converged
     assert p.residual(solution.weights) < 1e-13
     assert "converged" not in solution.stop_message
+
+
+def test_what_did_not_converge_says_of_whom_how_far_from_what_and_after_how_many_epochs():
+    p = problem(n=60, noise=1e-3, lengthscale=1.0)
+    solver = apviz.AlternatingProjection(block_size=10, tol=1e-10)
+    with pytest.warns(apviz.NotConverged) as told:
+        solution = apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2))
+    assert str(told[0].message) == (
+        f"{solver.label} did not converge: the residual is {p.residual(solution.weights):.2g}, the tolerance 1e-10, "
+        f"after 2 epochs or iterations; {solution.stop_message}"
+    )
+    with pytest.raises(apviz.NotConverged) as raised:
+        apviz.solve(p.system, dataclasses.replace(solver, max_epochs=2), throw=True)
+    assert str(raised.value) == str(told[0].message) and torch.equal(raised.value.solution.weights, solution.weights)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_told"),
+    [
+        ({}, True),
+        ({"n": 59}, False),
+        ({"dtype": torch.float32}, False),
+        ({"noise": 1e-4}, False),
+        ({"tol": 1e-4}, False),
+    ],
+    ids=str,
+)
+def test_float64_is_said_to_be_more_than_is_needed_of_many_rows_at_a_large_tolerance(
+    changed, is_told, monkeypatch, caplog
+):
+    monkeypatch.setattr(sys.modules["apviz.solvers.solve"], "LARGE_ROWS", 60)
+    settings = {"n": 60, "noise": 0.1, "lengthscale": 0.3, "dtype": torch.float64, "tol": 1e-2} | changed
+    tol = settings.pop("tol")
+    with caplog.at_level("INFO", logger="apviz"):
+        apviz.solve(problem(**settings).system, apviz.Cholesky(tol=tol))
+    words = "solving in float64, as the data are; dtype=torch.float32 would do for a tolerance of 0.01"
+    assert (words in caplog.messages) == is_told == any("float64" in each for each in caplog.messages)
 
 
 def test_a_solve_that_has_converged_and_waits_for_its_minimum_is_not_called_stagnated():
