@@ -15,7 +15,7 @@ from building.links import ROOT
 
 PAGE = "benchmarks/trust"
 MARK, MUTANTS_MARK = "<!-- the table of benchmarks/results/trust.json -->", "<!-- its table of mutants -->"
-PLACES_MARK = "<!-- its table of places -->"
+PLACES_MARK, VISITORS_MARK = "<!-- its table of places -->", "<!-- what its visitors left -->"
 FIGURES, CAMPAIGNS = ROOT / "benchmarks/results/trust.json", ROOT / "tests/trust/campaigns.toml"
 # what comes first is in sight on a phone too
 MUTANTS_COLUMNS = ("file", "%", "killed", "tried", "made", "room")
@@ -42,6 +42,19 @@ def places_table() -> str:
     """A row for every place where apviz was installed, or could not be for what this machine lacks."""
     places = json.loads(FIGURES.read_text("utf-8")).get("install", {}).get("places", {})
     return _table(("place", "how it went"), [[place, how] for place, how in places.items()])
+
+
+def visitors_table() -> str:
+    """What a server had after the first rounds of visitors, and after the last; empty where none came."""
+    long = json.loads(FIGURES.read_text("utf-8")).get("long")
+    if not long:
+        return ""
+    kinds = {"threads": "threads", "files": "files", "sockets": "sockets", "children": "processes",
+             "folders": "folders", "mb": "MB"}  # fmt: skip
+    rounds = {"the first rounds": long["after the first rounds"], f"all {long['rounds']}": long["at the end"]}
+    rows = [[when, *(f"{found[each]:,.0f}" for each in kinds)] for when, found in rounds.items()]
+    said = f"{long['visitors']} visitors in {long['minutes']:.0f} minutes; memory grew by {long['growth in MB']:.0f} MB"
+    return f"{said} by the median of slopes, of which 100 would be wrong.\n\n{_table(('after', *kinds.values()), rows)}"
 
 
 def _table(columns: tuple[str, ...], rows: list[list[str]]) -> str:
@@ -76,7 +89,8 @@ def _links(tests: list[str]) -> str:
 def _on_source(app: Any, page: str, text: list[str]) -> None:
     if page == PAGE:
         assert MARK in text[0]
-        tables = {MARK: table(), MUTANTS_MARK: mutants_table(), PLACES_MARK: places_table()}
+        tables = {MARK: table(), MUTANTS_MARK: mutants_table(), PLACES_MARK: places_table(),
+                  VISITORS_MARK: visitors_table()}  # fmt: skip
         for mark, made in tables.items():
             text[0] = text[0].replace(mark, made)
 

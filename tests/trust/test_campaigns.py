@@ -459,7 +459,14 @@ def test_the_page_has_a_row_for_every_campaign_with_its_figures():
         assert name in cells[0] and numbers == [found["mutants"] - survived, found["mutants"], found["made"]]
         assert cells[1] == f"{1 - survived / found['mutants']:.0%}"
     text = (page.ROOT / f"docs/{page.PAGE}.md").read_text("utf-8")
-    assert page.MARK in text and page.MUTANTS_MARK in text
+    assert all(mark in text for mark in (page.MARK, page.MUTANTS_MARK, page.PLACES_MARK, page.VISITORS_MARK))
+    long = figures["long"]
+    for row, when in zip(
+        page.visitors_table().splitlines()[-2:], ("after the first rounds", "at the end"), strict=True
+    ):
+        numbers = [int(each.strip().replace(",", "")) for each in row.strip("|").split("|")[1:]]
+        left = [long[when][each] for each in ("threads", "files", "sockets", "children", "folders", "mb")]
+        assert numbers == [round(each) for each in left]
 
 
 def test_mutants_are_counted_by_file():
