@@ -1,9 +1,8 @@
-"""Memory: how much is free to this process where the numbers are, and whether what is about to be made fits."""
+"""Memory: how much is free to this process where the numbers are, whether what is to be made fits, and giving back."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import math
 import os
 import re
@@ -119,11 +118,11 @@ def _reclaimable(folder: Path, entry: str) -> int:
 
 
 def give_back() -> None:
-    """Hands back to the system what this process holds and does not need: cycles, and pages that are free.
+    """Hands pages that are free back to the system; takes milliseconds.
 
-    glibc's allocator keeps these for itself, so a server would stay as large as its busiest minute.
+    glibc's allocator keeps them for this process, so a server would stay as large as its busiest minute. Where there is
+    another allocator nothing is done.
     """
-    gc.collect()
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
-from tornado.ioloop import IOLoop
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
@@ -112,25 +111,10 @@ def serve(
         server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost, {"names": names})])
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"tries": Tries()})])
-    pn.state.on_session_destroyed(_GivesBack(server.io_loop, limits.tab_seconds))
+    # what a session held is free some time after its end; not collected here, which would hold up those who are there
+    pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
     server.io_loop.start()
-
-
-class _GivesBack:
-    """Gives back the memory of visitors who have gone, once for all who go within so many seconds."""
-
-    def __init__(self, loop: IOLoop, seconds: float) -> None:
-        self._loop, self._seconds, self._is_due = loop, seconds, False
-
-    def __call__(self, context: Any) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_later(self._seconds, self._give_back)
-
-    def _give_back(self) -> None:
-        self._is_due = False
-        give_back()
 
 
 class _NotForThisHost(RequestHandler):

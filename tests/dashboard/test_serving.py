@@ -95,21 +95,3 @@ def test_the_log_is_silent_about_tabs_that_were_closed_and_tells_all_else(fails,
     except AssertionError:
         log.error("it failed", exc_info=True)
     assert bool(told) == is_told
-
-
-def test_memory_is_given_back_once_for_all_who_leave_together_and_again_for_the_next(monkeypatch):
-    given, due = [], []
-    monkeypatch.setattr(server, "give_back", lambda: given.append(True))
-
-    class Loop:
-        def call_later(self, seconds, call):
-            assert seconds == 15
-            due.append(call)
-
-    leaves = server._GivesBack(Loop(), 15)
-    for together in (20, 1):
-        for _ in range(together):
-            leaves(None)
-        assert len(due) == 1
-        due.pop()()
-    assert len(given) == 2

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import secrets
+import subprocess
+import sys
+import threading
 import time
 
 import psutil
@@ -12,6 +16,7 @@ import pytest
 pytest.importorskip("panel")
 
 from tests.dashboard.browser.server import PATIENCE, Server
+from tests.ports import free_port, opens, wait_until
 from tests.trust.tabs import Tab
 
 
@@ -48,3 +53,52 @@ def test_a_machine_that_sleeps_and_half_a_request_are_let_go_and_a_tab_that_is_t
         asyncio.run(some_fall_silent(server))
     finally:
         server.kill()
+
+
+#: serves a folder, and says when it gives memory back
+TELLING = """
+import sys
+from pathlib import Path
+from apviz.dashboard import Limits, server
+
+gives = server.give_back
+
+def told():
+    gives()
+    print("given back", flush=True)
+
+server.give_back = told
+server.serve(Path(sys.argv[1]), port=int(sys.argv[2]), limits=Limits(tab_seconds=1), open_browser=False)
+"""
+
+
+async def one_leaves(url, said):
+    stays, leaves = (Tab(url, secrets.token_hex(16)) for _ in range(2))
+    for tab in (stays, leaves):
+        await tab.open({"n": 200, "source": "by hand"})
+    await asyncio.sleep(3)
+    assert said.empty(), "nobody has gone"
+    await leaves.close()
+    await asyncio.to_thread(said.get, timeout=PATIENCE)
+    await stays.close()
+
+
+def test_when_a_visitor_has_gone_free_memory_is_given_back_though_others_are_there(tmp_path):
+    port, said = free_port(), queue.Queue()
+    process = subprocess.Popen(
+        [sys.executable, "-c", TELLING, str(tmp_path), str(port)], stdout=subprocess.PIPE, text=True
+    )
+
+    def read():
+        for line in process.stdout:
+            if line == "given back\n":
+                said.put(line)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        wait_until(lambda: opens(url + "plotly/plotly.min.js"), process, lambda: "it did not start", PATIENCE)
+        asyncio.run(one_leaves(url, said))
+    finally:
+        process.kill()
+        process.wait()

@@ -6,6 +6,7 @@ second: bokeh's documents belong to the server's own thread.
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 import time
@@ -184,4 +185,5 @@ class Job(ABC):
             self.ended = time.monotonic()
             self.version += 1
             # a solve leaves its matrices in cycles, which Python would find only much later
+            gc.collect()
             give_back()
