@@ -39,12 +39,13 @@ def describe() -> dict[str, Any]:
     }
 
 
-def keep(part: str, results: Any, machine: dict[str, Any] | None = None) -> None:
-    """Writes results beside a description of the machine, by default `describe()`, and prints them."""
+def keep(part: str, results: Any, machine: dict[str, Any] | None = None, *, show: bool = True) -> None:
+    """Write results next to a description of the machine, by default `describe()`, and print them."""
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps({"machine": machine or describe(), "results": results}, indent=1)
     (RESULTS / f"{part}.json").write_text(text + "\n")
-    print(json.dumps(results, indent=1))
+    if show:
+        print(json.dumps(results, indent=1))
 
 
 def median_seconds(job: Callable[[], object], repeats: int = 5) -> float:

@@ -48,7 +48,9 @@ SIZES: dict[str, dict[str, int | None]] = {
 }  # fmt: skip
 # a solve of fewer seconds is run as often as this
 SHORT, REPEATS = 2.0, 3
-AUTO, GPYTORCH = "auto", "GPyTorch, KeOps kernel"
+AUTO, CHOLESKY, GPYTORCH = "auto", "Cholesky", "GPyTorch, KeOps kernel"
+# a factorisation, which no limit stops, is left out above: 16,000 rows take about 10 s of 2 cores
+CHOLESKY_ROWS = 16_000
 # its CG makes so many iterations at least (linear_operator.utils.linear_cg)
 GPYTORCH_LEAST = 11
 # seconds that a cell may take beside its limit; that GPyTorch's iterations may take where each is of half a minute
@@ -80,6 +82,7 @@ def methods(system: apviz.KernelSystem, tol: float = min(TOLERANCES)) -> dict[st
         "A: AP, overlapping": lambda: projection,
         "A, every column": lambda: replace(projection, skeleton_rank=0, fallback_rank=0),
         "B: CG, two-level Schwarz": lambda: gradient(schwarz),
+        **({CHOLESKY: lambda: apviz.Cholesky(tol=tol)} if system.n <= CHOLESKY_ROWS else {}),
         "CG": lambda: gradient(),
         "CG, pivoted Cholesky 100": lambda: gradient(apviz.PivotedCholesky(rank=100)),
         "CG, pivoted Cholesky 500": lambda: gradient(apviz.PivotedCholesky(rank=500)),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import RESULTS
-from benchmarks.solvers import AUTO, FOLDER, GPYTORCH, machine
+from benchmarks.solvers import AUTO, CHOLESKY, FOLDER, GPYTORCH, machine
 
 README = Path(__file__).with_name("README.md")
 MARKS = ("<!-- the table of benchmarks.table -->", "<!-- its end -->")
@@ -25,8 +25,8 @@ PAPER = "AP, the paper's"
 SMALLER = ("0.001", "1e-06")
 OTHER_CG = ("CG", "CG, pivoted Cholesky 100", "CG, pivoted Cholesky 500", "CG, randomly pivoted Cholesky")
 COLUMNS = {
-    PAPER: "paper's AP", A: "A", "A, every column": "A, every column", B: "B", "CG": "CG", OTHER_CG[1]: "PCG 100",
-    OTHER_CG[2]: "PCG 500", OTHER_CG[3]: "rPCG",
+    PAPER: "paper's AP", A: "A", "A, every column": "A, every column", B: "B", CHOLESKY: "Cholesky", "CG": "CG",
+    OTHER_CG[1]: "PCG 100", OTHER_CG[2]: "PCG 500", OTHER_CG[3]: "rPCG",
 }  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def table() -> str:
 
 
 def smaller_tolerances() -> str:
-    """Work and seconds of `auto`, A and the best CG to 0.001 and 1e-6 in Markdown."""
-    names = {AUTO: "auto", A: "A", B: "B", OTHER_CG[2]: "PCG 500", OTHER_CG[3]: "rPCG"}
+    """Work and seconds of `auto`, A, Cholesky and the best CG to 0.001 and 1e-6 in Markdown."""
+    names = {AUTO: "auto", A: "A", B: "B", CHOLESKY: "Cholesky", OTHER_CG[2]: "PCG 500", OTHER_CG[3]: "rPCG"}
     heading = ["data, n, right-hand sides", *(f"{name} to {tol}" for tol in SMALLER for name in names.values())]
     lines = ["| " + " | ".join(heading) + " |", "|" + "---|" * len(heading)]
     for one in results():
@@ -155,8 +155,12 @@ def chart() -> None:
     figure = go.Figure()
     sets = results()
     names = [f"{one['dataset']}<br>n = {one['n']:,}, {one['right-hand sides']} rhs" for one in sets]
-    colors = ("#1F77D0", "#5A7A00", "#7FA52B", "#C98A00", "#A83600", "#1A1A1F", "#77777F", "#7A45F0")
-    symbols = ("square", "star", "star-diamond", "hexagram", "circle", "triangle-up", "triangle-down", "diamond")
+    colors = (
+        "#1F77D0", "#5A7A00", "#7FA52B", "#C98A00", "#D6336C", "#A83600", "#1A1A1F", "#77777F", "#7A45F0",
+    )  # fmt: skip
+    symbols = (
+        "square", "star", "star-diamond", "hexagram", "cross", "circle", "triangle-up", "triangle-down", "diamond",
+    )  # fmt: skip
     for (method, label), color, symbol in zip(COLUMNS.items(), colors, symbols, strict=True):
         points = [reached(one["cells"].get(method), "seconds") for one in sets]
         figure.add_scatter(

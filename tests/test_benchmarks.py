@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import multivariate_normal
 
 import apviz
@@ -227,6 +228,33 @@ def test_a_cell_has_a_solve_for_every_tolerance_that_was_reached():
     assert cell["epochs"] == reached[0]["epochs"]
     cut = solvers.measure("diabetes", None, 1, "CG", limit=1e-6)
     assert cut["reached"] == {} and cut["stop"] == "stopped" and cut["work"] > 0
+
+
+def test_cholesky_is_measured_to_every_tolerance():
+    from benchmarks import solvers
+
+    cell = solvers.measure("diabetes", None, 1, solvers.CHOLESKY, limit=40.0)
+    assert list(cell["reached"]) == [str(tol) for tol in solvers.TOLERANCES]
+
+
+def test_the_product_of_plain_torch_is_that_of_the_dense_matrix():
+    from benchmarks.columns_matmul import CHUNK, plain_torch
+
+    rng = np.random.default_rng(0)
+    x, u = rng.standard_normal((CHUNK + 7, 3)), rng.standard_normal((20, 2))
+    s = np.sqrt(5) * np.linalg.norm(x[:, None] - x[None, :20], axis=2) / 0.7
+    expected = ((1 + s + s**2 / 3) * np.exp(-s)) @ u
+    assert np.allclose(plain_torch(torch.from_numpy(x), 0.7, torch.from_numpy(u)), expected)
+
+
+def test_the_regret_of_auto_is_counted_with_and_without_cholesky():
+    from benchmarks.chooser import CHOLESKY, summary
+
+    cells = {"auto": (2.0, True), "CG": (1.9, True), CHOLESKY: (1.0, True), "PCG 100": (0.5, False)}
+    methods = {name: {"seconds": seconds, "converged": done} for name, (seconds, done) in cells.items()}
+    found = summary([{"regret": 2.0, "methods": methods}])
+    assert found["every method"]["worst"] == 2.0 and found["every method"]["above 1.2"] == 1
+    assert found["without Cholesky"]["worst"] == 1.05 and found["without Cholesky"]["above 1.2"] == 0
 
 
 def test_the_seconds_of_a_step_by_botorch_are_the_results():

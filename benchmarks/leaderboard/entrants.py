@@ -85,6 +85,7 @@ OURS = (
     Ours("A: AP, overlapping", _drawing(overlapping)),
     Ours("AP, the paper's", _drawing(functools.partial(apviz.AlternatingProjection, block_size=400))),
     Ours("B: CG, two-level Schwarz", _cg(lambda seed: apviz.TwoLevelSchwarz(seed=seed))),
+    Ours("Cholesky", lambda problem, settings: apviz.Cholesky(tol=settings["tol"])),
     Ours("CG", _cg()),
     Ours("CG, pivoted Cholesky 500", _cg(lambda seed: apviz.PivotedCholesky(rank=500))),
     Ours("CG, randomly pivoted Cholesky 500", _cg(lambda seed: apviz.RandomlyPivotedCholesky(rank=500, seed=seed))),
