@@ -10,12 +10,13 @@ from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.pathwise import PosteriorSamples
 from apviz.gp.posterior import Posterior, Prediction
 from apviz.gp.probes import Probes, rademacher
+from apviz.gp.scaling import Scaling
 from apviz.gp.training import Training, TrainingError
 from apviz.gp.training_settings import PAPER_SOLVER, Step, TrainingHook, TrainingProgress, TrainingSettings
 from apviz.gp.variances import VarianceSolve
 
 __all__ = [
-    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "PosteriorSamples", "Prediction", "Probes", "Step",
-    "Training", "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
+    "PAPER_SOLVER", "Gradient", "LanczosInverse", "Posterior", "PosteriorSamples", "Prediction", "Probes", "Scaling",
+    "Step", "Training", "TrainingError", "TrainingHook", "TrainingProgress", "TrainingSettings", "VarianceSolve",
     "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
 ]  # fmt: skip

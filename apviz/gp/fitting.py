@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation
 from apviz.gp.posterior import METHODS
+from apviz.gp.scaling import Scaling
+from apviz.gp.sklearn_kernels import SklearnModel
 from apviz.gp.training import Training
 from apviz.gp.training_settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, from_sklearn
+from apviz.kernels import Kernel
 from apviz.operators import OPERATORS
 from apviz.preconditioners import Whitening
 from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
@@ -97,33 +100,66 @@ def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: 
     )  # fmt: skip
 
 
-def _kernel(gp: GaussianProcess, d: int, y: Tensor) -> tuple[str | Kernel, Hyperparameters | None]:
-    """The kernel to train, and where it starts, if it has numbers to start from."""
-    kernel, noise = gp.kernel, 0.0
-    if isinstance(kernel, SklearnKernel):
-        fixed = [each.name for each in kernel.hyperparameters if each.fixed]
-        if fixed:
-            warnings.warn(f"{', '.join(fixed)} of the kernel: fixed numbers are trained too", stacklevel=4)
-        kernel, noise = from_sklearn(kernel, d)
-    if isinstance(kernel, str):
-        return kernel, None
-    noise = max(noise or START_NOISE * (float(y.var()) or 1.0), 2 * gp.noise_floor)
-    return kernel, Hyperparameters.of(kernel, noise, float(y.mean()))
+def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
+    """Return the scaling of training rows x: (n, d), y: (n,). The inputs of a scikit-learn kernel stay as they are.
+
+    Raises:
+        ValueError: an apviz kernel that takes inputs in their own units, and is to be given scaled ones.
+    """
+    if not gp.scale:
+        return Scaling.none(x)
+    scaling = Scaling.of(x, y)
+    if gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel):
+        return scaling.with_inputs_as_given()
+    kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
+    if isinstance(kernel, Kernel):
+        ones = np.ones(x.shape[1])
+        kernel.rescaled(0 * ones, ones)  # refuses what does not fit the inputs
+        try:
+            kernel.rescaled(0 * ones, 2 * ones)
+        except ValueError as error:
+            raise ValueError(f"{error}; scale=True scales them to [−1, 1], so use scale=False") from None
+    return scaling
 
 
-def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple[Hyperparameters, TrainingTrace | None]:
+def sklearn_model_of(gp: GaussianProcess, d: int) -> SklearnModel | None:
+    """Return the model of a scikit-learn kernel that is to be trained; None where there is none."""
+    is_trained = gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel)
+    return SklearnModel(gp.kernel, d).within_bounds() if is_trained else None
+
+
+def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) -> Training:
+    """The training of what was given: of a kernel from its own numbers, of a scikit-learn kernel within its bounds."""
+    model = sklearn_model_of(gp, x.shape[1])
+    kernel, noise, initial, noise_floor = gp.kernel, None, None, gp.noise_floor
+    if model is not None:
+        start = scaling.to_scaled(Hyperparameters.of(model.start, model.noise or 1.0))
+        kernel = start.build_kernel()
+        if model.noise is not None:
+            noise, noise_floor = start.noise, 0.0  # its bounds are the WhiteKernel's
+    if not isinstance(kernel, str):
+        if noise is None:
+            noise = max(START_NOISE * (float(y.var()) or 1.0), 2 * noise_floor)
+        initial = Hyperparameters.of(kernel, noise, float(y.mean()))
+    settings = replace(_training_settings(gp, len(x), kernel, seed_of(gp)), noise_floor=_plain(noise_floor))
+    return Training(
+        x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=dtype_of(gp, len(x)),
+        device=gp.device, constraints=None if model is None else model.constraints(scaling),
+    )  # fmt: skip
+
+
+def train(
+    gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling, hooks: list[Hook]
+) -> tuple[Hyperparameters, TrainingTrace | None]:
     """Trains the hyperparameters, where none are given; warns where the training was stopped, or has not settled.
 
     Args:
         x, y: (n, d) and (n,), scaled.
+        scaling: that was done.
     """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
-    kernel, initial = _kernel(gp, x.shape[1], y)
-    training = Training(
-        x, y, _training_settings(gp, len(x), kernel, seed_of(gp)), path=gp.path, initial=initial, operator=gp.operator,
-        dtype=dtype_of(gp, len(x)), device=gp.device,
-    )  # fmt: skip
+    training = _training_of(gp, x, y, scaling)
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace
     if not training.finished:
@@ -145,8 +181,29 @@ def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple
     return hyperparameters, trace
 
 
-def theta_of(h: Hyperparameters) -> Parametrisation:
-    """Returns the parametrisation by logarithms of which θ is all but the mean."""
+def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | None:
+    """Return the scikit-learn kernel that was trained, at its fitted numbers; warn of those at a bound."""
+    model = sklearn_model_of(gp, d)
+    if model is None:
+        return None
+    kernel = model.fitted(h, scaling)
+    if found := SklearnModel(kernel, d).at_bounds():
+        warnings.warn(
+            f"{'; '.join(found)}: wider bounds may lead to a larger likelihood", ConvergenceWarning, stacklevel=3
+        )
+    return kernel
+
+
+def theta_of(gp: GaussianProcess) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Return the names and values of θ: scikit-learn's of its kernel, else logarithms of noise and kernel."""
+    if gp.kernel_ is not None:
+        return SklearnModel(gp.kernel_, gp.n_features_in_).names, gp.kernel_.theta
+    logarithmic = _logarithmic(gp.hyperparameters_)
+    return logarithmic.names[1:], logarithmic.raw(gp.hyperparameters_)[1:].numpy()
+
+
+def _logarithmic(h: Hyperparameters) -> Parametrisation:
+    """The parametrisation by logarithms of which θ is all but the mean."""
     return Parametrisation(h.build_kernel(), 0.0, transform="log")
 
 
@@ -161,15 +218,19 @@ def likelihood_of(
     Raises:
         ValueError: theta of another shape, or not finite.
     """
-    h, logarithmic = gp.hyperparameters_, theta_of(gp.hyperparameters_)
-    raw = logarithmic.raw(h)
+    h, kernel = gp.hyperparameters_, gp.kernel_
     if theta is not None:
+        names, fitted = theta_of(gp)
         values = tensor_of(theta, "theta").double()
-        if values.shape != raw[1:].shape or not torch.isfinite(values).all():
-            names = ", ".join(logarithmic.names[1:])
-            raise ValueError(f"theta must be {len(raw) - 1} finite numbers ({names}), got {values.tolist()!r:.200}")
-        raw[1:] = values
-        h = logarithmic.hyperparameters(raw)
+        if values.shape != fitted.shape or not torch.isfinite(values).all():
+            raise ValueError(
+                f"theta must be {len(fitted)} finite numbers ({', '.join(names)}), got {values.tolist()!r:.200}"
+            )
+        if kernel is not None:
+            h = SklearnModel(kernel, gp.n_features_in_).at(values.numpy(), gp.scaling_, h)
+            kernel = kernel.clone_with_theta(values.numpy())
+        else:
+            h = _logarithmic(h).hyperparameters(torch.cat([torch.tensor([h.mean]).double(), values]))
     found = _likelihood_at(gp, h, with_gradient)
     if found.standard_error:
         warnings.warn(
@@ -178,8 +239,12 @@ def likelihood_of(
             stacklevel=3,
         )
     value = found.value - gp.posterior_.system.n * float(np.log(gp.scaling_.std))
-    gradient = None if found.gradient is None else -logarithmic.chain(raw, found.gradient)[1:].numpy()
-    return value, gradient, found.standard_error
+    if found.gradient is None:
+        return value, None, found.standard_error
+    if kernel is not None:
+        return value, SklearnModel(kernel, gp.n_features_in_).gradient(h, found.gradient), found.standard_error
+    logarithmic = _logarithmic(h)
+    return value, -logarithmic.chain(logarithmic.raw(h), found.gradient)[1:].numpy(), found.standard_error
 
 
 def _likelihood_at(gp: GaussianProcess, h: Hyperparameters, with_gradient: bool) -> MarginalLikelihood:

@@ -18,14 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
-from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, theta_of, train
+from apviz.gp.fitting import check_settings, dtype_of, fitted_kernel, likelihood_of, scaling_of, theta_of, train
 from apviz.gp.gradient import Estimator
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.sampling import sampled
-from apviz.gp.scaling import Scaling
 from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, from_sklearn
+from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
 from apviz.settings import renamed, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
@@ -171,12 +170,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
             y = y.astype(np.float64)
             check_finite(torch.from_numpy(y)[:, None], "y")
-            scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
+            scaling = scaling_of(self, x, y)
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
             names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
-            for note in rounding_notes(names, x, y, inputs, targets, dtype_of(self, len(x))):
+            # engines round inputs once they are centred
+            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype_of(self, len(x))):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
-            hyperparameters, trace = train(self, inputs, targets, hooks)
+            hyperparameters, trace = train(self, inputs, targets, scaling, hooks)
             posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # no weights were given
@@ -184,6 +184,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_ = posterior, solution
+        self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         return self
 
     def predict(
@@ -289,15 +290,15 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def theta_(self) -> NDArray[np.float64]:
-        """The logarithms of noise and kernel, in scaled units: (p,)."""
+        """The logarithms of noise and kernel: (p,)."""
         check_is_fitted(self, "posterior_")
-        return theta_of(self.hyperparameters_).raw(self.hyperparameters_)[1:].numpy()
+        return theta_of(self)[1]
 
     @property
     def theta_names_(self) -> list[str]:
         """The names of `theta_`."""
         check_is_fitted(self, "posterior_")
-        return list(theta_of(self.hyperparameters_).names[1:])
+        return list(theta_of(self)[0])
 
     def negative_log_likelihood(self, x: Any, y: Any, hooks: Iterable[Hook] = ()) -> float:
         """Averages −log p(y | x) over rows, in nats, y in its own units: x (m, d), y (m,).
@@ -316,7 +317,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Writes the fitted model to one file, whole or not at all; by convention `*.npz`. A model there is replaced.
 
         It holds the scaled training data, which prediction needs, the weights and all settings but `path`, `device`
-        and a `random_state` that is no number; a scikit-learn kernel as apviz's. The trace is at `path`, not in it.
+        and a `random_state` that is no number. The trace is at `path`, not in it.
 
         Raises:
             FileExistsError: there is a file that is no saved model.
@@ -325,8 +326,6 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in LOCAL}
         del settings["hyperparameters"]
-        if isinstance(self.kernel, SklearnKernel):
-            settings["kernel"] = from_sklearn(self.kernel, self.n_features_in_)[0]
         if isinstance(self.random_state, np.random.RandomState):
             settings["random_state"] = None
         names = getattr(self, "feature_names_in_", None)
@@ -336,7 +335,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             saved.Saved(
                 settings, x.numpy(), y.numpy(), self.hyperparameters_, self.hyperparameters is not None,
                 replace(self.solution_, weights=self.solution_.weights.cpu()), self.scaling_,
-                None if names is None else tuple(names),
+                None if names is None else tuple(names), self.posterior_.system.dtype,
             ),
         )  # fmt: skip
 
@@ -365,21 +364,32 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
         gp.scaling_, gp.solution_ = found.scaling, found.solution
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is at its bounds was said by `fit`
+            gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, found.x.shape[1])
         x, y = torch.from_numpy(found.x), torch.from_numpy(found.y)
-        gp.posterior_ = gp._restored(x, y, found.solution.weights)
+        gp.posterior_ = gp._restored(x, y, found.solution.weights, found.dtype)
         return gp
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _points(self, x: Any) -> NDArray[np.float64]:
-        return self.scaling_.inputs(validate_data(self, inputs_of(x), dtype=np.float64, reset=False))
+        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
+        ignored = (self.scaling_.half_width == 0) & (x != self.scaling_.centre).any(axis=0)
+        if ignored.any():
+            column = int(ignored.argmax())
+            warnings.warn(
+                f"column {column} of X was {self.scaling_.centre[column]:g} in all training rows, and is ignored where "
+                "it is not; a kernel takes it into account with scale=False",
+                stacklevel=3,
+            )
+        return self.scaling_.inputs(x)
 
     def _posterior(
         self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
     ) -> Posterior:
         return Posterior(
-            # inputs are centred, so that rounding loses little, and what is fitted is what `save` writes
-            x.to(dtype),
+            x,  # float64, for engines centre inputs before they round them
             y,
             hyperparameters,
             self.solver,
@@ -389,22 +399,22 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             **how,
         )
 
-    def _restored(self, x: Tensor, y: Tensor, weights: Tensor) -> Posterior:
-        posterior = self._posterior(x, y, self.hyperparameters_, x.dtype, weights=weights)
+    def _restored(self, x: Tensor, y: Tensor, weights: Tensor, dtype: torch.dtype) -> Posterior:
+        posterior = self._posterior(x, y, self.hyperparameters_, dtype, weights=weights)
         posterior.system.operator.fix_engine(0.0, 1)  # where nothing is solved, nothing else fixes the engine
         return posterior
 
     def _training_data(self) -> tuple[Tensor, Tensor]:
-        """(n, d) and (n,), scaled, on the CPU."""
+        """(n, d) and (n,) float64, scaled, on the CPU."""
         system = self.posterior_.system
-        return system.x.cpu(), system.b[:, 0].cpu().double() + self.hyperparameters_.mean
+        return system.operator.given.cpu(), system.given_b[:, 0].cpu() + self.hyperparameters_.mean
 
     def __getstate__(self) -> dict[str, Any]:
         """The training data and the weights in place of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"]
-            state["_training"] = (*self._training_data(), self.posterior_.weights.cpu())
+            state["_training"] = (*self._training_data(), self.posterior_.weights.cpu(), self.posterior_.system.dtype)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

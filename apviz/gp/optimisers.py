@@ -49,6 +49,12 @@ Bounds = tuple[float | None, float | None]
 Taken = Callable[[Move], bool]
 
 
+def _within(raw: Tensor, bounds: Sequence[Bounds]) -> Tensor:
+    """Move each entry to the nearest value within its bounds."""
+    least, largest = np.array(bounds, dtype=np.float64).T  # None is NaN, which no number is clipped to
+    return torch.from_numpy(np.fmin(np.fmax(raw.numpy(), least), largest))
+
+
 class Optimiser(ABC):
     """Moves raw parameters until it is told that it is enough, or finds that nothing more is to be had.
 
@@ -78,10 +84,12 @@ class Adam(Optimiser):
 
     Args:
         step_size: of a step.
+        bounds: of each entry of the raw vector, least and largest; None: none. A step that leaves them ends at them.
     """
 
-    def __init__(self, raw: Tensor, step_size: float) -> None:
+    def __init__(self, raw: Tensor, step_size: float, bounds: Sequence[Bounds]) -> None:
         super().__init__(raw)
+        self.bounds = bounds
         self._parameter = torch.nn.Parameter(raw.clone())
         self._adam = torch.optim.Adam([self._parameter], lr=step_size)
 
@@ -91,6 +99,7 @@ class Adam(Optimiser):
             at = evaluate(before)
             self._parameter.grad = at.gradient
             self._adam.step()
+            self._parameter.data = _within(self._parameter.data, self.bounds)
             self.raw = self._parameter.detach().clone()
             if not taken(Move(before, self.raw, at, float(at.gradient @ (before - self.raw)))):
                 return False
@@ -118,9 +127,7 @@ class LBFGS(Optimiser):
         self.bounds = bounds
 
     def run(self, evaluate: Evaluate, taken: Taken) -> bool:
-        # None is NaN, which no number is clipped to
-        least, largest = np.array(self.bounds, dtype=np.float64).T
-        self.raw = torch.from_numpy(np.fmin(np.fmax(self.raw.numpy(), least), largest))
+        self.raw = _within(self.raw, self.bounds)
         run = _LBFGSRun(self, evaluate, taken)
         options: dict[str, Any] = {
             "maxiter": np.iinfo(np.int32).max, "maxfun": np.iinfo(np.int32).max, "maxls": MOST_EVALUATIONS,

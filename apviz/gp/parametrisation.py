@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -22,6 +24,48 @@ Transform = Literal["softplus", "log"]
 RANGE, ABOVE_FLOOR, LEAST_NOISE = 1e5, 1e-3, 1e-12
 
 
+#: least and largest value
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a training may change: factors on a few hyperparameters, from which all numbers of the kernel follow.
+
+    Number i of the kernel is nᵢ Πⱼ fⱼ^pᵢⱼ, where nᵢ is its value at the start and fⱼ > 0 are trained in its place.
+
+    Args:
+        names: of the q factors.
+        powers: pᵢⱼ, q for each number of the kernel; a number whose powers are all 0 is fixed.
+        factors: least and largest value of each factor.
+        noise: least and largest σ²; None: from the noise floor on.
+    """
+
+    names: tuple[str, ...]
+    powers: tuple[tuple[int, ...], ...]
+    factors: tuple[Range, ...]
+    noise: Range | None = None
+
+    def numbers(self, start: Kernel, factors: Sequence[float]) -> list[float]:
+        """Return the numbers of the kernel at these factors, which are first moved into their ranges."""
+        within = [min(max(factor, low), high) for factor, (low, high) in zip(factors, self.factors, strict=True)]
+        return [
+            number * math.prod(factor**power for factor, power in zip(within, powers, strict=True))
+            for number, powers in zip(start.numbers.values(), self.powers, strict=True)
+        ]
+
+    def factors_of(self, start: Kernel, numbers: Sequence[float]) -> list[float]:
+        """Return factors that lead to these numbers of the kernel, as nearly as any do."""
+        ratios = [math.log(now / then) for now, then in zip(numbers, start.numbers.values(), strict=True)]
+        powers = np.array(self.powers, dtype=np.float64).reshape(len(ratios), len(self.names))
+        found: list[float] = np.exp(np.linalg.lstsq(powers, np.array(ratios), rcond=None)[0]).tolist()
+        return found
+
+    def noise_within(self, noise: float) -> float:
+        """Return the nearest σ² that is allowed."""
+        return noise if self.noise is None else min(max(noise, self.noise[0]), self.noise[1])
+
+
 @dataclass(frozen=True)
 class Parametrisation:
     """Maps between a raw vector and the hyperparameters.
@@ -35,12 +79,14 @@ class Parametrisation:
         noise_floor: σ² stays above this.
         fixed: names of hyperparameters that stay. Numbers that are 0 where others are positive stay too.
         transform: of positive numbers.
+        constraints: factors that are trained in place of the kernel's numbers, and ranges of them and of the noise.
     """
 
     kernel: Kernel
     noise_floor: float
     fixed: frozenset[str] = frozenset()
     transform: Transform = "softplus"
+    constraints: Constraints | None = None
 
     #: of the raw vector, before the kernel's
     MEAN: ClassVar[int] = 0
@@ -58,6 +104,8 @@ class Parametrisation:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the raw vector's entries."""
+        if self.constraints is not None:
+            return ("mean", "noise", *self.constraints.names)
         return (
             "mean",
             "noise",
@@ -77,6 +125,9 @@ class Parametrisation:
     def hyperparameters(self, raw: Tensor, provenance: str = "") -> Hyperparameters:
         """Returns the hyperparameters that a raw vector stands for."""
         mean, noise, *trained = torch.where(self.positive, self._constrained(raw), raw).tolist()
+        if self.constraints is not None:
+            kernel = self.kernel.with_numbers(self.constraints.numbers(self.kernel, trained))
+            return Hyperparameters.of(kernel, self.constraints.noise_within(noise + self.noise_floor), mean, provenance)
         left = iter(trained)
         numbers = [
             next(left) if is_trained else number
@@ -93,6 +144,10 @@ class Parametrisation:
                 floor.
         """
         h, values = hyperparameters, dict[str, float]()
+        if self.constraints is not None:
+            factors = self.constraints.factors_of(self.kernel, list(h.build_kernel().numbers.values()))
+            values = dict(zip(self.constraints.names, factors, strict=True))
+            return self._raw(h, values)
         given = h.build_kernel().hyperparameters
         for name, own in self.kernel.hyperparameters.items():
             if name in self.fixed:
@@ -108,6 +163,9 @@ class Parametrisation:
                 raise ValueError(f"{len(start)} {name}s were given to start from, {count} are trained")
             several = start * (count if len(start) == 1 else 1)
             values |= {f"{name}[{k}]" if isinstance(own, tuple) else name: v for k, v in enumerate(several)}  # type: ignore[misc]
+        return self._raw(h, values)
+
+    def _raw(self, h: Hyperparameters, values: Mapping[str, float]) -> Tensor:
         if h.noise <= self.noise_floor:
             raise ValueError(f"the noise to start from is {h.noise:g}, not above noise_floor = {self.noise_floor:g}")
         numbers = [h.mean, h.noise - self.noise_floor, *(values[name] for name in self.names[2:])]
@@ -115,16 +173,27 @@ class Parametrisation:
         return torch.where(self.positive, self._unconstrained(constrained), constrained)
 
     def bounds(self, start: Tensor) -> list[tuple[float | None, float | None]]:
-        """Returns bounds of the raw vector, with logarithms: as wide as scikit-learn's, 1e-5 and 1e5, about 1 or start.
+        """Return the least and largest value of each entry of the raw vector: those of the constraints, where they are.
 
-        The noise may come as near to its floor as a thousandth of it.
+        Of other logarithms they are as wide as scikit-learn's, 1e-5 and 1e5, about 1 or start, and the noise may come
+        as near to its floor as a thousandth of it.
         """
-        found: list[tuple[float | None, float | None]] = []
-        for value, positive in zip(start.tolist(), self.positive.tolist(), strict=True):
-            wide = (min(0.0, value) - math.log(RANGE), max(0.0, value) + math.log(RANGE))
-            found.append(wide if positive else (None, None))
-        found[self.NOISE] = math.log(max(ABOVE_FLOOR * self.noise_floor, LEAST_NOISE)), found[self.NOISE][1]
+        found: list[tuple[float | None, float | None]] = [(None, None)] * len(start)
+        if self.transform == "log":
+            for place, (value, positive) in enumerate(zip(start.tolist(), self.positive.tolist(), strict=True)):
+                if positive:
+                    found[place] = min(0.0, value) - math.log(RANGE), max(0.0, value) + math.log(RANGE)
+            found[self.NOISE] = math.log(max(ABOVE_FLOOR * self.noise_floor, LEAST_NOISE)), found[self.NOISE][1]
+        if self.constraints is not None:
+            found[self.NOISE + 1 :] = map(self._raw_range, self.constraints.factors)
+            if self.constraints.noise is not None:
+                low, high = self.constraints.noise
+                found[self.NOISE] = self._raw_range((low - self.noise_floor, high - self.noise_floor))
         return found
+
+    def _raw_range(self, within: Range) -> Range:
+        low, high = self._unconstrained(torch.tensor(within, dtype=torch.float64)).tolist()
+        return low, high
 
     def chain(self, raw: Tensor, gradient: Gradient) -> Tensor:
         """Computes the gradient ∂ℓ/∂raw from ∂ℓ/∂θ, (2 + p,) float64."""
@@ -132,7 +201,13 @@ class Parametrisation:
         outer = torch.tensor([gradient.mean, gradient.noise], dtype=torch.float64)
         slopes = torch.sigmoid(raw) if self.transform == "softplus" else raw.exp()
         slopes = torch.where(self.positive, slopes, 1.0)
-        return torch.cat([outer, by_number[torch.tensor(self._trained)]]) * slopes
+        if self.constraints is None:
+            return torch.cat([outer, by_number[torch.tensor(self._trained)]]) * slopes
+        # of a product of powers the derivative in the logarithm of a factor is the power times the number
+        factors = self._constrained(raw)[2:]
+        numbers = torch.tensor(self.constraints.numbers(self.kernel, factors.tolist()), dtype=torch.float64)
+        powers = torch.tensor(self.constraints.powers, dtype=torch.float64).reshape(len(numbers), len(factors))
+        return torch.cat([outer, powers.T @ (by_number * numbers) / factors]) * slopes
 
     def _constrained(self, raw: Tensor) -> Tensor:
         return softplus(raw) if self.transform == "softplus" else raw.exp()

@@ -14,8 +14,10 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from apviz.files import file_made_whole, path_of
+from apviz.gp import sklearn_kernels
 from apviz.gp.scaling import Scaling
 from apviz.gp.training_settings import checked_stages
 from apviz.hyperparameters import Hyperparameters
@@ -37,6 +39,7 @@ LATER = {"stages": (), "max_epochs": None, "trace_estimator": "standard"}
 # settings that are solvers, written by `solver_settings`
 SOLVERS = ("solver", "training_solver")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +48,25 @@ class Saved:
 
     Args:
         settings: of the estimator, by name: plain values, and solvers.
-        x: (n, d) scaled training inputs, float32 or float64.
+        x: (n, d) scaled training inputs, float64.
         y: (n,) scaled training targets, float64.
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
         solution: how the weights were got; its `weights` are (n,), on the CPU.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
+        dtype: in which the model solves and predicts.
     """
 
     settings: Mapping[str, Any]
-    x: NDArray[Any]
+    x: NDArray[np.float64]
     y: NDArray[np.float64]
     hyperparameters: Hyperparameters
     given: bool
     solution: Solution
     scaling: Scaling
     feature_names: tuple[str, ...] | None
+    dtype: torch.dtype
 
 
 def write(path: str | Path, saved: Saved) -> None:
@@ -85,6 +90,7 @@ def write(path: str | Path, saved: Saved) -> None:
         "given": saved.given,
         "solution": summary | words,
         "feature_names": saved.feature_names,
+        "dtype": str(saved.dtype).removeprefix("torch."),
     }
     # a setting from a search over a grid may be one of NumPy's numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
@@ -126,6 +132,8 @@ def of_this_version(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:
     if name in SOLVERS:
         return to_plain(value)
+    if isinstance(value, SklearnKernel):
+        return sklearn_kernels.to_plain(value)
     return kernel_to_plain(value) if isinstance(value, Kernel) else value
 
 
@@ -187,15 +195,19 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     mean, std = entries["target"].tolist()
     if (entries["half_width"] < 0).any() or std <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
+    dtype = _get(found, "dtype", str)
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, it is {dtype!r:.80}")
     return Saved(
         _settings(_get(found, "settings", dict)),
-        x,
+        x.astype(np.float64),
         entries["y"].astype(np.float64),
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),
         Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
         _feature_names(found.get("feature_names"), d),
+        DTYPES[dtype],
     )
 
 
@@ -232,7 +244,9 @@ def _settings(found: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"the setting {name!r:.80} must be a plain value, it is {value!r:.80}")
     settings = {name: from_plain(value) if name in SOLVERS else value for name, value in found.items()}
     if isinstance(found.get("kernel"), dict):
-        settings["kernel"] = kernel_from_plain(found["kernel"])
+        plain = found["kernel"]
+        read = sklearn_kernels.from_plain if sklearn_kernels.CLASS in plain else kernel_from_plain
+        settings["kernel"] = read(plain)
     if "stages" in found:
         settings["stages"] = checked_stages(found["stages"])
     return settings

@@ -1,12 +1,14 @@
-"""Scaling: inputs to [−1, 1] and a standardised target, as in the paper's preprocessing, and back."""
+"""Scaling: inputs to [−1, 1] and a standardised target, as in the paper's preprocessing; models in either units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apviz.hyperparameters import Hyperparameters
+from apviz.kernels import multiplied
 from apviz.rounding import lost, unit
 
 Array = NDArray[np.float64]
@@ -53,9 +55,58 @@ class Scaling:
 
     @classmethod
     def none(cls, x: Array) -> Scaling:
-        """Makes the scaling that leaves the units and centres x: (n, d), which no kernel sees but rounding does."""
-        high, low = x.max(axis=0), x.min(axis=0)
-        return cls(high / 2 + low / 2, np.ones(x.shape[1]), 0.0, 1.0)
+        """Make the scaling that changes nothing, for inputs x: (n, d): a kernel may depend on where the origin is."""
+        return cls(np.zeros(x.shape[1]), np.ones(x.shape[1]), 0.0, 1.0)
+
+    def with_inputs_as_given(self) -> Scaling:
+        """Return the scaling of the target alone."""
+        return replace(self, centre=np.zeros_like(self.centre), half_width=np.ones_like(self.half_width))
+
+    def to_scaled(self, h: Hyperparameters) -> Hyperparameters:
+        """Convert hyperparameters in raw units to scaled units: the same model, of scaled inputs and targets.
+
+        One lengthscale for columns that are scaled by different half-widths becomes one for each column.
+
+        Raises:
+            ValueError: the kernel has no counterpart: it depends on where an input is 0 and that input is centred, it
+                takes inputs in their own units, as `apviz.Groups` and user code do, or it takes an input that does not
+                vary in the training rows, which scaling maps to 0. `scale=False` takes every kernel.
+
+        Examples:
+            >>> import numpy as np, apviz
+            >>> year = np.linspace(1960, 2020, 61)[:, None]
+            >>> scaling = apviz.gp.Scaling.of(year, year[:, 0])  # to (year − 1990)/30
+            >>> h = apviz.Hyperparameters.of(apviz.Periodic(period=15.0), noise=0.1)
+            >>> scaling.to_scaled(h).kernel.period
+            0.5
+            >>> scaling.to_raw(scaling.to_scaled(h)).kernel.period
+            15.0
+        """
+        constant = self.half_width == 0
+        kernel = h.build_kernel()
+        in_any_units = [kernel.rescaled(self.centre, np.where(constant, u, self.half_width)) for u in (1.0, 2.0)]
+        if in_any_units[0] != in_any_units[1]:
+            raise ValueError(
+                f"{kernel!r} takes column {int(constant.argmax())}, which does not vary in the training rows and is "
+                "ignored where inputs are scaled; drop it, or use scale=False"
+            )
+        std = self.std
+        return replace(
+            Hyperparameters.of(multiplied(in_any_units[0], std**-2), h.noise / std**2, provenance=h.provenance),
+            mean=(h.mean - self.mean) / std,
+        )
+
+    def to_raw(self, h: Hyperparameters) -> Hyperparameters:
+        """Convert hyperparameters in scaled units, as `GaussianProcess.hyperparameters_`, to raw units.
+
+        Raises:
+            ValueError: as `to_scaled`.
+        """
+        varying = self.half_width > 0
+        unit = 1.0 / np.where(varying, self.half_width, 1.0)
+        back = Scaling(np.where(varying, -self.centre * unit, 0.0), np.where(varying, unit, 0.0), 0.0, 1.0 / self.std)
+        raw = back.to_scaled(replace(h, mean=0.0))
+        return replace(raw, mean=self.mean + self.std * h.mean)
 
     def inputs(self, x: Array) -> Array:
         """Scales inputs x: (m, d), to the same shape."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.objectives import Evaluation, ExactLikelihood, Objective
-from apviz.gp.optimisers import LBFGS
-from apviz.gp.parametrisation import Parametrisation, Transform
+from apviz.gp.optimisers import LBFGS, Bounds
+from apviz.gp.parametrisation import Constraints, Parametrisation, Transform
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel, kernel_named
@@ -29,17 +29,22 @@ REACH = 10.0
 
 
 def parametrisation_of(
-    settings: TrainingSettings, d: int, initial: Hyperparameters | None, transform: Transform
+    settings: TrainingSettings,
+    d: int,
+    initial: Hyperparameters | None,
+    transform: Transform,
+    constraints: Constraints | None = None,
 ) -> Parametrisation:
     """Makes the parametrisation of what is trained: all of a kernel, lengthscales and outputscale of a kernel by name.
 
     Args:
         d: the number of inputs.
         initial: whose shape a kernel of the same name keeps.
+        constraints: of a kernel that is no name.
     """
     kernel = settings.kernel
     if isinstance(kernel, Kernel):
-        return Parametrisation(kernel, settings.noise_floor, frozenset(), transform)
+        return Parametrisation(kernel, settings.noise_floor, frozenset(), transform, constraints)
     shape = KERNELS[kernel]().parameters
     if initial is not None and initial.kernel == kernel:
         shape |= initial.kernel_parameters
@@ -109,7 +114,8 @@ def optimum_of_few(
     if settings.optimiser == "adam":
         reach = math.log(REACH)
         near = zip(first.tolist(), logarithmic.positive.tolist(), strict=True)
-        bounds = [(value - reach, value + reach) if positive else (None, None) for value, positive in near]
+        reached = [(value - reach, value + reach) if positive else (None, None) for value, positive in near]
+        bounds = reached if parametrisation.constraints is None else list(map(_inner, reached, bounds))
     best, least, work = start, math.inf, 0.0
     for number in range(1 + settings.restarts):
         away = SPREAD * torch.randn(len(first), generator=generator, dtype=torch.float64) if number else 0.0
@@ -119,6 +125,15 @@ def optimum_of_few(
         if found < least:
             best, least = logarithmic.hyperparameters(optimiser.raw), found
     return best, work * (len(drawn) / len(x)) ** 2
+
+
+def _inner(first: Bounds, second: Bounds) -> Bounds:
+    """The range that two have in common; None: no bound."""
+    low, high = (
+        pick(values) if (values := [each for each in pair if each is not None]) else None
+        for pick, pair in zip((max, min), zip(first, second, strict=True), strict=True)
+    )
+    return low, high
 
 
 def _least(objective: ExactLikelihood, optimiser: LBFGS) -> tuple[float, float]:

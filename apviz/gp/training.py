@@ -24,6 +24,7 @@ from apviz.factors import NotPositiveDefinite
 from apviz.gp.checkpoint import TrainingFiles, fingerprint
 from apviz.gp.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
 from apviz.gp.optimisers import LBFGS, Adam, Move, Optimiser
+from apviz.gp.parametrisation import Constraints
 from apviz.gp.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training_settings import Step, TrainingHook, TrainingSettings, kernel_as_plain
 from apviz.hyperparameters import Hyperparameters
@@ -89,6 +90,7 @@ class Training:
         operator, dtype, device: as of `KernelSystem`.
         dataset: the name of the data, for charts and traces.
         preparation: what was made of the table that they come from (`Dataset.preparation`), for the trace.
+        constraints: of a kernel that is no name: which of its numbers are trained, and within which bounds.
 
     Raises:
         FileExistsError: what is at `path` is not the trace of a training with a checkpoint beside it.
@@ -118,6 +120,7 @@ class Training:
         device: str | torch.device = "auto",
         dataset: str = "",
         preparation: str = "",
+        constraints: Constraints | None = None,
     ) -> None:
         if settings is not None:
             require_kind("settings", settings, TrainingSettings, "apviz.TrainingSettings")
@@ -127,6 +130,7 @@ class Training:
             require_kind("initial", initial, Hyperparameters, "apviz.Hyperparameters")
         self.settings = s = settings or TrainingSettings()
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
+        self._constraints = constraints
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
@@ -163,18 +167,16 @@ class Training:
         self._states = {self.steps_done: self._state(self._record.attrs)}
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
-        s = self.settings
-        if s.optimiser == "l-bfgs":
-            return ExactLikelihood(x, y, parametrisation_of(s, self._d, initial, "log"), dataset=self._dataset)
-        return StochasticGradient(
-            x, y, parametrisation_of(s, self._d, initial, "softplus"), s, dtype=self._x.dtype, operator=self._operator,
-            dataset=self._dataset,
-        )  # fmt: skip
+        s, is_exact = self.settings, self.settings.optimiser == "l-bfgs"
+        of = parametrisation_of(s, self._d, initial, "log" if is_exact else "softplus", self._constraints)
+        if is_exact:
+            return ExactLikelihood(x, y, of, dataset=self._dataset)
+        return StochasticGradient(x, y, of, s, dtype=self._x.dtype, operator=self._operator, dataset=self._dataset)
 
     def _optimiser_at(self, raw: Tensor) -> Optimiser:
         if self.settings.optimiser == "l-bfgs":
             return LBFGS(raw, self._bounds)
-        return Adam(raw, self.settings.step_size)
+        return Adam(raw, self.settings.step_size, self._bounds)
 
     @property
     def path(self) -> Path | None:
@@ -437,6 +439,7 @@ class Training:
         """All settings but when to end, and the data."""
         return self.settings.identity() | {
             "data": self._data, "dtype": str(self._x.dtype), "operator": self._operator, "initial": self._initial,
+            "constraints": None if self._constraints is None else dataclasses.asdict(self._constraints),
             **self._kernel_parameters(),
         }  # fmt: skip
 

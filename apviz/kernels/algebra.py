@@ -41,6 +41,9 @@ class _Composite(Kernel):
         for kernel in self.kernels:
             yield from kernel.shortest_scales(d)
 
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        return type(self)(*(kernel.rescaled(centre, unit) for kernel in self.kernels))
+
     @property
     def is_evaluated(self) -> bool:
         return any(kernel.is_evaluated for kernel in self.kernels)
@@ -110,6 +113,9 @@ class Scaled(Kernel):
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         return self.kernel.shortest_scales(d)
 
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        return type(self)(self.kernel.rescaled(centre, unit), outputscale=self.outputscale)
+
     @property
     def is_evaluated(self) -> bool:
         return self.kernel.is_evaluated
@@ -164,13 +170,21 @@ class On(Kernel):
         object.__setattr__(self, "columns", chosen)
 
     def lowered(self, d: int, at: Mapping[str, Tensor] | None = None) -> Lowered:
-        if max(self.columns) >= d:
-            raise ValueError(f"the kernel takes column {max(self.columns)}, the inputs have columns 0 to {d - 1}")
+        self._check_columns(d)
         return self.kernel.lowered(len(self.columns), at).on(self.columns)
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         for scale, columns in self.kernel.shortest_scales(len(self.columns)):
             yield scale, [self.columns[column] for column in columns]
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        self._check_columns(len(unit))
+        chosen = ([each[column] for column in self.columns] for each in (centre, unit))
+        return type(self)(self.kernel.rescaled(*chosen), self.columns)
+
+    def _check_columns(self, d: int) -> None:
+        if max(self.columns) >= d:
+            raise ValueError(f"the kernel takes column {max(self.columns)}, the inputs have columns 0 to {d - 1}")
 
     @property
     def is_evaluated(self) -> bool:
@@ -192,6 +206,17 @@ class On(Kernel):
 
     def __repr__(self) -> str:
         return f"{_bracketed(self.kernel)}.on({list(self.columns)})"
+
+
+def multiplied(kernel: Kernel, factor: float) -> Kernel:
+    """Return a kernel times a positive number, with the same structure: the names of its numbers stay."""
+    if isinstance(kernel, Sum):
+        return Sum(*(multiplied(term, factor) for term in kernel.kernels))
+    if isinstance(kernel, Product):
+        return Product(multiplied(kernel.kernels[0], factor), *kernel.kernels[1:])
+    if isinstance(kernel, On):
+        return On(multiplied(kernel.kernel, factor), kernel.columns)
+    return kernel.scaled_by(factor)
 
 
 def _below(values: Mapping[str, T], place: int) -> dict[str, T]:

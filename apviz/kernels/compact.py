@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from apviz.kernels.interface import Function
+from apviz.kernels.interface import Function, Kernel
 from apviz.kernels.leaf import Leaf, positive
 from apviz.kernels.stationary import Lengthscale, Stationary
 
@@ -170,6 +170,9 @@ class White(Leaf):
         shifted = x - centre
         rounded = shifted.float().double()
         return torch.cat([rounded, shifted - rounded], 1)
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        return self if self._has_embedding_of(White) else super().rescaled(centre, unit)
 
     def correlation_(self, u: Tensor, spare: Tensor) -> Tensor:
         return u.copy_(u == 0)

@@ -244,6 +244,28 @@ class Kernel(ABC):
         """
         yield from ()
 
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        """Return the same model in other units: k′ with k′(u, u′) = k(x, x′), for inputs u = (x − centre)/unit.
+
+        Args:
+            centre, unit: (d,), of the columns of x; units are positive.
+
+        Raises:
+            ValueError: there is no such kernel in apviz, or it is not known.
+
+        Examples:
+            >>> import apviz
+            >>> (apviz.RBF(lengthscale=3.0) * apviz.Periodic(period=12.0)).rescaled([2000.0], [12.0])
+            RBF(lengthscale=0.25, outputscale=1.0) * Periodic(lengthscale=1.0, period=1.0, outputscale=1.0)
+            >>> apviz.Linear().rescaled([2000.0], [12.0])
+            Traceback (most recent call last):
+                ...
+            ValueError: Linear(lengthscale=1.0, outputscale=1.0) depends on where its inputs are 0: it...
+        """
+        if any(centre) or any(each != 1.0 for each in unit):
+            raise ValueError(f"{self!r} takes its inputs in their own units: apviz cannot write it for scaled inputs")
+        return self
+
     @property
     def is_evaluated(self) -> bool:
         """Whether a part of it is evaluated by other people's code, which no engine compiles."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -40,6 +40,10 @@ class Leaf(Kernel, Function):
     def shape_at(self, values: Mapping[str, Tensor]) -> Tensor:
         """Returns the formula's shape at these hyperparameters, 0-d float64."""
         return torch.zeros((), dtype=torch.float64)
+
+    def _has_embedding_of(self, kind: type[Leaf]) -> bool:
+        """Test whether features are those of an apviz class, and not of a subclass that computes others."""
+        return type(self).embed is kind.embed and type(self).lowered is Leaf.lowered
 
     @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:
@@ -93,6 +97,16 @@ def numbers_of(setting: str, values: Any) -> Tensor:
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # which one, by what it is
         raise ValueError(f"{setting} must be numbers, got {shown(values)}") from error
+
+
+def in_units(name: str, values: float | tuple[float, ...], unit: Sequence[float]) -> float | tuple[float, ...]:
+    """Divide a number, or one a column, by the units of d columns; one number stays one where all units are equal."""
+    if isinstance(values, float) and len(set(unit)) == 1:
+        return values / float(unit[0])
+    several = values if isinstance(values, tuple) else (values,) * len(unit)
+    if len(several) != len(unit):
+        raise ValueError(f"{len(several)} {name}s were given for inputs with {len(unit)} columns")
+    return tuple(value / float(each) for value, each in zip(several, unit, strict=True))
 
 
 def positives(setting: str, values: Any) -> float | tuple[float, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from apviz.kernels.interface import Function
-from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
+from apviz.kernels.interface import Function, Kernel
+from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
 from apviz.kernels.stationary import Lengthscale
 from apviz.settings import require_whole
 
@@ -61,6 +61,15 @@ class Linear(Leaf, InnerProduct):
         if lengthscale.ndim and len(lengthscale) != x.shape[1]:
             raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[1]} columns")
         return x / lengthscale
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        if not (self._has_embedding_of(Linear) or self._has_embedding_of(Polynomial)):
+            return super().rescaled(centre, unit)
+        if any(centre):
+            raise ValueError(
+                f"{self!r} depends on where its inputs are 0: it cannot be written for inputs that are centred"
+            )
+        return self.with_hyperparameters({"lengthscale": in_units("lengthscale", self.lengthscale, unit)})
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -138,6 +147,9 @@ class Constant(Leaf, InnerProduct):
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
         return torch.ones_like(x[:, :1])
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        return self if self._has_embedding_of(Constant) else super().rescaled(centre, unit)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from apviz.kernels.interface import Hyperparameter, Kernel, Lowered, Part
-from apviz.kernels.leaf import Leaf, numbers_of, positive, positives
+from apviz.kernels.leaf import Leaf, in_units, numbers_of, positive, positives
 from apviz.kernels.linear import InnerProduct
 from apviz.kernels.matern import RBF
 from apviz.kernels.stationary import Lengthscale, mixture_frequencies
@@ -52,6 +52,11 @@ class Periodic(Leaf):
         angle = (x - centre) * (2 * math.pi / values["period"].to(x.device))
         radius = math.sqrt(0.5) / values["lengthscale"].to(x.device)
         return torch.cat([angle.cos() * radius, angle.sin() * radius], 1)
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        if not self._has_embedding_of(Periodic):
+            return super().rescaled(centre, unit)
+        return self.with_hyperparameters({"period": in_units("period", self.period, unit)})
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         period = torch.as_tensor(self.period, dtype=torch.float64).expand(d)
@@ -104,6 +109,11 @@ class Cosine(Leaf, InnerProduct):
 
     def embed(self, x: Tensor, centre: Tensor, values: Mapping[str, Tensor]) -> Tensor:
         return _circle((x - centre) * (2 * math.pi / values["period"].to(x.device)))
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        if not self._has_embedding_of(Cosine):
+            return super().rescaled(centre, unit)
+        return self.with_hyperparameters({"period": in_units("period", self.period, unit)})
 
 
 @dataclass(frozen=True, init=False)
@@ -177,6 +187,15 @@ class SpectralMixture(Kernel):
         for m, s in zip(self.means, self.scales, strict=True):
             fastest = torch.tensor([max(a, b) for a, b in zip(m, s, strict=True)], dtype=torch.float64)
             yield 1 / (2 * math.pi * fastest), list(range(d))
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        if type(self).lowered is not SpectralMixture.lowered:
+            return super().rescaled(centre, unit)
+        frequencies = {
+            name: [[value * float(each) for value, each in zip(row, unit, strict=True)] for row in getattr(self, name)]
+            for name in ("means", "scales")
+        }
+        return type(self)(weights=self.weights, means=frequencies["means"], scales=frequencies["scales"])
 
     @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from apviz.kernels.interface import Function
-from apviz.kernels.leaf import Leaf, positive, positives
+from apviz.kernels.interface import Function, Kernel
+from apviz.kernels.leaf import Leaf, in_units, positive, positives
 from apviz.registry import Registry
 
 #: a lengthscale as a user may give it
@@ -97,6 +97,11 @@ class Stationary(Leaf):
         if lengthscale.ndim and len(lengthscale) != x.shape[-1]:
             raise ValueError(f"{len(lengthscale)} lengthscales were given for inputs with {x.shape[-1]} columns")
         return (x - centre) * (self.distance_scale_at(values) / lengthscale)
+
+    def rescaled(self, centre: Sequence[float], unit: Sequence[float]) -> Kernel:
+        if not self._has_embedding_of(Stationary):
+            return super().rescaled(centre, unit)
+        return self.with_hyperparameters({"lengthscale": in_units("lengthscale", self.lengthscale, unit)})
 
     def shortest_scales(self, d: int) -> Iterator[tuple[Tensor, list[int]]]:
         yield torch.as_tensor(self.lengthscale, dtype=torch.float64).expand(d), list(range(d))
