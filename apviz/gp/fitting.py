@@ -75,8 +75,8 @@ def check_settings(gp: GaussianProcess) -> None:
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
-def dtype_of(gp: GaussianProcess, n: int) -> torch.dtype:
-    """Returns the dtype in which n rows are solved."""
+def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
+    """Returns the dtype in which n rows are trained on."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
     return torch.float64 if n <= CHOLESKY_ROWS or gp.optimiser == "l-bfgs" else torch.float32
@@ -122,7 +122,7 @@ def train(gp: GaussianProcess, x: Tensor, y: Tensor, hooks: list[Hook]) -> tuple
     kernel, initial = _kernel(gp, x.shape[1], y)
     training = Training(
         x, y, _training_settings(gp, len(x), kernel, seed_of(gp)), path=gp.path, initial=initial, operator=gp.operator,
-        dtype=dtype_of(gp, len(x)), device=gp.device,
+        dtype=training_dtype(gp, len(x)), device=gp.device,
     )  # fmt: skip
     hyperparameters = training.run(hooks)
     done, trace = training.steps_done, training.trace

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
-from apviz.gp.fitting import check_settings, dtype_of, likelihood_of, theta_of, train
+from apviz.gp.fitting import DTYPES, check_settings, likelihood_of, theta_of, train, training_dtype
 from apviz.gp.gradient import Estimator
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.sampling import sampled
@@ -52,7 +52,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             `apviz.kernels.from_sklearn`: a `WhiteKernel` in it is the noise to start from, its bounds are not taken.
             Given hyperparameters have their own.
         ard: of a kernel by name: one lengthscale per input, else one for all.
-        solver: of the mean and of the variances; None: `apviz.Automatic(tol=1e-2)`.
+        solver: of the mean and of the variances, with its own tolerance; None: one that is chosen, to the tolerance
+            that predictions need: no mean off by more than a tenth of its posterior standard deviation.
         training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: to predict with; nothing is trained then. None: they are trained.
         optimiser: of the training: `l-bfgs`, on the exact likelihood in float64; `adam`, by stochastic gradients, one
@@ -72,8 +73,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
             for many rows, and too large by an unknown amount that falls with the rank.
         rank: of Lanczos.
-        dtype: `float32`, as in the paper, or `float64`; `auto`: float64 for up to 2,000 rows, and
-            where L-BFGS is asked for.
+        dtype: of the solves, `float32`, as in the paper, or `float64`; `auto`: float32 where that is faster and its
+            rounding far below the noise, else float64. Predictions are float64 at any rate. A training takes float64
+            for up to 2,000 rows, and where L-BFGS is asked for.
         device, operator: as in `apviz.KernelSystem`; the operator by its name.
         random_state: the seed of the training's probes; an int, a `numpy.random.RandomState`, or None for another
             one in every fit. A solver has its own seed.
@@ -86,6 +88,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             names; of numbers that may be negative, such as a factor of `apviz.Groups`, the numbers themselves.
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
+        mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
+            it is above 0.1, `fit` has warned.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
         scaling_: from raw to scaled units, and back.
         n_features_in_: d.
@@ -174,16 +178,16 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scaling = Scaling.of(x, y) if self.scale else Scaling.none(x)
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
             names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
-            for note in rounding_notes(names, x, y, inputs, targets, dtype_of(self, len(x))):
+            for note in rounding_notes(names, x, y, inputs, targets, training_dtype(self, len(x))):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, inputs, targets, hooks)
-            posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
+            posterior = self._posterior(inputs, targets, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # no weights were given
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
-        self.posterior_, self.solution_ = posterior, solution
+        self.posterior_, self.solution_, self.mean_error_ = posterior, solution, posterior.mean_error
         return self
 
     def predict(
@@ -335,7 +339,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             path,
             saved.Saved(
                 settings, x.numpy(), y.numpy(), self.hyperparameters_, self.hyperparameters is not None,
-                replace(self.solution_, weights=self.solution_.weights.cpu()), self.scaling_,
+                replace(self.solution_, weights=self.solution_.weights.cpu()), self.mean_error_,
+                str(self.posterior_.system.dtype).removeprefix("torch."), self.scaling_,
                 None if names is None else tuple(names),
             ),
         )  # fmt: skip
@@ -364,9 +369,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if found.feature_names is not None:
             gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
-        gp.scaling_, gp.solution_ = found.scaling, found.solution
+        gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
         x, y = torch.from_numpy(found.x), torch.from_numpy(found.y)
-        gp.posterior_ = gp._restored(x, y, found.solution.weights)
+        gp.posterior_ = gp._restored(x, y, found.solution.weights, DTYPES[found.dtype])
         return gp
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -375,11 +380,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.scaling_.inputs(validate_data(self, inputs_of(x), dtype=np.float64, reset=False))
 
     def _posterior(
-        self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
+        self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
     ) -> Posterior:
         return Posterior(
-            # inputs are centred, so that rounding loses little, and what is fitted is what `save` writes
-            x.to(dtype),
+            x,
             y,
             hyperparameters,
             self.solver,
@@ -389,22 +393,22 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             **how,
         )
 
-    def _restored(self, x: Tensor, y: Tensor, weights: Tensor) -> Posterior:
-        posterior = self._posterior(x, y, self.hyperparameters_, x.dtype, weights=weights)
+    def _restored(self, x: Tensor, y: Tensor, weights: Tensor, dtype: torch.dtype) -> Posterior:
+        posterior = self._posterior(x, y, self.hyperparameters_, dtype, weights=weights)
         posterior.system.operator.fix_engine(0.0, 1)  # where nothing is solved, nothing else fixes the engine
         return posterior
 
     def _training_data(self) -> tuple[Tensor, Tensor]:
         """(n, d) and (n,), scaled, on the CPU."""
         system = self.posterior_.system
-        return system.x.cpu(), system.b[:, 0].cpu().double() + self.hyperparameters_.mean
+        return system.operator.given.cpu(), system.given_b[:, 0].cpu() + self.hyperparameters_.mean
 
     def __getstate__(self) -> dict[str, Any]:
         """The training data and the weights in place of the posterior, which may hold n × n numbers."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             del state["posterior_"]
-            state["_training"] = (*self._training_data(), self.posterior_.weights.cpu())
+            state["_training"] = (*self._training_data(), self.posterior_.weights.cpu(), self.posterior_.system.dtype)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -45,11 +45,13 @@ class Saved:
 
     Args:
         settings: of the estimator, by name: plain values, and solvers.
-        x: (n, d) scaled training inputs, float32 or float64.
+        x: (n, d) scaled training inputs, float64.
         y: (n,) scaled training targets, float64.
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
         solution: how the weights were got; its `weights` are (n,), on the CPU.
+        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite.
+        dtype: of the solves, by its name.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
     """
@@ -60,6 +62,8 @@ class Saved:
     hyperparameters: Hyperparameters
     given: bool
     solution: Solution
+    mean_error: float
+    dtype: str
     scaling: Scaling
     feature_names: tuple[str, ...] | None
 
@@ -84,6 +88,9 @@ def write(path: str | Path, saved: Saved) -> None:
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
         "solution": summary | words,
+        # JSON has no infinity
+        "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
+        "dtype": saved.dtype,
         "feature_names": saved.feature_names,
     }
     # a setting from a search over a grid may be one of NumPy's numbers
@@ -194,6 +201,8 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),
+        math.inf if found.get("mean_error", 0) is None else _number(found, "mean_error"),
+        _dtype(found),
         Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
         _feature_names(found.get("feature_names"), d),
     )
@@ -275,6 +284,13 @@ def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
         epochs=_get(found, "epochs", int),
         **numbers,
     )
+
+
+def _dtype(found: dict[str, Any]) -> str:
+    name = _get(found, "dtype", str)
+    if name not in (known := [str(each) for each in FLOATS]):
+        raise ValueError(f"dtype must be {' or '.join(known)}, it is {name!r:.80}")
+    return name
 
 
 def _feature_names(found: Any, d: int) -> tuple[str, ...] | None:
