@@ -78,8 +78,8 @@ def check_settings(gp: GaussianProcess) -> None:
         _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
-def dtype_of(gp: GaussianProcess, n: int) -> torch.dtype:
-    """Returns the dtype in which n rows are solved."""
+def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
+    """Returns the dtype in which n rows are trained on."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
     return torch.float64 if n <= CHOLESKY_ROWS or gp.optimiser == "l-bfgs" else torch.float32
@@ -143,7 +143,7 @@ def _training_of(gp: GaussianProcess, x: Tensor, y: Tensor, scaling: Scaling) ->
         initial = Hyperparameters.of(kernel, noise, float(y.mean()))
     settings = replace(_training_settings(gp, len(x), kernel, seed_of(gp)), noise_floor=_plain(noise_floor))
     return Training(
-        x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=dtype_of(gp, len(x)),
+        x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=training_dtype(gp, len(x)),
         device=gp.device, constraints=None if model is None else model.constraints(scaling),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from apviz.gp import metrics, saved
-from apviz.gp.fitting import check_settings, dtype_of, fitted_kernel, likelihood_of, scaling_of, theta_of, train
+from apviz.gp.fitting import (
+    DTYPES,
+    check_settings,
+    fitted_kernel,
+    likelihood_of,
+    scaling_of,
+    theta_of,
+    train,
+    training_dtype,
+)
 from apviz.gp.gradient import Estimator
 from apviz.gp.posterior import FEWER_AT_ONCE, METHODS, PAPER_LANCZOS_RANK, Method, Posterior
 from apviz.gp.sampling import sampled
@@ -51,7 +60,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             `apviz.kernels.from_sklearn`: a `WhiteKernel` in it is the noise to start from, its bounds are not taken.
             Given hyperparameters have their own.
         ard: of a kernel by name: one lengthscale per input, else one for all.
-        solver: of the mean and of the variances; None: `apviz.Automatic(tol=1e-2)`.
+        solver: of the mean and of the variances, with its own tolerance; None: one that is chosen, to the tolerance
+            that predictions need: no mean off by more than a tenth of its posterior standard deviation.
         training_solver: of the training's steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: to predict with; nothing is trained then. None: they are trained.
         optimiser: of the training: `l-bfgs`, on the exact likelihood in float64; `adam`, by stochastic gradients, one
@@ -71,8 +81,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
             for many rows, and too large by an unknown amount that falls with the rank.
         rank: of Lanczos.
-        dtype: `float32`, as in the paper, or `float64`; `auto`: float64 for up to 2,000 rows, and
-            where L-BFGS is asked for.
+        dtype: of the solves, `float32`, as in the paper, or `float64`; `auto`: float32 where that is faster and its
+            rounding far below the noise, else float64. Predictions are float64 at any rate. A training takes float64
+            for up to 2,000 rows, and where L-BFGS is asked for.
         device, operator: as in `apviz.KernelSystem`; the operator by its name.
         random_state: the seed of the training's probes; an int, a `numpy.random.RandomState`, or None for another
             one in every fit. A solver has its own seed.
@@ -85,6 +96,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             names; of numbers that may be negative, such as a factor of `apviz.Groups`, the numbers themselves.
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
+        mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
+            it is above 0.1, `fit` has warned.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
         scaling_: from raw to scaled units, and back.
         n_features_in_: d.
@@ -174,16 +187,16 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
             names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
             # engines round inputs once they are centred
-            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype_of(self, len(x))):
+            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, training_dtype(self, len(x))):
                 warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
             hyperparameters, trace = train(self, inputs, targets, scaling, hooks)
-            posterior = self._posterior(inputs, targets, hyperparameters, dtype_of(self, len(x)), hooks=hooks)
+            posterior = self._posterior(inputs, targets, hyperparameters, DTYPES.get(self.dtype, "auto"), hooks=hooks)
         solution = posterior.solution
         assert solution is not None  # no weights were given
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve for the mean {solution.stop_message}")
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
-        self.posterior_, self.solution_ = posterior, solution
+        self.posterior_, self.solution_, self.mean_error_ = posterior, solution, posterior.mean_error
         self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
         return self
 
@@ -334,7 +347,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             path,
             saved.Saved(
                 settings, x.numpy(), y.numpy(), self.hyperparameters_, self.hyperparameters is not None,
-                replace(self.solution_, weights=self.solution_.weights.cpu()), self.scaling_,
+                replace(self.solution_, weights=self.solution_.weights.cpu()), self.mean_error_, self.scaling_,
                 None if names is None else tuple(names), self.posterior_.system.dtype,
             ),
         )  # fmt: skip
@@ -363,7 +376,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if found.feature_names is not None:
             gp.feature_names_in_ = np.array(found.feature_names, dtype=object)
         gp.hyperparameters_, gp.trace_ = found.hyperparameters, None
-        gp.scaling_, gp.solution_ = found.scaling, found.solution
+        gp.scaling_, gp.solution_, gp.mean_error_ = found.scaling, found.solution, found.mean_error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is at its bounds was said by `fit`
             gp.kernel_ = fitted_kernel(gp, found.hyperparameters, found.scaling, found.x.shape[1])
@@ -386,10 +399,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.scaling_.inputs(x)
 
     def _posterior(
-        self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype, **how: Any
+        self, x: Tensor, y: Tensor, hyperparameters: Hyperparameters, dtype: torch.dtype | Literal["auto"], **how: Any
     ) -> Posterior:
         return Posterior(
-            x,  # float64, for engines centre inputs before they round them
+            x,
             y,
             hyperparameters,
             self.solver,

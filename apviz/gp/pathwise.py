@@ -110,7 +110,7 @@ class PosteriorSamples:
             solver = to_tolerance(solver, self._small * s.n**0.5 / (2 * float(norms.max())))
         self.solution = posterior.attempt(observed, solver, hooks)
         self.error = self.solution.residual_per_rhs.cpu() * norms / s.n**0.5
-        self._weights = posterior.weights[:, None] - self.solution.weights.to(s.x)
+        self._weights = posterior.weights[:, None] - self.solution.weights.to(posterior.weights)
 
     def warn(self, stacklevel: int) -> None:
         """Warns where the solve is not converged, or its error is not small."""
@@ -136,6 +136,6 @@ class PosteriorSamples:
         posterior = self._posterior
         out: Tensor = self._weights.new_empty(self.prior.count, len(x_star))
         for rows, chunk in posterior.chunks(x_star):
-            data = posterior.operator.cross_matmul(chunk, self._weights)
-            out[:, rows] = (data + self.prior(chunk, data.dtype) + posterior.hyperparameters.mean).T
+            data = posterior.double.cross_matmul(chunk, self._weights)
+            out[:, rows] = (data + self.prior(chunk) + posterior.hyperparameters.mean).T
         return out

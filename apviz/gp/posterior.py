@@ -12,15 +12,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from apviz.gp.accuracy import MEAN_ERROR, mean_error, mean_tolerance, ways
 from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
 from apviz.operators import CountingOperator, Operator
+from apviz.operators.fused import FusedOperator, FusedTF32Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_kind, require_number, require_whole
-from apviz.solvers import Automatic, Hook, NotConverged, Prepared, Solution, Solver, attempt, checked_hooks
+from apviz.solvers import Hook, NotConverged, Prepared, Run, Solution, Solver, StopReason, attempt, checked_hooks
+from apviz.solvers.cholesky import Factored
 from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
@@ -30,9 +33,8 @@ PAPER_LANCZOS_RANK = 1000
 
 # test points at a time where nothing is held per training point
 CHUNK = 8192
-# of the prior's standard deviation, by which a prior mean may be rounded
-COARSE_MEAN = 1e-3
-
+# engines without float64
+SINGLE_PRECISION = (FusedOperator.name, FusedTF32Operator.name)
 
 #: what to do where memory is short
 FEWER_AT_ONCE = "predict fewer test points at once, or give a smaller batch_size"
@@ -44,7 +46,7 @@ class Prediction:
 
     Args:
         rows: of the test inputs.
-        mean, variance: (c,), on the system's device in its dtype.
+        mean, variance: (c,) float64, on the system's device.
         solve: how the solve of this variance ended; None by Lanczos.
     """
 
@@ -58,15 +60,22 @@ class Posterior:
     """Predicts by the posterior of f given y at fixed hyperparameters (paper, section 2).
 
     With K = k(X, X) + σ²I and c = k(X, x*), the mean is μ + cᵀK⁻¹(y − μ), the variance k(x*, x*) − cᵀK⁻¹c. The solve
-    for the mean is done here, once, or not at all where its weights are given.
+    for the mean is done here, once, or not at all where its weights are given. Whatever dtype it works in, the weights
+    and all that is predicted from them are float64.
+
+    **The mean** is nowhere off by more than ‖y − μ − KW‖/σ posterior standard deviations of f (`apviz.gp.accuracy` has
+    the proof). Where no solver is given, the tolerance is the one that keeps this below 0.1, and the solver is chosen
+    by what it costs: a Cholesky factor in float64 for a few thousand rows, `Automatic` for more, and the factor again
+    where that fails and memory allows. A mean that may be further off warns with the number.
 
     **Variance by solves**: W ≈ K⁻¹C for a batch of test points. With R = C − KW computed afresh, the variance is
     k(x*, x*) − cᵀw − rᵀw. The last two terms are 2cᵀw − wᵀKw, which is −2h(w): at most cᵀK⁻¹c whatever w is, and
     below it by rᵀK⁻¹r. So the error is of second order in the residual, and a solve that is stopped early makes the
     variance too large, never too small, beyond rounding. How much too large is known: at most ‖r‖²/σ². Every
     batch costs one solve and one product with K; the set-up (the factors of the blocks) is made for the first, and
-    kept. Where `variance_solver` is not given, and the bound is more than 1% of variance + σ² at any point, the solve
-    goes on from its weights to smaller tolerances, for at most ten times the work, and warns if the bound stays large.
+    kept. Where `variance_solver` is not given, and the bound at any point is more than 1% of variance + σ², or lets the
+    standard deviation of f be a tenth too large, the solve resumes from its weights with smaller tolerances, for at
+    most ten times the work, and warns if the bound stays large.
     Where K is badly conditioned variances need a smaller residual than the mean: with 4,500 points of kin40k
     (λmax/σ² near 10⁶) 0.01 left them ten times too large with the noise, 0.001 twice, 1e-4 by a few per cent.
 
@@ -78,22 +87,27 @@ class Posterior:
         y: (n,) training targets.
         hyperparameters: kernel, lengthscales, outputscale, noise and mean.
         noises: (n,) σ² of the training rows; None: the hyperparameters' for all. That is of new observations.
-        solver: of the mean; None: `Automatic(tol=1e-2)`.
-        hooks: told about the solve of the mean.
+        solver: of the mean, taken as it is; None: one that is chosen, with a tolerance that the mean needs.
+        hooks: told about the solve of the mean; where it failed and another is tried, about both.
         variance_solver: of variances and covariances, taken as it is; None: `solver`, but to a tolerance of 1e-4 if its
             own is larger, and on to smaller ones where that leaves variances too large.
         weights: (n,) K⁻¹(y − μ) if it is known already; nothing is solved then.
         initial_weights: (n,) weights to start the solve from.
         batch_size: test points at a time; `auto`: by the free memory, at most 1,024 in a solve and 8,192 else. A
             solve for so many right-hand sides holds a dozen n × batch arrays, and one for each step of `history`.
-        dtype, device, operator, dataset: as in `KernelSystem`. KeOps compiles anew for every width of a batch, and
+        dtype: as in `KernelSystem`, of the solves; `auto`: float32 where its rounding is far below the noise and n is
+            large, else float64.
+        device, operator, dataset: as in `KernelSystem`. KeOps compiles anew for every width of a batch, and
             is slow for many columns: tiled is the better engine for variances.
 
     Attributes:
         system: K and y − μ.
         solution: of the mean's solve; None where the weights were given. A solve that did not converge warns.
-        weights: (n,).
+        weights: (n,) float64.
+        mean_error: what no predicted mean is off by more, in posterior standard deviations of f; NaN where the weights
+            were given.
         operator: of the system, which counts the kernel entries of predictions.
+        double: the same in float64, which predicts.
         variance_solves: of the last call that solved for variances, one for each batch done so far.
 
     Raises:
@@ -123,7 +137,7 @@ class Posterior:
         weights: Any = None,
         initial_weights: Any = None,
         batch_size: int | Literal["auto"] = "auto",
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | Literal["auto"] | None = None,
         device: str | torch.device = "auto",
         operator: str | Operator = "auto",
         dataset: str = "",
@@ -145,34 +159,55 @@ class Posterior:
         for name, given in (("solver", solver), ("variance_solver", variance_solver)):
             if given is not None:
                 require_kind(name, given, Solver, "a solver, such as apviz.Automatic(), or None")
-        self.solver = Automatic() if solver is None else solver
-        self.variance_solver = to_tolerance(self.solver, VARIANCE_TOL) if variance_solver is None else variance_solver
-        self.batch_size = batch_size
-        self.system = KernelSystem(
-            x, y.double() - float(hyperparameters.mean), hyperparameters.build_kernel(),
-            noise=hyperparameters.noise if noises is None else noises,
-            operator=operator, dtype=dtype_of(x, y) if dtype is None else dtype, device=device, dataset=dataset,
-        )  # fmt: skip
-        spacing = torch.finfo(self.system.dtype).eps * abs(hyperparameters.mean)
-        deviation = math.sqrt(self.system.operator.largest_signal)
-        if spacing > COARSE_MEAN * deviation:
-            warnings.warn(
-                f"the prior mean {hyperparameters.mean:g} leaves means in {self.system.dtype} known to {spacing:.2g} "
-                f"only, {spacing / deviation:.2g} of the prior's standard deviation; "
-                "use dtype=torch.float64, or subtract it from the targets",
-                stacklevel=2,
-            )
+        self._asked, self._variances_by, self.batch_size = solver, variance_solver, batch_size
+        self._solve_work, self.mean_error = 0.0, math.nan
         self.solution: Solution | None = None
         self.variance_solves: list[VarianceSolve] = []
+
+        def system_in(dtype: torch.dtype) -> KernelSystem:
+            return KernelSystem(
+                x, y.double() - float(hyperparameters.mean), hyperparameters.build_kernel(),
+                noise=hyperparameters.noise if noises is None else noises,
+                operator=operator, dtype=dtype, device=device, dataset=dataset,
+            )  # fmt: skip
+
+        is_free = dtype == "auto" and isinstance(operator, str) and operator not in SINGLE_PRECISION
+        if dtype is None or isinstance(dtype, str):
+            of_engine = torch.float32 if operator in SINGLE_PRECISION else dtype_of(x, y)
+            dtype = torch.float64 if is_free else of_engine
+        self.system = system_in(dtype)
+        for way in ways(self.system, solver, is_free):
+            if way[0] is not self.system.dtype:
+                self.system = system_in(way[0])
+            self._set_up(way[1])
+            if weights is not None:
+                self.weights = self._given(weights)
+                return
+            self.weights = self._solve(hooks, initial_weights)
+            if self._is_done(solver):
+                break
+            initial_weights = self.weights if bool(torch.isfinite(self.weights).all()) else None
+        self._warn_of_mean(stacklevel=3)
+
+    def _set_up(self, solver: Solver) -> None:
+        """Takes up the system, which is a new one, and the solver of its mean."""
+        self.solver = solver
+        self.variance_solver = to_tolerance(solver, VARIANCE_TOL) if self._variances_by is None else self._variances_by
         self.operator = CountingOperator(self.system.operator)
+        self.double = self.operator if self.system.dtype is torch.float64 else self.operator.exact()
         self._by_batches = Variances(
-            self.system, self.operator, self.variance_solver, variance_solver is None, batch_size
+            self.system, self.double, self.variance_solver, self._variances_by is None, self.batch_size
         )
         self._inverse = LanczosInverse(self.operator)
-        self._solve_work = 0.0
         # the solver's set-up, where several posteriors share one
         self._of_mean: list[Prepared] = []
-        self.weights = self._solve(hooks, initial_weights) if weights is None else self._given(weights)
+
+    def _is_done(self, given: Solver | None) -> bool:
+        """Whether the mean's solve is what was asked for, or another way would end as this one did."""
+        assert self.solution is not None  # just solved
+        reason = self.solution.stop_reason
+        capped = given is not None and reason is StopReason.MAX_EPOCHS
+        return self.mean_error <= MEAN_ERROR or self.solution.converged or capped or reason is StopReason.STOPPED
 
     def with_targets(self, y: Any, hooks: Iterable[Hook] = (), initial_weights: Any = None) -> Posterior:
         """Makes the posterior given other targets y: (n,) at the same inputs, with the set-up for variances in common.
@@ -189,10 +224,11 @@ class Posterior:
         made.variance_solves = []
         made._solve_work = 0.0
         made.weights = made._solve(hooks, initial_weights)
+        made._warn_of_mean(stacklevel=3)
         return made
 
     def _given(self, weights: Any) -> Tensor:
-        given: Tensor = tensor_of(weights, "weights").to(self.system.x)
+        given: Tensor = tensor_of(weights, "weights").to(self.system.device, torch.float64)
         if given.shape != (self.system.n,):
             raise ValueError(f"weights must have shape ({self.system.n},), got {tuple(given.shape)}")
         check_finite(given[:, None], "weights")
@@ -200,14 +236,35 @@ class Posterior:
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
+        solver = self.solver if self._asked else to_tolerance(self.solver, mean_tolerance(self.system))
+        keeper = _FactorKeeper()
         self.solution = solution = attempt(
-            self.system, self.solver, hooks, initial_weights, prepared=self._of_mean[0] if self._of_mean else None
-        )
+            self.system, solver, [*checked_hooks(hooks), keeper], initial_weights,
+            prepared=self._of_mean[0] if self._of_mean else None,
+        )  # fmt: skip
+        if keeper.factored is not None and not self._of_mean:
+            self._of_mean.append(keeper.factored)
+            if self._variances_by is None:
+                self._by_batches.prepared = keeper.factored, math.inf
         self._solve_work += solution.work
+        self.mean_error = mean_error(self.system, solution, self.double)
+        return solution.weights.to(self.system.device, torch.float64)
+
+    def _warn_of_mean(self, stacklevel: int) -> None:
+        solution, error = self.solution, self.mean_error
+        assert solution is not None  # just solved
+        off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
         if not solution.converged:
-            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
-            warnings.warn(NotConverged(f"the mean's solve is not converged, {end}", solution), stacklevel=3)
-        return solution.weights.to(self.system.x)
+            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
+            message = f"the mean's solve is not converged, {end}: {off}; {solution.stop_message}"
+            warnings.warn(NotConverged(message, solution), stacklevel=stacklevel + 1)
+        elif error > MEAN_ERROR:
+            tol = mean_tolerance(self.system)
+            warnings.warn(
+                f"{off}: their solve ended at a residual of {solution.residual:.1e}; take tol={tol:.1e}, or leave the "
+                f"solver out, for at most {MEAN_ERROR}",
+                stacklevel=stacklevel + 1,
+            )
 
     @property
     def work(self) -> float:
@@ -224,7 +281,7 @@ class Posterior:
         """Predicts the mean μ + k(x*, X) weights: x_star (m, d), to (m,). Evaluates mn entries; no n × m array."""
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
-            out: Tensor = self.system.x.new_empty(len(points))
+            out: Tensor = self.weights.new_empty(len(points))
             for rows, chunk in self._in_chunks(points):
                 out[rows] = self._mean(chunk)
         return out
@@ -252,7 +309,7 @@ class Posterior:
         """
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
-            out: Tensor = self.system.x.new_empty(len(points))
+            out: Tensor = self.weights.new_empty(len(points))
             for rows, _, variance, _ in self._variances(points, method, rank, checked_hooks(hooks)):
                 out[rows] = variance
             return out + self.hyperparameters.noise if include_noise else out
@@ -277,14 +334,14 @@ class Posterior:
         """
         points, hooks = self._points(x_star), checked_hooks(hooks)
         z = self._chunk_of(points, slice(0, len(points)))
-        w, c = (self.system.x.new_empty(self.system.n, len(z)) for _ in range(2))
-        variance = self.system.x.new_empty(len(z))
+        w, c = (self.weights.new_empty(self.system.n, len(z)) for _ in range(2))
+        variance = self.weights.new_empty(len(z))
         for rows, _, found, _ in self._by_solves(points, hooks, keep=(w, c)):
             variance[rows] = found
         explained = torch.einsum("ngi,ngj->gij", *(each.reshape(self.system.n, -1, size) for each in (c, w)))
         out = -0.5 * (explained + explained.mT)
         for group, rows in zip(out, z.reshape(-1, size, z.shape[1]), strict=True):
-            group += self.system.kernel(rows).to(group)
+            group += self.system.kernel(rows.to(group))
         # the sums of `variance` are in float64, and between 0 and the prior's
         out.diagonal(dim1=1, dim2=2).copy_(variance.reshape(-1, size))
         return out, w
@@ -302,7 +359,7 @@ class Posterior:
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs; {solution.stop_message}"
             warnings.warn(NotConverged(f"a solve for gradients is not converged, {end}", solution), stacklevel=3)
-        return solution.weights.to(self.system.x)
+        return solution.weights.to(self.system.device, torch.float64)
 
     def attempt(self, b: Tensor, solver: Solver, hooks: Iterable[Hook] = ()) -> Solution:
         """Solves K W = B, (n,) or (n, p), by any solver, without a word where it is not converged."""
@@ -315,7 +372,7 @@ class Posterior:
         check_ranks(ranks)
         with explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x_star)
-            out: Tensor = self.system.x.new_empty(len(points), len(ranks))
+            out: Tensor = self.weights.new_empty(len(points), len(ranks))
             for rows, chunk in self._in_chunks(points):
                 out[rows] = self._by_batches.from_explained(self._inverse.explained(chunk, ranks), chunk)
         return out + self.hyperparameters.noise if include_noise else out
@@ -378,8 +435,7 @@ class Posterior:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _mean(self, chunk: Tensor) -> Tensor:
-        mean = self.operator.cross_matmul(chunk, self.weights[:, None])[:, 0]
-        return (mean.double() + self.hyperparameters.mean).to(mean)
+        return self.double.cross_matmul(chunk, self.weights[:, None])[:, 0] + self.hyperparameters.mean
 
     def _variances(
         self, points: Any, method: Method, rank: int, hooks: list[Hook]
@@ -438,6 +494,16 @@ class Posterior:
         chunk = tensor_of(points[rows], "x_star")
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
+
+
+class _FactorKeeper(Hook):
+    """Keeps the factor of all of K, where a solve makes one, for the solves that follow."""
+
+    factored: Prepared | None = None
+
+    def on_start(self, run: Run) -> None:
+        if isinstance(run.prepared, Factored):
+            self.factored = run.prepared
 
 
 def _chunks(m: int, size: int) -> Iterator[slice]:

@@ -53,6 +53,7 @@ class Saved:
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
         solution: how the weights were got; its `weights` are (n,), on the CPU.
+        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
         dtype: in which the model solves and predicts.
@@ -64,6 +65,7 @@ class Saved:
     hyperparameters: Hyperparameters
     given: bool
     solution: Solution
+    mean_error: float
     scaling: Scaling
     feature_names: tuple[str, ...] | None
     dtype: torch.dtype
@@ -89,6 +91,8 @@ def write(path: str | Path, saved: Saved) -> None:
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
         "solution": summary | words,
+        # JSON has no infinity
+        "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
         "feature_names": saved.feature_names,
         "dtype": str(saved.dtype).removeprefix("torch."),
     }
@@ -205,6 +209,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),
+        math.inf if found.get("mean_error", 0) is None else _number(found, "mean_error"),
         Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
         _feature_names(found.get("feature_names"), d),
         DTYPES[dtype],

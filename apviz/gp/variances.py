@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from apviz.gp.accuracy import weighted_norms
 from apviz.memory import free_memory
 from apviz.operators import CountingOperator
 from apviz.solvers import Epoch, Hook, Prepared, Run, Solver, StopReason, attempt
@@ -20,8 +21,11 @@ from apviz.system import KernelSystem
 
 # relative residual of the solves for variances
 VARIANCE_TOL = 1e-4
-# of the variance with the noise: a bound on its excess that is larger is solved on for, and warned of if it stays
-SMALL_EXCESS = 0.01
+# largest bound on the excess that is neither solved on for nor warned of: of the variance with the noise, and of the
+# variance itself, where the standard deviation is then too large by a tenth
+SMALL_EXCESS, SMALL_EXCESS_OF_F = 0.01, 1 - 1 / 1.1**2
+# of an entry of k(X, x*) and its product with a weight, in ε: sums that cancel keep them
+ROUNDINGS = 8.0
 # how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
 TIGHTENINGS = 4
 TIGHTEN_BY = 1e-3
@@ -29,8 +33,9 @@ TIGHTEN_BY = 1e-3
 TIGHTENING_WORK = 10.0
 # columns of a solve for variances: wider gains little, once the set-up is shared by so many
 MAX_BATCH = 1024
-# n × batch arrays at once: C, W, R, and what the solvers and the preconditioners hold beside them
-BATCH_ARRAYS = 20
+# n × batch arrays at once: those of solvers and preconditioners, in the system's dtype, and in float64 C, W and R, with
+# B and W of the solve
+BATCH_ARRAYS, DOUBLE_ARRAYS = 15, 5
 # of the free memory, for them; the factors of the blocks take up to 0.4 of what is left
 BATCH_SHARE = 0.5
 
@@ -44,8 +49,8 @@ class VarianceSolve:
         stop_reason, stop_message: as in `Solution`, of the first solve that the weights are of.
         residual: the least of that and those that went on from it for a smaller excess.
         epochs, work, seconds: as in `Solution`, of all that was solved on for a smaller excess too.
-        excess: (c,) float64 on the CPU, ‖r‖²/σ², of rows with their own noises Σᵢ rᵢ²/σᵢ²: the variance returned is
-            above the exact one by at most this.
+        excess: (c,) float64 on the CPU, ‖r‖²/σ², of rows with their own noises Σᵢ rᵢ²/σᵢ², and what float64 rounds: the
+            variance returned is above the exact one by at most this.
     """
 
     rows: slice
@@ -68,7 +73,7 @@ class Variances:
 
     Args:
         system: K.
-        operator: of the system; counts the entries that are evaluated outside the solves.
+        operator: K in float64; counts the entries that are evaluated outside the solves.
         solver: of K W = C.
         may_tighten: go on to smaller tolerances where the bound on the excess asks for it.
         batch_size: test points in a solve; `auto`: by the free memory.
@@ -88,7 +93,8 @@ class Variances:
         self.system, self.solver, self.may_tighten, self.batch_size = system, solver, may_tighten, batch_size
         self.work = 0.0
         self._operator = operator
-        self._prepared: tuple[Prepared, int] | None = None
+        #: the solver's set-up, and for how many right-hand sides it was made
+        self.prepared: tuple[Prepared, float] | None = None
 
     def width(self) -> int:
         """Returns how many right-hand sides a solve takes, from the free memory where nothing is asked for."""
@@ -96,7 +102,7 @@ class Variances:
             return self.batch_size
         n, item = self.system.n, self.system.x.element_size()
         history = getattr(self.solver, "history", 0)
-        arrays = BATCH_ARRAYS + (history if isinstance(history, int) else 0)
+        arrays = BATCH_ARRAYS + 8 / item * DOUBLE_ARRAYS + (history if isinstance(history, int) else 0)
         # a history that is chosen holds at most half as many columns as a block solves rows, whatever the batch
         chosen = n * solved_rows(n, self.system.d) / 2
         numbers = BATCH_SHARE * free_memory(self.system.device) / item - chosen
@@ -104,8 +110,7 @@ class Variances:
 
     def prior(self, chunk: Tensor) -> Tensor:
         """Returns k(x*, x*) of test inputs (c, d), to (c,) float64."""
-        operator = self.system.operator
-        return operator.formula.diagonal(operator.scaled(chunk))
+        return self._operator.formula.diagonal(self._operator.scaled(chunk))
 
     def from_explained(self, explained: Tensor, chunk: Tensor) -> Tensor:
         """Computes the variance from what the data explain, between 0, below which rounding may fall, and the prior's.
@@ -113,7 +118,7 @@ class Variances:
         explained: (c,) or (c, ranks).
         """
         prior = self.prior(chunk).reshape(-1, *[1] * (explained.ndim - 1))
-        return (prior - explained).clamp_(min=0.0).minimum(prior).to(self.system.dtype)
+        return (prior - explained).clamp_(min=0.0).minimum(prior)
 
     def by_solves(
         self,
@@ -159,34 +164,40 @@ class Variances:
                 f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
             )
         ratio = self._excess_ratio(variance, solved.excess)
-        if not (ratio > SMALL_EXCESS).any():
+        if not (ratio > 1).any():
             return None
+        share = (solved.excess / variance.cpu()).max()
+        times = f"{1 / math.sqrt(1 - share):.2g} times" if share < 1 else "any factor"
         float64 = "" if self.system.dtype is torch.float64 else "float64, "
         return (
-            f"the variances of {where} may be too large: at {int((ratio > SMALL_EXCESS).sum())} of {len(ratio)} points "
-            f"the bound ‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ², at worst {ratio.max():.2g} "
-            f"times it (residual {solved.residual:.1e}); take {float64}a solver with a smaller tol, or "
-            "variance_solver=apviz.Cholesky()"
+            f"the variances of {where} may be too large: at {int((ratio > 1).sum())} of {len(ratio)} points the bound "
+            f"‖r‖²/σ² on the excess is over {SMALL_EXCESS:.0%} of variance + σ² or {SMALL_EXCESS_OF_F:.0%} of the "
+            f"variance; at worst the standard deviation of f may be too large by {times} (residual "
+            f"{solved.residual:.1e}); take {float64}a solver with a smaller tol, or variance_solver=apviz.Cholesky()"
         )
 
     def _excess_ratio(self, variance: Tensor, excess: Tensor) -> Tensor:
-        """(c,) the bound on the excess ÷ (variance + σ²), float64 on the CPU."""
-        return excess / (variance.double().cpu() + self.system.noise)
+        """(c,) the bound on the excess ÷ what is small enough, on the CPU."""
+        variance = variance.cpu()
+        small = torch.minimum(SMALL_EXCESS * (variance + self.system.noise), SMALL_EXCESS_OF_F * variance)
+        return excess / small.clamp_min(torch.finfo(small.dtype).tiny)
 
     def _solve(
         self, chunk: Tensor, rows: slice, hooks: list[Hook], prepared: Prepared
     ) -> tuple[Tensor, Tensor, VarianceSolve]:
         """W and C + R of the batch, (n, c) each, and how its solve ended."""
         c = self._operator.cross_columns(chunk)
+        # what the system's dtype would lose explains nothing
+        c[:, c.abs().amax(0) < torch.finfo(self.system.dtype).tiny] = 0.0
         batch = self.system.with_right_hand_sides(c)
         solution = attempt(batch, self.solver, hooks, prepared=prepared)
         w = solution.weights.to(c)
         solutions, r = [solution], c - self._operator.matmul(w)
         while self.may_tighten and solution.converged and len(solutions) <= TIGHTENINGS:
             ratio = float(self._excess_ratio(self._variance_of(w, c + r, chunk), self._excess_of(r)).max())
-            if ratio <= SMALL_EXCESS:
+            if ratio <= 1:
                 break
-            tol = solution.residual * max(0.5 * math.sqrt(SMALL_EXCESS / ratio), TIGHTEN_BY)
+            tol = solution.residual * max(0.5 / math.sqrt(ratio), TIGHTEN_BY)
             left = (1 + TIGHTENING_WORK) * solutions[0].work - sum(each.work for each in solutions)
             tighter = to_tolerance(self.solver, tol)
             solution = attempt(batch, tighter, [*hooks, _WorkLimit(left)], w, prepared=prepared)
@@ -197,29 +208,26 @@ class Variances:
             w, r = torch.where(better, found, w), torch.where(better, fresh, r)
         self.work += sum(each.work for each in solutions)
         first = solutions[0]
+        rounding = ROUNDINGS * torch.finfo(c.dtype).eps * torch.einsum("nc,nc->c", c.abs(), w.abs()).cpu()
         return w, c + r, VarianceSolve(
             rows, first.stop_reason, first.stop_message, min(each.residual for each in solutions),
             sum(each.epochs for each in solutions), sum(each.work for each in solutions),
-            sum(each.seconds for each in solutions), self._excess_of(r),
+            sum(each.seconds for each in solutions), self._excess_of(r) + rounding,
         )  # fmt: skip
 
     def _prepared_for(self, columns: int) -> Prepared:
         """The set-up of the solver, made once for all batches of so many points or fewer."""
-        if self._prepared is None or self._prepared[1] < columns:
-            self._prepared = self.solver.prepare(self.system.operator, columns), columns
-        return self._prepared[0]
+        if self.prepared is None or self.prepared[1] < columns:
+            self.prepared = self.solver.prepare(self.system.operator, columns), columns
+        return self.prepared[0]
 
     def _variance_of(self, w: Tensor, c_and_r: Tensor, chunk: Tensor) -> Tensor:
         """k(x*, x*) − cᵀw − rᵀw, (c,), for W and C + R: (n, c); summed in float64."""
         return self.from_explained(torch.sum(c_and_r * w, 0, dtype=torch.float64), chunk)
 
     def _excess_of(self, r: Tensor) -> Tensor:
-        """rᵀD⁻¹r ≥ rᵀK⁻¹r per column, D the noises; in units in which no square underflows or overflows."""
-        noises = torch.as_tensor(self.system.operator.noise_of(), dtype=torch.float64, device=r.device)
-        scaled = r.double() / noises.sqrt().reshape(-1, 1)
-        unit = scaled.abs().amax(0).clamp_min(torch.finfo(torch.float64).tiny)
-        norms: Tensor = torch.linalg.vector_norm(scaled / unit, dim=0) * unit
-        return norms.square().cpu()
+        """rᵀD⁻¹r ≥ rᵀK⁻¹r per column, D the noises."""
+        return weighted_norms(r, self.system.operator.noise_of()).square()
 
 
 class _WorkLimit(Hook):

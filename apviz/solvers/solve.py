@@ -149,7 +149,8 @@ def checked_hooks(hooks: Iterable[Hook]) -> list[Hook]:
 
 
 def _of_the_shape_of_b(system: KernelSystem, initial_weights: Tensor) -> Tensor:
-    initial = tensor_of(initial_weights, "initial_weights").to(system.b)
+    # in float64 as solutions are: rounded to the system's dtype they would not be where they were
+    initial = tensor_of(initial_weights, "initial_weights").to(system.b.device, torch.float64)
     given = tuple(initial.shape)
     if initial.ndim == 1:
         initial = initial[:, None]
