@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from apviz.kernels import Evaluated, Kernel
+from apviz.kernels.interface import centre_of, pairwise_distances
 
 # rows that are evaluated together and apart, to see that an entry depends on its two rows alone
 PROBES = 8
+# how much, relative, entries and derivatives of them may differ, in float32 and in float64: by rounding of distances
+SAME, SAME_SLOPES = (1e-3, 1e-6), (1e-2, 1e-5)
+# attributes that torch's modules have, such as _buffers
+OF_MODULES = frozenset(vars(nn.Module()))
 
 
 def evaluated(
@@ -37,6 +43,11 @@ def evaluated(
             f"{where} is {a(kernel)}, an approximation of low rank, which GPyTorch itself solves fast: leave "
             f"alternating_projection() for it, or take {where}.base_kernel, without approximation, inside"
         )
+    if any(getattr(module, "grid_is_dynamic", False) for module in kernel.modules()):
+        raise TypeError(
+            f"{where} is {a(kernel)} on a grid that GPyTorch fits to the rows of each call, so that entries depend on "
+            "all of them; give it grid_bounds, such as [(0.0, 1.0)], a pair for each input"
+        )
     found = dict(kernel.named_parameters())
     values = {name: tuple(p.detach().double().reshape(-1).tolist()) for name, p in found.items()}
     shapes = {name: tuple(p.shape) for name, p in found.items()}
@@ -44,22 +55,63 @@ def evaluated(
     return made, tuple(p.reshape(-1) for p in found.values())
 
 
-def check_pairs(kernel: Kernel, x: Tensor, what: str) -> None:
-    """Refuses a kernel whose entries depend on other rows too: some rows together and apart, x (n, d).
+def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str) -> None:
+    """Refuses a kernel whose entries, or their derivatives, depend on other rows than their own two.
+
+    Args:
+        theirs, given: the GPyTorch kernel, and inputs as it takes them.
+        kernel, x: the same as apviz has them, x (n, d).
 
     Raises:
-        TypeError: naming `what`.
+        TypeError: naming `what`; some rows together and apart differ.
     """
-    some = x.detach()[:PROBES]
-    half = len(some) // 2
+    rows, outputs = given.detach()[:PROBES], len(x) // max(len(given), 1)
+    some, half = x.detach()[: outputs * len(rows)], outputs * (len(rows) // 2)
     try:
+        _let_it_settle(theirs, rows)
         together = kernel(some, some.clone())
         apart = torch.cat([kernel(some[:half], some.clone()), kernel(some[half:], some.clone())])
+        derivatives = _derivatives_of_pairs(kernel, some, half)
     except Exception as error:
         raise TypeError(f"{what}; its own code evaluates it, and fails for a few of the rows: {error}") from error
-    scale = float(together.abs().max())
-    if together.shape != (len(some), len(some)) or not torch.allclose(together, apart, rtol=1e-3, atol=1e-3 * scale):
+    if together.shape != (len(some), len(some)) or not _close(together, apart, SAME[some.dtype == torch.float64]):
         raise TypeError(f"{what}; its own code evaluates it, and its entries depend on other rows than their own two")
+    for found, expected in derivatives:
+        if not _close(found, expected, SAME_SLOPES[some.dtype == torch.float64]):
+            raise TypeError(
+                f"{what}; its own code evaluates it, and its derivatives between different rows are not those between "
+                "rows of one tensor: inside `forward`, let k(x1, x2) be differentiable in both, equal or not"
+            )
+
+
+def _close(found: Tensor, expected: Tensor, relative: float) -> bool:
+    scale = float(expected.nan_to_num().abs().max()) if expected.numel() else 0.0
+    return torch.allclose(found, expected, rtol=0.0, atol=relative * scale, equal_nan=True)
+
+
+def _let_it_settle(kernel: Any, rows: Tensor) -> None:
+    """Calls a kernel as outside of a context, once, so that it draws what it draws at its first call and keeps."""
+    # of no rows that are evaluated later: a kernel may keep entries, without a graph, for the rows they are of
+    rows = torch.cat([rows.flip(0), rows[:1]])
+    with torch.no_grad(), settings.debug(False):
+        LazyEvaluatedKernelTensor(rows, rows, kernel=kernel).to_dense()
+
+
+def _derivatives_of_pairs(kernel: Kernel, x: Tensor, half: int) -> list[tuple[Tensor, Tensor]]:
+    """Derivatives in inputs and numbers of entries between the first rows of x and the rest, apart and within x."""
+    lowered = kernel.lowered(x.shape[1])
+    features = lowered.features(x, centre_of(x))
+    formula, phi = lowered.formula([each.shape[1] for each in features]), torch.cat(features, 1).to(x.dtype)
+    weights = torch.cos(torch.arange(len(x) ** 2)).to(phi).reshape(len(x), -1)[:half, half:]
+    m = phi.new_zeros(len(x), len(x))
+    m[:half, half:], m[half:, :half] = weights, weights.T
+    together = formula.gradients(phi, phi, m, pairwise_distances)
+    above = formula.gradients(phi[:half], phi[half:], weights, pairwise_distances)
+    below = formula.gradients(phi[half:], phi[:half], weights.T, pairwise_distances)
+    return [
+        (torch.cat([above.features, below.features]), together.features),
+        (above.numbers + below.numbers, together.numbers),
+    ]
 
 
 @dataclass(frozen=True)
@@ -73,8 +125,12 @@ class _Entries:
     def __call__(self, x: Tensor, z: Tensor, values: Mapping[str, Tensor]) -> Tensor:
         if self.outputs == 1:
             return self._of_points(x, z, values)
-        (points, rows), (others, columns) = self._points(x), self._points(z)
-        return self._of_points(points, others, values)[rows][:, columns]
+        points, rows = self._points(x)
+        if z is x:
+            return self._of_points(points, points, values)[rows][:, rows]
+        others, columns = self._points(z)
+        # one more point, as `Evaluated` adds a row: the two sides never look equal
+        return self._of_points(points, torch.cat([others, others[-1:]]), values)[rows][:, columns]
 
     def _points(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Points that follow one another only once, and where each row is among their outputs."""
@@ -105,21 +161,36 @@ class _Dense(nn.Module):
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         # as what a model returned: its active_dims have been selected
-        with settings.debug(False), self._without_caches():
+        with settings.debug(False), self._unchanged():
             dense: Tensor = LazyEvaluatedKernelTensor(x, z, kernel=self.kernel).to_dense()
         return dense
 
     @contextmanager
-    def _without_caches(self) -> Iterator[None]:
-        """Forgets what kernels on grids keep in eval mode, of other values of their parameters and without a graph."""
-        caching = [module for module in self.kernel.modules() if hasattr(module, "_clear_cache")]
-        for module in caching:
-            module._clear_cache()
+    def _unchanged(self) -> Iterator[None]:
+        """Leaves nothing of an evaluation in the kernel, and lets it find nothing that GPyTorch's kernels have kept.
+
+        What a kernel keeps may be of other values of its parameters, or without a graph.
+        """
+        modules = list(self.kernel.modules())
+        attributes = [dict(vars(module)) for module in modules]
+        kept = [
+            (value, copy.copy(value))
+            for each in attributes
+            for name, value in each.items()
+            if (name == "_buffers" or name not in OF_MODULES) and isinstance(value, dict | list | set)
+        ]
+        for module in modules:
+            if hasattr(module, "_clear_cache"):
+                module._clear_cache()
         try:
             yield
         finally:
-            for module in caching:
-                module._clear_cache()
+            for module, before in zip(modules, attributes, strict=True):
+                vars(module).clear()
+                vars(module).update(before)
+            for value, before in kept:
+                value.clear()
+                value.extend(before) if isinstance(value, list) else value.update(before)
 
 
 def a(thing: object) -> str:

@@ -167,10 +167,11 @@ def _of_kernel(covariance: Any, where: Callable[[Any], str], made_by: str, membe
     kernel, tensors = convert(
         covariance.kernel, x.shape[1], where(covariance.kernel), selected=True, member=member, outputs=outputs
     )
+    given = x
     if outputs > 1:
         which = torch.arange(outputs).repeat(len(x)).to(x)
         x = torch.cat([x.repeat_interleave(outputs, 0), which[:, None]], 1)
-    _look_at(covariance.kernel, kernel, x, where(covariance.kernel))
+    _look_at(covariance.kernel, given, kernel, x, where(covariance.kernel))
     return Expression(x, kernel, tensors)
 
 
@@ -178,11 +179,11 @@ _looked_at: WeakSet[Any] = WeakSet()
 _said: set[type] = set()
 
 
-def _look_at(theirs: Any, kernel: Kernel, x: Tensor, where: str) -> None:
+def _look_at(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, where: str) -> None:
     """Checks a kernel that GPyTorch's code evaluates, once, and says, once for its kind, what that takes."""
     if not kernel.is_evaluated or theirs in _looked_at:
         return
-    check_pairs(kernel, x, f"apviz does not have all of the kernel {where}, {a(theirs)}")
+    check_pairs(theirs, given, kernel, x, f"apviz does not have all of the kernel {where}, {a(theirs)}")
     _looked_at.add(theirs)
     if type(theirs) in _said:
         return

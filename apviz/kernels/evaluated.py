@@ -96,7 +96,7 @@ class _OfPairs(Function):
             return self._evaluated(left, right, self._numbers)
 
     def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
-        return self._evaluated(left, right, self._numbers)
+        return self._of_two_sides(left, right, self._numbers)
 
     def of_each(self, rows: Tensor) -> Tensor:
         # pairs of a few rows at a time, of which the diagonal is taken: few functions give it alone
@@ -109,13 +109,25 @@ class _OfPairs(Function):
         return torch.ones_like(u)
 
     def pair_gradients(self, left: Tensor, right: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        same = left is right
         with torch.enable_grad():
             rows = left.detach().requires_grad_()
             numbers = self._numbers.to(left.device).requires_grad_()
-            total = torch.sum(m * self._evaluated(rows, right, numbers), dtype=torch.float64)
+            total = torch.sum(m * self._of_two_sides(rows, rows if same else right, numbers), dtype=torch.float64)
             wanted = rows, numbers
             by_rows, by_numbers = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
-        return by_rows.double(), by_numbers.double()
+        # the total derivative of a symmetric form is twice that in its left side
+        return by_rows.double() * (0.5 if same else 1.0), by_numbers.double()
+
+    def _of_two_sides(self, left: Tensor, right: Tensor, numbers: Tensor) -> Tensor:
+        """Evaluates f for autograd, whatever its code does where both sides are equal (`torch.equal(x, z)`).
+
+        There it may compute the right side's features from the left side's tensor, so that autograd finds the
+        derivatives of both sides in one of them. Two different sides therefore never look equal: one gets another row.
+        """
+        if left is right:
+            return self._evaluated(left, right, numbers)
+        return self._evaluated(left, torch.cat([right, right[-1:]]), numbers)[:, : len(right)]
 
     def _evaluated(self, left: Tensor, right: Tensor, numbers: Tensor) -> Tensor:
         sizes = [torch.Size(shape).numel() for shape in self._shapes.values()]

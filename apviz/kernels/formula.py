@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -80,8 +80,7 @@ class Formula:
 
         Holds n·m·D numbers for every derivative: for few rows.
         """
-        pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
-        values = [_differentiable(f, left, right) for f, left, right in pairs]
+        values = [_differentiable(f, left, right) for f, left, right in self._pairs(x, z)]
         products = [math.prod((values[part] for part in term[1:]), start=values[term[0]]) for term in self.terms]
         weights = torch.tensor(self.weights, dtype=torch.float64).to(products[0])
         return torch.einsum("t,tnm->nm", weights, torch.stack(products))
@@ -92,15 +91,15 @@ class Formula:
         return self._combined([f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)])
 
     def gradients(self, x: Tensor, z: Tensor, m: Tensor, distances: Distances) -> Gradients:
-        """Differentiates Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r)."""
-        us, parts = self._us(x, z, distances), range(len(self.functions))
+        """Differentiates Σᵢⱼ Mᵢⱼ k(xᵢ, zⱼ): features x (n, D), z (r, D), m (n, r), symmetric where z is x."""
+        us = self._us(x, z, distances)
         slopes = [f.slope(u) for f, u in zip(self.functions, us, strict=True)]
         in_shape = [f.slope_in_shape(u) for f, u in zip(self.functions, us, strict=True)]
         values = [f.correlation_(u, torch.empty_like(u)) for f, u in zip(self.functions, us, strict=True)]
         products = [math.prod((values[p] for p in term), start=m) for term in self.terms]
         weights = torch.stack([torch.sum(product, dtype=torch.float64) for product in products])
         features, shapes, numbers = [], [], []
-        for part, left, right in zip(parts, self._parts(x), self._parts(z), strict=True):
+        for part, (_, left, right) in enumerate(self._pairs(x, z)):
             by_value = torch.zeros_like(m)
             for weight, term in zip(self.weights, self.terms, strict=True):
                 if part in term:
@@ -123,9 +122,13 @@ class Formula:
     def _parts(self, x: Tensor) -> list[Tensor]:
         return [x[:, a:b] for a, b in pairwise(self.starts)]
 
+    def _pairs(self, x: Tensor, z: Tensor) -> Iterator[tuple[Function, Tensor, Tensor]]:
+        """The functions with their features of both sides: one tensor where z is x."""
+        left = self._parts(x)
+        yield from zip(self.functions, left, left if z is x else self._parts(z), strict=True)
+
     def _us(self, x: Tensor, z: Tensor, distances: Distances) -> list[Tensor]:
-        pairs = zip(self.functions, self._parts(x), self._parts(z), strict=True)
-        return [_between(f, left, right, distances) for f, left, right in pairs]
+        return [_between(f, left, right, distances) for f, left, right in self._pairs(x, z)]
 
     def _combined(self, values: list[Tensor]) -> Tensor:
         out: Tensor | None = None

@@ -93,7 +93,7 @@ class Function(ABC):
         raise NotImplementedError
 
     def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
-        """The same for autograd, which differentiates it in both."""
+        """The same for autograd, which differentiates it in both; one tensor on both sides is differentiated as such."""
         raise NotImplementedError
 
     def of_each(self, rows: Tensor) -> Tensor:
@@ -101,7 +101,10 @@ class Function(ABC):
         raise NotImplementedError
 
     def pair_gradients(self, left: Tensor, right: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        """Differentiates Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64."""
+        """Differentiates Σᵢⱼ Mᵢⱼ f(leftᵢ, rightⱼ) in the left rows, (n, width), and in its numbers, (p,); float64.
+
+        Where left and right are one tensor, M is symmetric.
+        """
         raise NotImplementedError
 
 

@@ -359,18 +359,24 @@ class Operator(ABC):
         return by_name, gradients[len(at) :]
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
-        """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D)."""
+        """Derivatives of Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) in the features of rows (r, D); a (r, p), columns (c, D).
+
+        Where rows are the columns, ABᵀ is symmetric.
+        """
         return self._tiled_gradients(rows, columns, lambda of_rows, of_columns: a[of_rows] @ b[of_columns].T)
 
     def _tiled_gradients(self, rows: Tensor, columns: Tensor, tile_of_m: Callable[[slice, slice], Tensor]) -> Gradients:
-        """The same for any M, tile by tile."""
+        """The same for any M, symmetric where rows are the columns, tile by tile."""
         numbers = sum(len(part.numbers) for part in self._lowered.parts)
         shapes = (tuple(rows.shape), (len(self.formula.functions),), (len(self.formula.terms),), (numbers,))
         found = Gradients(*(torch.zeros(shape, dtype=torch.float64, device=rows.device) for shape in shapes))
         for i in range(0, len(rows), DERIVATIVE_TILE):
             for j in range(0, len(columns), DERIVATIVE_TILE):
                 r, c = slice(i, i + DERIVATIVE_TILE), slice(j, j + DERIVATIVE_TILE)
-                tile = self.formula.gradients(rows[r], columns[c], tile_of_m(r, c), pairwise_distances)
+                left = rows[r]
+                # one tensor for the same rows: code that looks whether both sides are equal is differentiated as such
+                right = left if rows is columns and i == j else columns[c]
+                tile = self.formula.gradients(left, right, tile_of_m(r, c), pairwise_distances)
                 found.features[r] += tile.features
                 found.shapes.add_(tile.shapes)
                 found.weights.add_(tile.weights)

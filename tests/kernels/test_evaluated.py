@@ -8,6 +8,8 @@ import torch
 
 import apviz
 from apviz.kernels import Evaluated, to_plain
+from apviz.operators import interface
+from apviz.spectrum import spectrum
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (70, 2)))
 
@@ -65,7 +67,7 @@ def test_systems_of_it_are_solved_and_its_spectrum_is_bounded(solver):
     torch.testing.assert_close(*(apviz.solve(each, solver).weights for each in systems), rtol=1e-5, atol=1e-5)
     largest = torch.linalg.eigvalsh(OWN(X))[-1] + 0.1
     for method in ("exact", "lanczos", "subsample"):
-        assert apviz.spectrum.spectrum(systems[0], (), method).lambda_max.bound >= largest - 1e-8
+        assert spectrum(systems[0], (), method).lambda_max.bound >= largest - 1e-8
 
 
 def test_it_is_equal_where_function_and_numbers_are_and_cannot_be_kept():
@@ -92,3 +94,56 @@ def test_a_trace_names_it():
     recorder = apviz.Recorder()
     apviz.solve(apviz.KernelSystem(X, X[:, 0], RBF, noise=0.1, device="cpu"), apviz.Automatic(), [recorder])
     assert recorder.trace.attrs["kernel"] == "Theirs"
+
+
+def shortcut(looks_equal):
+    """The same kernel by code that computes features of the right side from the left one where both look equal."""
+
+    def of(x, z, values):
+        left = x / values["scale"]
+        right = left if looks_equal(x, z) else z / values["scale"]
+        return values["height"] * torch.exp(-0.5 * (left[:, None] - right[None]).square().sum(-1))
+
+    return Evaluated(of, dict(RBF.parameters), dict(RBF.shapes), "Shortcut")
+
+
+SHORTCUTS = {
+    "equal": torch.equal,
+    "one object": lambda x, z: x is z,
+    "close": lambda x, z: x.shape == z.shape and torch.allclose(x, z, atol=0.1),
+}
+# the second tile of 35 rows has the rows of the first, and the third those of both, moved a little
+TWICE = torch.cat([X[:35], X[:35], X[:35] + 1e-3])
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+@pytest.mark.parametrize("tile", [1024, 35, 8])
+def test_derivatives_are_the_same_where_code_takes_a_shortcut_for_equal_sides(name, tile, monkeypatch):
+    monkeypatch.setattr(interface, "DERIVATIVE_TILE", tile)
+    theirs, plain = (
+        apviz.operators.make_operator("tiled", TWICE, kernel, 0.1) for kernel in (shortcut(SHORTCUTS[name]), OWN)
+    )
+    a, b = (torch.randn(105, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in (1, 2))
+    found, expected = (each.bilinear_derivatives(a, b, with_inputs=True) for each in (theirs, plain))
+    torch.testing.assert_close(found.inputs, expected.inputs)
+    torch.testing.assert_close(found.kernel["scale"], expected.kernel["lengthscale"])
+    m = torch.randn(105, 105, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(*(each.weighted_derivatives(m, True).inputs for each in (theirs, plain)))
+    # test points that are the training points
+    found, expected = (each.cross_derivatives(TWICE.clone(), a, b) for each in (theirs, plain))
+    torch.testing.assert_close(found.z, expected.z)
+    torch.testing.assert_close(found.inputs, expected.inputs)
+    torch.testing.assert_close(*(each.prior_derivatives(TWICE[:8], m[:8, :8]).z for each in (theirs, plain)))
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_derivatives_in_test_points_that_are_the_training_points_are_the_same_twice(name):
+    theirs, plain = (apviz.operators.make_operator("tiled", X, k, 0.1) for k in (shortcut(SHORTCUTS[name]), OWN))
+    weights = torch.randn(70, 70, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for of in ("differentiable_columns", "differentiable_prior"):
+        slopes = []
+        for operator in (theirs, plain):
+            z = X.clone().requires_grad_()
+            (first,) = torch.autograd.grad((getattr(operator, of)(z) * weights).sum(), z, create_graph=True)
+            slopes += [first, *torch.autograd.grad(first.square().sum(), z)]
+        torch.testing.assert_close(slopes[:2], slopes[2:])
