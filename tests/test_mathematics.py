@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, permutations
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +128,47 @@ def test_for_random_blocks_theorem_1_holds_of_the_mean_over_all_choices(system):
         falls = [0.5 * np.trace(r[rows].T @ np.linalg.solve(k[np.ix_(rows, rows)], r[rows])) for rows in BLOCKS]
         left = 0.5 * squared(k, w - solution)
         assert left - np.mean(falls) <= (1 - 1 / (m * kappa_prime)) * left
+
+
+def test_for_shuffled_blocks_the_mean_over_all_orders_of_an_epoch_keeps_to_its_bound_from_any_state(system):
+    k, b = system
+    blocks = [np.arange(first, first + 12) for first in range(0, N, 12)]
+    low = np.linalg.eigvalsh(k)[0]
+    kappa_prime = max(np.linalg.eigvalsh(k[np.ix_(rows, rows)])[-1] for rows in blocks) / low
+    orders = [[blocks[place] for place in order] for order in permutations(range(4))]
+    # E ‖Tf‖² = fᵀ E[TᵀT] f: its largest eigenvalue is the most that an epoch can leave in expectation
+    maps = [sweep(k, order) for order in orders]
+    mean = np.mean([each.T @ each for each in maps], axis=0)
+    bound = 1 - 1 / (4 * kappa_prime)
+    assert np.linalg.eigvalsh(mean)[-1] <= bound <= np.exp(-1 / (4 * kappa_prime))
+    # and after t epochs, from where the rest stands, with the orders of all epochs drawn apart
+    root = np.linalg.cholesky(k).T
+    start = root @ np.linalg.solve(k, b)
+    expected = np.eye(N)
+    for t in range(1, 6):
+        expected = np.mean([each.T @ expected @ each for each in maps], axis=0)
+        assert np.trace(start.T @ expected @ start) <= bound**t * np.sum(start**2)
+    # a single run may leave more than what random blocks leave in expectation, but no update raises the error
+    for order in orders:
+        left = [np.eye(N)]
+        for rows in order:
+            basis = np.linalg.qr(root[:, rows])[0]
+            left.append(left[-1] - basis @ (basis.T @ left[-1]))
+        norms = [np.linalg.norm(each @ start) for each in left]
+        assert all(after <= before * (1 + 1e-12) for before, after in pairwise(norms))
+
+
+@pytest.mark.parametrize("c", [0.3, 0.9, 0.999])
+def test_for_two_shuffled_blocks_of_one_row_the_mean_is_what_the_proof_says_by_hand(c):
+    k, r, left = np.array([[1, c], [c, 1]]), np.array([1.0, -1.0]), {1: [], 2: []}
+    for order in ((0, 1), (1, 0)):
+        now = r
+        for done, j in enumerate(order, start=1):
+            now = now - k[:, j] * now[j]
+            left[done].append(now @ np.linalg.solve(k, now) / (r @ np.linalg.solve(k, r)))
+    bound = 1 - (1 - c) / 2  # m = 2, and κ′ = 1/(1 − c)
+    assert np.mean(left[1]) == pytest.approx(bound)  # the uniform draw: an equality here
+    assert np.mean(left[2]) == pytest.approx(c**2 * (1 + c) / 2) and np.mean(left[2]) <= bound
 
 
 def test_theorem_1_holds_with_overlap_over_the_sets_that_are_solved(system):

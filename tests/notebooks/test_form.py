@@ -107,6 +107,13 @@ def test_it_takes_a_quarter_of_an_hour_to_read_at_most(notebook):
     assert words / 200 <= minutes <= 15
 
 
+def test_the_notes_for_the_lecturer_say_the_same_minutes_as_the_beginning(notebook):
+    before, _, notes = text_of(notebook).partition("## For the lecturer")
+    begins = re.search(r"About\s+(\d+)\s+minutes.*?(\d+)\s+(?:more\s+)?for\s+the\s+exercises", before, re.DOTALL)
+    said = re.search(r"\*\*Time\*\*: (\d+) minutes to read, (\d+) for the exercises", notes)
+    assert said.groups() == begins.groups()
+
+
 def test_links_lead_to_notebooks_and_files_that_exist(path, notebook):
     for link in re.findall(r"\]\(([^)\s]+)", prose_of(notebook)):
         if re.match(r"[a-z]+:|#", link):

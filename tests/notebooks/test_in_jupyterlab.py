@@ -28,7 +28,7 @@ widget.observe(lambda change: setattr(widget, "bet_rule", widget.comparison.rank
 widget"""
 
 STEPPED = """widget = widgets.Photograph()
-widget.observe(lambda change: setattr(widget, "picture", "mean" if change["new"] == 9 else "residual"), "step")
+widget.observe(lambda change: setattr(widget, "picture", "mean" if change["new"] == 31 else "residual"), "step")
 widget"""
 
 DRAGGED = """widget = widgets.Projection()

@@ -16,7 +16,9 @@ const STEPS = 24,
 const INK = "var(--ink)",
   MUTED = "var(--muted)";
 const colorOf = (rule) => `var(--${rule})`;
-const percent = (share) => `${number(100 * share, 3)}%`;
+const exactly = (share) => `${number(100 * share, 3)}%`;
+/** Rounding leaves shares of 1e-11 where a block has nothing to give. */
+const percent = (share) => (share > 0 && share < 1e-5 ? "under 0.001%" : exactly(share));
 const updates = (count) => `${count} update${count === 1 ? "" : "s"}`;
 
 /** The comparison of a state. */
@@ -259,7 +261,7 @@ function shares([low, high]) {
     if (high - low > 6 && k % 2) continue;
     for (const each of digits) {
       const value = each * 10 ** k;
-      if (Math.log10(value) >= low && Math.log10(value) <= high) found.push([value, percent(value)]);
+      if (Math.log10(value) >= low && Math.log10(value) <= high) found.push([value, exactly(value)]);
     }
   }
   return found;
