@@ -80,11 +80,6 @@ class NotConverged(UserWarning):
         return type(self), (str(self), self.solution)
 
 
-def residual_words(residual: float, is_measured: bool) -> str:
-    """Formats a residual: `1.30e-03`, or `≈ 1.30e-03` where it is the recursion's, which may have drifted."""
-    return f"{'' if is_measured else '≈ '}{residual:.2e}"
-
-
 @dataclass(frozen=True)
 class Solution:
     """The weights that a solve ended with, and how it ended.
@@ -128,11 +123,6 @@ class Solution:
     residual_is_measured: bool = True
 
     @property
-    def residual_in_words(self) -> str:
-        """The residual for people, with `≈` before it where B − KW was not evaluated for these weights."""
-        return residual_words(self.residual, self.residual_is_measured)
-
-    @property
     def converged(self) -> bool:
         """Whether the residual, recomputed from B − KW, is below the tolerance."""
         return self.stop_reason is StopReason.CONVERGED
@@ -166,7 +156,7 @@ class Epoch:
     """The state after an epoch, all of it on the host; number 0 is the state before the first update.
 
     Args:
-        residual_per_rhs: (l+1,) float64, of B − KW in float64 where `residual_rounding` is not NaN; else the recursion's.
+        residual_per_rhs: (l+1,) float64, of B − KW where `residual_rounding` is not NaN; else the recursion's.
         residual: their mean.
         checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
         drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.

@@ -76,9 +76,7 @@ class ExactResidual:
             found = size + rounding
         rounding = rounding + eps * of_b
         of_sum = eps * (SUM_ROUNDINGS + math.sqrt(self._operator.n))
-        return Measured(
-            r, found.square(), rounding, -0.5 * inner, 0.5 * norms * (rounding + of_sum * (of_b + size))
-        )
+        return Measured(r, found.square(), rounding, -0.5 * inner, 0.5 * norms * (rounding + of_sum * (of_b + size)))
 
     def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
         """Estimates the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.

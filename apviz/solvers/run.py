@@ -133,6 +133,11 @@ class Run:
         """The mean over right-hand sides of ‖r_i‖/‖b_i‖ after the last epoch."""
         return float(self._residual_per_rhs.mean())
 
+    @property
+    def residual_is_measured(self) -> bool:
+        """Whether the residual after the last epoch is of B − KW in float64; else it is the recursion's."""
+        return self._residual_is_measured
+
     def seconds(self) -> float:
         """Counts the seconds so far, without those that hooks took for their own."""
         return self.clock.seconds(self.clock.mark())

@@ -85,8 +85,10 @@ EPOCH: Final[dict[str, Variable]] = {
         ("epoch",), "float64", "h(W) = ½tr(WᵀKW) − tr(BᵀW); by the recursion's decreases between measurements", "energy"
     ),
     "residual_rounding": Variable(
-        ("epoch",), "float64",
-        "what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F (NaN: not measured, the residual is the recursion's)", "1",
+        ("epoch",),
+        "float64",
+        "what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F (NaN: not measured, the residual is the recursion's)",
+        "1",
         is_later=True,
     ),
     "energy_rounding": Variable(
