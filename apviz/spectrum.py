@@ -27,6 +27,8 @@ DENSE_ROWS = 4_000
 NEAR_ROWS, PAIRED_ROWS = 300, 5_000
 #: of which there are fewer where a tree does not shorten the search, with more inputs than so many
 WIDE_INPUTS, WIDE_PAIRED_ROWS = 8, 2_000
+#: of an eigenvalue that is said to be equal to a number, what rounding may be
+EQUAL = 1e-3
 #: λmin within this factor of σ² is said to be at it
 AT_NOISE_FACTOR = 1.1
 #: rows of which eigenvalues after the largest are estimated, and the share of them that is reliable
@@ -108,8 +110,14 @@ def spectrum(
         raise ValueError(f"method must be exact, lanczos or subsample, got {method!r}")
     if leading and not found_leading:
         found_leading = _leading(system)
+    rounding = system.operator.entry_rounding / torch.finfo(system.dtype).eps
+
+    def largest_of(k: Tensor) -> tuple[float, float]:
+        found, bound = largest_eigenvalue(k)
+        return found, bound + rounding * torch.finfo(k.dtype).eps * float(k.diagonal().sum())
+
     # map lets go of a block before the next is evaluated, a comprehension after
-    found = torch.tensor(list(map(largest_eigenvalue, blocks)), dtype=torch.float64).reshape(-1, 2)
+    found = torch.tensor(list(map(largest_of, blocks)), dtype=torch.float64).reshape(-1, 2)
     value, bound = found.amax(0).tolist() if len(found) else (math.nan, math.nan)
     largest = Eigenvalue(value, "power iteration on the blocks K[I, I]", True, bound)
     return Spectrum(lambda_max, lambda_min, largest, found[:, 0], found_leading)
@@ -155,10 +163,14 @@ def _exact(system: KernelSystem) -> tuple[Eigenvalue, Eigenvalue, Tensor]:
     values = torch.linalg.eigvalsh(_dense(system))
     how = "all eigenvalues of the dense K in float64"
     low, high = float(values[0]), float(values[-1])
-    largest = Eigenvalue(high, how, False, high)
-    if low < system.noise + len(values) * torch.finfo(torch.float64).eps * high:  # what rounding may have made of σ²
+    # of entries, and of an eigenvalue of what they are
+    rounding = system.operator.exact().entry_rounding * _trace(system)
+    rounding += len(values) * torch.finfo(torch.float64).eps * high
+    largest = Eigenvalue(high, how, False, high + rounding)
+    if low < system.noise + rounding:  # what rounding may have made of σ²
         return largest, _noise_floor(system), values.flip(0)
-    return largest, Eigenvalue(low, how, False, low), values.flip(0)
+    smallest = Eigenvalue(low, how, rounding > EQUAL * low, max(low - rounding, system.noise))
+    return largest, smallest, values.flip(0)
 
 
 def _noise_floor(system: KernelSystem) -> Eigenvalue:
@@ -241,7 +253,9 @@ def _by_lanczos(system: KernelSystem, steps: int) -> tuple[Eigenvalue, Eigenvalu
 
     high, low = lanczos(matmul, system.n, steps, system.device)
     row_sums = matmul(torch.ones(system.n, dtype=torch.float64, device=system.device))
-    bound = float(row_sums.max()) if system.operator.formula.is_positive else _trace(system)
+    bound = _trace(system)
+    if system.operator.formula.is_positive:
+        bound = min(bound, float(row_sums.max()) + system.operator.entry_rounding * bound)
     how = f"{min(steps, system.n)} Lanczos steps, from {{}}"
     return (
         Eigenvalue(high, how.format("below"), True, bound),

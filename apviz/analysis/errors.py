@@ -7,22 +7,30 @@ import math
 import numpy as np
 import xarray as xr
 
+from apviz.method import ALTERNATING_PROJECTION, CONJUGATE_GRADIENT
 from apviz.tracing.trace import Trace, sign_of
 
 #: test errors this close to the last are as good as it
 RMSE_SHARE = 0.01
+_EPS = float(np.finfo(np.float64).eps)
+#: roundings of a sum of n products in float64, besides the root of n: sums are of chunks
+_SUM_ROUNDINGS = 64.0
 
 
 def k_norm_error(trace: Trace) -> xr.Dataset:
-    """Bounds ‖W−W*‖²_K after every epoch from the recorded energies, beside theory's bound on it.
+    """Bounds ‖W−W*‖²_K for the weights after every epoch, those that hooks see as `run.weights`; K W* = B exactly.
 
-    ‖W−W*‖²_K = 2(h(W) − h(W*)). What the recorded solve left over is not known but lies between
-    ‖R‖²_F/λmax and ‖R‖²_F/λmin, so the error is a band: `lower`, `upper`. `bound` starts from the upper
-    edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random, the CG bound for
-    plain CG, NaN where theory gives none.
+    The error is between ‖R‖²_F/λmax and ‖R‖²_F/λmin, and 2(h(W) − h(W*)). So wherever R = B − KW and h(W) are known,
+    with a bound on how far off they are, each such epoch bounds the error at every other: `lower`, `upper`.
 
-    With skeletons the recursion's R and energies are no longer those of W, so the band is NaN but at the start and
-    where a pass in float64 found both anew (`at_passes` is true), and Theorem 1 says nothing of the updates.
+    They are measured at the start, at passes and at the end. Between passes only the recursion has them. In float64,
+    of projections and CG, its drift is bounded by what rounding can do (`_drift`); in float32, with skeletons, and
+    where updates are combined, it is not, and the band is NaN (`at_passes` is true). `estimate` is what the energies
+    by the recursion add up to, which is no bound.
+
+    `bound` starts from the upper edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random,
+    the CG bound for plain CG, NaN where theory gives none. All are of exact arithmetic: from the epoch on at which the
+    error is known to be above, rounding has overtaken them, and they are NaN.
 
     Examples:
         >>> import torch, apviz
@@ -35,56 +43,100 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
         ('Theorem 1', True)
     """
     epoch, spectrum = trace["epoch"], trace["spectrum"]
-    energy = epoch["energy"].values
-    known = np.flatnonzero(energies_are_exact(trace))
-    squared = ((epoch["residual_per_rhs"].values * np.asarray(trace.attrs["rhs_norms"])) ** 2).sum(axis=1)
-    left, done = squared[known[-1]], np.full(len(energy), np.nan)
-    done[known] = 2 * (energy[known] - energy[known[-1]])
     largest, smallest = spectrum.attrs["lambda_max_bound"], spectrum.attrs["lambda_min_bound"]
-    if trace.method.skeleton_rank:
-        # an energy that rises is no rounding; where it did, the residual itself bounds the error
-        lower, upper = np.maximum(done + left / largest, squared / largest), done + left / smallest
-    else:
-        done = np.maximum(done, 0)
-        lower, upper = done + left / largest, done + left / smallest
-    factor, name, estimated, how = _theory(trace, epoch["epoch"].values)
+    with np.errstate(all="ignore"):  # of right-hand sides whose squares float64 does not hold
+        energy, residual = epoch["energy"].values, _residual_norms(trace)
+        of_residual, of_energy = _measured(trace)
+        of_residual, of_energy = _drift(trace, energy, residual, of_residual, of_energy)
+        of_energy = of_energy + 4 * _EPS * np.nanmax(np.abs(energy))
+        low = np.maximum(residual - of_residual, 0) ** 2 / largest
+        high = (residual + of_residual) ** 2 / smallest
+        # what every epoch says of −2h(W*)
+        least, most = low - 2 * (energy + of_energy), high - 2 * (energy - of_energy)
+        from_below, from_above = np.nanmax([-np.inf, *least]), np.nanmin([np.inf, *most])
+        lower = np.fmax(low, 2 * (energy - of_energy) + from_below)
+        upper = np.fmin(high, 2 * (energy + of_energy) + from_above)
+        lower, upper = (np.where(np.isfinite(upper), edge, np.nan) for edge in (lower, upper))
+        estimate = np.maximum(2 * energy + (from_below + from_above) / 2, 0)
+        factor, name, estimated, how = _theory(trace, epoch["epoch"].values)
+        bound = factor * upper[0]
+        # by an error that is known, or may hide in the rounding of R
+        overtaken = np.cumsum(bound * (1 + 1e-9) < np.fmax(lower, of_residual**2 / smallest)) > 0
     return xr.Dataset(
         {
             "lower": ("epoch", lower, {"long_name": "‖W−W*‖²_K at least", "units": "energy"}),
             "upper": ("epoch", upper, {"long_name": "‖W−W*‖²_K at most", "units": "energy"}),
-            "bound": ("epoch", factor * upper[0], {"long_name": name, "units": "energy"}),
+            "estimate": ("epoch", estimate, {"long_name": "‖W−W*‖²_K by the recursion, about", "units": "energy"}),
+            "bound": ("epoch", np.where(overtaken, np.nan, bound), {"long_name": name, "units": "energy"}),
         },
         coords={"epoch": epoch["epoch"]},
         attrs={
             "bound_name": name,
             "bound_is_estimate": estimated,
             "how": how,
-            "at_passes": bool(trace.method.skeleton_rank),
+            "at_passes": bool(np.isnan(upper).any()),
         },
     )
 
 
-def energies_are_exact(trace: Trace) -> np.ndarray:
-    """Tells after which epochs the recorded energy is h(W), (epochs + 1,): all, but with skeletons at passes alone.
+def _residual_norms(trace: Trace) -> np.ndarray:
+    """‖R‖_F after every epoch, (epochs + 1,)."""
+    norms = np.asarray(trace.attrs["rhs_norms"])
+    found: np.ndarray = np.sqrt(((trace["epoch"]["residual_per_rhs"].values * norms) ** 2).sum(axis=1))
+    return found if 1e-150 < np.linalg.norm(norms) < 1e150 else np.full_like(found, np.nan)
 
-    Between passes the decreases are by columns of which most are a skeleton's; how far their sum is off is not known
-    before the next pass, and has been seen at ten times what that then corrects.
+
+def _measured(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    """How far ‖R‖_F and h(W) may be off where they were measured, (epochs + 1,) each; NaN where they were not."""
+    epoch = trace["epoch"]
+    if "residual_rounding" not in epoch:  # recorded from a solve of other people's code: W = 0 at the start
+        nothing = np.where(np.arange(epoch.sizes["epoch"]) == 0, 0.0, np.nan)
+        return nothing, nothing
+    of_b = float(np.linalg.norm(trace.attrs["rhs_norms"]))
+    # a bound on rounding may be part of the residual already
+    return 2 * epoch["residual_rounding"].values * of_b, epoch["energy_rounding"].values
+
+
+def _drift(
+    trace: Trace, energy: np.ndarray, residual: np.ndarray, of_residual: np.ndarray, of_energy: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same between passes too, where rounding in float64 is all by which the recursion is off; else unchanged.
+
+    An update U that minimises h along itself lowers it by ½‖U‖²_K, so that ‖U‖ ≤ √(2·decrease/λmin), and W stays where
+    ‖W−W*‖_K was at first. An update moves R off B − KW by what the products with U round, and by what W does; and the
+    decrease that is recorded is off by ‖U‖ times that.
     """
-    epochs = trace["epoch"]["epoch"].values
-    if not trace.method.skeleton_rank:
-        return np.ones(len(epochs), bool)
-    exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1] if "pass" in trace else []
-    known: np.ndarray = np.isin(epochs, exact) | (np.arange(len(epochs)) == 0)
-    return known
+    method, a, attrs = trace.method, trace.attrs, trace["spectrum"].attrs
+    simple = method.family in (ALTERNATING_PROJECTION, CONJUGATE_GRADIENT) and not method.history
+    exact = not method.skeleton_rank and a.get("factor_dtype", "float64") == a.get("recursion_dtype") == "float64"
+    smallest, known = attrs["lambda_min_bound"], np.isfinite(of_residual)
+    size = a["n"] * (a["outputscale"] + a.get("largest_noise", a["noise"]))  # tr K at most
+    if not (simple and exact and "update" in trace and known.any() and smallest > 4 * a["entry_rounding"] * size):
+        return of_residual, of_energy
+    updates, epochs = trace["update"], trace["epoch"]["epoch"].values
+    steps = np.concatenate([[0.0], np.sqrt(2 * np.abs(updates["energy_decrease"].values) / smallest)]).cumsum()
+    done = np.searchsorted(updates["epoch_of_update"].values, epochs, side="right")
+    path, at = steps[done], np.maximum.accumulate(np.where(known, np.arange(len(known)), 0))
+    since, taken = path - path[at], done - done[at]
+    of_solution = np.nanmin([np.inf, *(residual + of_residual) ** 2 / smallest - 2 * (energy - of_energy)])  # −2h(W*)
+    of_solution, at_first = max(of_solution, 0.0), max(of_solution + 2 * float(energy.max()), 0.0)
+    weights = (math.sqrt(of_solution) + math.sqrt(at_first)) / math.sqrt(smallest)
+    rounded = np.fmax.accumulate(np.where(known, of_residual, 0.0))
+    off = rounded + a["entry_rounding"] * size * path + _EPS * done * (size * weights + residual.max())
+    of_sum = 2 * taken * weights + (_SUM_ROUNDINGS + math.sqrt(a["n"])) * since
+    of_decreases = of_energy[at] + since * off + _EPS * of_sum * (residual.max() + off)
+    return np.where(known, of_residual, off), np.where(known, of_energy, of_decreases)
 
 
 def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, str]:
     """The factor on the initial error, the bound's name, whether it is an estimate, and how its κ was got."""
     spectrum = trace["spectrum"]
     rule = trace.method.rule
-    # where skeletons stand for columns, an update is no projection, and takes no guaranteed decrease off h
-    if rule in ("gauss-southwell", "random") and not trace.method.skeleton_rank:
-        kappa_prime = spectrum.attrs["lambda_max_block_bound"] / spectrum.attrs["lambda_min_bound"]
+    # where skeletons stand for columns, or factors have few digits, an update takes no guaranteed decrease off h
+    is_projection = not trace.method.skeleton_rank and trace.attrs.get("factor_dtype") != "float16"
+    if rule in ("gauss-southwell", "random") and is_projection:
+        jitter = float(trace["block"]["jitter"].max())  # a block that needs some takes less off h
+        kappa_prime = (spectrum.attrs["lambda_max_block_bound"] + jitter) / spectrum.attrs["lambda_min_bound"]
         # by updates done, for a solve that was stopped inside an epoch, be it the first
         of_update = np.array([], dtype=int)
         if "update" in trace:  # where CG took over no block is projected onto, and h falls all the same

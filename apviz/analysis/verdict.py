@@ -250,7 +250,7 @@ def _unconverged(ordered: Sequence[Standing], closest: Standing, more_to_come: b
     tol = closest.trace.attrs.get("tol")
     aim = f" to {tol:g}" if tol else ""
     spent = f"{_time(_last(closest.trace, 'seconds'))} and {_last(closest.trace, 'work'):.3g} work"
-    end = f"residual {_last(closest.trace, 'residual'):.2g} after {spent}"
+    end = f"residual {closest.trace.residual_in_words('.2g')} after {spent}"
     onwards = "" if closest.basis is Basis.UNKNOWN else f", and {_would_take(closest)}"
     why = ""
     if math.isfinite(_kappa(closest.trace)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -126,6 +127,10 @@ class CountingOperator(Operator):
     @property
     def engine(self) -> str:
         return self._operator.engine
+
+    @cached_property
+    def entry_rounding(self) -> float:
+        return self._operator.entry_rounding
 
     @property
     def traffic(self) -> tuple[int, int] | None:

@@ -25,6 +25,9 @@ MAX_SPAN = 1e9
 #: rows and columns of a tile of derivatives: some five tiles a part of the kernel are held at a time
 DERIVATIVE_TILE = 1024
 
+# roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
+ROUNDINGS_PER_ENTRY = 8.0
+
 #: σ² of all rows, or (n,)
 Noise = float | Tensor
 
@@ -131,6 +134,15 @@ class Operator(ABC):
     def engine(self) -> str:
         """The engine that computes the entries, in words, for the trace."""
         return self.name
+
+    @cached_property
+    def entry_rounding(self) -> float:
+        """The share of an entry, and of its product in a sum, that rounding may take: an estimate from above.
+
+        An input is rounded by its size, its differences and so the entries of K by twice that.
+        """
+        largest = float(self.inputs.abs().max())
+        return torch.finfo(self.x.dtype).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
 
     @property
     def traffic(self) -> tuple[int, int] | None:

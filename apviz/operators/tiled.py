@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -54,6 +55,12 @@ class TiledOperator(Operator):
         radius = self.inputs.square().sum(1).max().item()
         error = torch.finfo(self.x.dtype).eps * radius * self.largest_signal
         return self.formula.has_kink or self.inputs.shape[1] <= DIRECT_MAX_INPUTS or error > 1e-4 * self.noise
+
+    @cached_property
+    def entry_rounding(self) -> float:
+        # ‖x‖² − 2xᵀz + ‖z‖² rounds by its largest term
+        radius = 0.0 if self._direct else float(self.inputs.square().sum(1).max())
+        return super().entry_rounding + 4.0 * torch.finfo(self.x.dtype).eps * radius
 
     @property
     def engine(self) -> str:

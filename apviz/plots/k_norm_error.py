@@ -9,17 +9,19 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from apviz.analysis import errors
+from apviz.analysis import errors as _analysis
 from apviz.plots._axes import Floats, X, as_traces, positive
 from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import escaped, legend_entry, run_names
 from apviz.plots._style import BOUND_DASH, Look, ThemeName, theme_named, translucent
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from apviz.tracing.trace import Trace
 
-_NOTES = ("The error lies inside the band; dots are bounds",)
-_AT_PASSES = "with skeletons it is known at passes only, between the dots of a bar"
+_NOTES = ("The error lies inside the band; dots are bounds in exact arithmetic",)
+_AT_PASSES = "a bar is what a pass found; the thin line between bars is the recursion's estimate"
 
 
 def k_norm_error(
@@ -31,11 +33,11 @@ def k_norm_error(
 ) -> go.Figure:
     """Band in which ‖W − W*‖²_K lies, relative to its upper edge at the start, and its bound.
 
-    W* is unknown; the recorded decreases of the energy leave the error undetermined by what remained at the
-    end, so a band is drawn and never a curve that plunges to zero. Bounds are dotted: Theorem 1 of the paper
-    for alternating projection, Hestenes & Stiefel's rate for CG; those drawn from estimated eigenvalues are
-    called estimates. Of a run with skeletons the error is known at passes alone, as a bar each, and no bound is known.
-    Buttons switch x.
+    W* is unknown; the recorded energies leave the error undetermined by what remained at the end, so a band is drawn
+    and never a curve that plunges to zero. Where the error is known at passes alone, as in float32, each is a bar, and
+    a thin line is what the recursion's energies add up to, an estimate. Bounds are dotted, and of exact arithmetic:
+    Theorem 1 of the paper for alternating projection, Hestenes & Stiefel's rate for CG; they end where rounding has
+    overtaken them, and those drawn from estimated eigenvalues are called estimates. Buttons switch x.
 
     Args:
         errors: (epochs + 1,) ‖W − W*‖²_K of the one trace, before the first epoch and after each, where W* is known;
@@ -59,7 +61,9 @@ def k_norm_error(
     several, colors = as_traces(traces), theme_named(theme)
     true = None if errors is None else _of_every_epoch(errors, several)
     curves = Curves(Grid(), colors, x)
-    drawn = [_draw(curves, run, name, look, true) for run, name, look in with_looks(several, theme)]
+    bands = [_analysis.k_norm_error(run) for run in several]
+    looks = with_looks(several, theme)
+    drawn = [_draw(curves, *each, band, true) for each, band in zip(looks, bands, strict=True)]
     if not any(drawn):
         raise ValueError(
             "no trace has a K-norm error band: the energy of every epoch and a bound on the eigenvalues are "
@@ -69,7 +73,7 @@ def k_norm_error(
     if not all(drawn):
         without = [name for name, was in zip(run_names(several), drawn, strict=True) if not was]
         notes.append(f"no band is known for {', '.join(without)}")
-    if any(run.method.skeleton_rank for run in several):
+    if any(was and band.attrs["at_passes"] for was, band in zip(drawn, bands, strict=True)):
         notes.append(_AT_PASSES)
     curves.log_axis("‖W − W*‖²<sub>K</sub> ÷ start")
     curves.buttons()
@@ -91,9 +95,8 @@ def _of_every_epoch(errors: ArrayLike, traces: Sequence[Trace]) -> Floats:
     return true
 
 
-def _draw(curves: Curves, trace: Trace, name: str, look: Look, true: Floats | None) -> bool:
+def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset, true: Floats | None) -> bool:
     """Band and bound of one run, and its error where that is known; whether there is a band."""
-    error = errors.k_norm_error(trace)
     upper, lower, bound = (positive(error[part].values) for part in ("upper", "lower", "bound"))
     known = np.flatnonzero(np.isfinite(upper))
     if not len(known):
@@ -120,6 +123,21 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, true: Floats | No
             showlegend=False,
             hoverinfo="skip",
             hovertemplate=None,
+        )
+
+    else:
+        about = positive(error["estimate"].values)
+        rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
+        curves.add(
+            trace,
+            about[rows] / start,
+            "error, an estimate by the recursion",
+            rows,
+            mode="lines",
+            line={"color": color, "width": 1},
+            name=entry,
+            legendgroup=entry,
+            showlegend=False,
         )
 
     def dots(edge: Floats) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     for trace, _, entry, look in drawn if not many else ():
         checked |= curves.add_checks(trace, look.color, entry)
     for trace, _, entry, look in drawn:
-        curves.add_run(trace, trace["epoch"]["residual"].values, "residual", look, entry, showlegend=not many)
+        what = "residual" if trace.residual_is_measured else "residual by the recursion"
+        curves.add_run(trace, trace["epoch"]["residual"].values, what, look, entry, showlegend=not many)
     if many:
         _add_methods(curves, several, [look for *_, look in drawn])
     if checked:

@@ -152,8 +152,8 @@ def _figures(traces: Sequence[Trace]) -> list[Figure]:
     shown.append(
         embedded(
             "Error in the K-norm, and theory's bound",
-            "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory. "
-            "With skeletons it is known where a pass was made.",
+            "The error comes from recorded energies; the band is what the last residual leaves open. Dotted: theory, "
+            "in exact arithmetic. In float32 and with skeletons the error is known where a pass was made.",
             lambda theme: plots.k_norm_error(traces, theme=theme),
         )
     )

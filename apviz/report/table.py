@@ -45,7 +45,6 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
     """
     a, last = trace.attrs, trace["epoch"].isel(epoch=-1)
     rmse = float(last["test_rmse"])
-    residual = f"{float(last['residual']):.2e}"
     reason = trace.outcome if trace.converged else f"{trace.outcome}, not converged"
     return Row(
         (
@@ -55,7 +54,7 @@ def table_row(trace: Trace, method: str | None = None) -> Row:
             f"{float(last['work']):.2f}",
             f"{a['setup_work']:.2f}",
             f"{float(last['seconds']):.2f}",
-            residual,
+            trace.residual_in_words(),
             reason,
             "–" if math.isnan(rmse) else f"{rmse:.4f}",
         ),

@@ -145,12 +145,13 @@ class Iteration:
             p = z.clone() if self.restart else p.mul_(_ratio(rz, rz_before)).add_(z)
             self.restart = False
             kp = self.operator.matmul(p)
-            step = _ratio(rz, layout.sum(_inner(p, kp)))
+            curvature, slope = layout.sum(torch.stack([_inner(p, kp), _inner(p, r)]))
+            step = _ratio(rz, curvature)
             w += p * step
             r.addcmul_(kp, step, value=-1)
             squared = layout.sum(column_squares(r))
-            # exact line search: each column lowers h by half of step · rᵀz
-            run.updated(-1, 0.5 * step.double() * rz.double(), squared)
+            # h is quadratic; step · rᵀz ÷ 2 would hold only as far as rounding leaves p conjugate
+            run.updated(-1, step.double() * (slope.double() - 0.5 * step.double() * curvature.double()), squared)
             reason = run.end_epoch(squared)
             if reason is not None:
                 return reason

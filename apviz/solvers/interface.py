@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -86,15 +87,17 @@ class Solution:
     Args:
         weights: W in float64, of the shape B was given in; rounded to float32 it may not keep to the tolerance.
         stop_reason: why the solve ended; `converged` is true for one reason only.
-        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖; if the solve converged, of B − KW in float64, from the
-            inputs as they were given; where its rounding may matter, with a bound on that. Zeros count as 0.
+        residual: mean over right-hand sides of ‖r_i‖/‖b_i‖, of B − KW in float64, from the inputs as they were given;
+            where its rounding may matter, with a bound on that. Zeros count as 0.
+        residual_is_measured: whether `residual` and `energy` are of B − KW for these weights, as they are unless a hook
+            stopped the solve; if not, they are the recursion's, which may have drifted.
         residual_per_rhs: (l+1,) float64.
         epochs: epochs, or iterations of a Krylov method.
         work: kernel entries evaluated or read ÷ n², set-up, initial residual and checks included.
         seconds: wall-clock time, set-up included.
         setup_work, setup_seconds: the part of both that came before the first update. What was prepared for several
             solves is counted in the first.
-        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW): exact at a pass, and from the recorded decreases since.
+        energy: h(W) = ½tr(WᵀKW) − tr(BᵀW).
 
     Examples:
         >>> import torch, apviz
@@ -117,6 +120,7 @@ class Solution:
     setup_work: float
     setup_seconds: float
     energy: float
+    residual_is_measured: bool = True
 
     @property
     def converged(self) -> bool:
@@ -152,10 +156,15 @@ class Epoch:
     """The state after an epoch, all of it on the host; number 0 is the state before the first update.
 
     Args:
-        residual_per_rhs: (l+1,) float64, recomputed from B − KW where `drift` is not NaN.
+        residual_per_rhs: (l+1,) float64, of B − KW where `residual_rounding` is not NaN; else the recursion's.
         residual: their mean.
         checked_residual: its mean, recomputed; NaN if not recomputed in this epoch.
         drift: ‖R − (B − KW)‖_F/‖B‖_F before the recomputation; NaN if not recomputed.
+        energy: h(W): of B − KW in float64 where `energy_rounding` is not NaN; else the last such minus the recursion's
+            decreases since.
+        residual_rounding: what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F; NaN if B − KW was not evaluated in
+            float64 for the weights after this epoch.
+        energy_rounding: the same of the energy, in its unit.
         block_norms: (m,) ‖R_I‖_F, or None where there are no blocks.
         measured: what the hooks' `measure` returned.
     """
@@ -170,6 +179,8 @@ class Epoch:
     energy: float
     block_norms: Tensor | None
     measured: Mapping[str, float]
+    residual_rounding: float = math.nan
+    energy_rounding: float = math.nan
 
 
 class Hook:

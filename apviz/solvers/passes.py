@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,16 +11,34 @@ from torch import Tensor
 from apviz.operators import CountingOperator
 from apviz.solvers.clock import Clock
 from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
-from apviz.solvers.steps import column_squares
+from apviz.solvers.steps import column_inner, column_squares
 from apviz.solvers.units import Units
 
-# roundings of an entry of K and its product: of distance, exponential and sum, however long, for sums are of chunks
-ROUNDINGS_PER_ENTRY = 8.0
 # of the tolerance, that rounding in float64 may be without being looked at
 NEGLIGIBLE_TOL_SHARE = 1e-3
+# roundings of a sum of n products in float64, besides the root of n: sums are of chunks
+SUM_ROUNDINGS = 64.0
 # rows on which the drift is looked at: a share of all, but at least so many
 LOOK_SHARE = 0.02
 LOOK_ROWS = 256
+
+
+class Measured(NamedTuple):
+    """B − KW in float64 for some weights, and what follows from it, in the units of the run.
+
+    Args:
+        r: (n, l+1) B − KW.
+        squared: (l+1,) its squared norms; where rounding may matter, of the norms plus the bound on it.
+        rounding: (l+1,) bounds on what float64 may have rounded the norms by.
+        energy: (l+1,) terms −½wᵀ(b + r) of h(W).
+        energy_rounding: (l+1,) bounds on what float64 may have rounded these by.
+    """
+
+    r: Tensor
+    squared: Tensor
+    rounding: Tensor
+    energy: Tensor
+    energy_rounding: Tensor
 
 
 class ExactResidual:
@@ -36,25 +55,28 @@ class ExactResidual:
 
     def __init__(self, operator: CountingOperator) -> None:
         self._operator = exact = operator.exact()
-        # an input is rounded by its size, its differences and so the entries of K by twice that
-        largest = float(exact.inputs.abs().max())
-        self._roundings = torch.finfo(torch.float64).eps * (ROUNDINGS_PER_ENTRY + 2.0 * largest)
+        self._roundings = exact.entry_rounding
         self._trace = float(exact.diagonal().sum())
 
-    def residual(self, b: Tensor, w: Tensor, tol: float) -> tuple[Tensor, Tensor]:
-        """Computes B − KW, (n, l+1) in float64, and its (l+1,) squared norms. Evaluates n² entries.
+    def residual(self, b: Tensor, w: Tensor, tol: float) -> Measured:
+        """Computes B − KW, (n, l+1) in float64, its norms and h(W). Evaluates n² entries.
 
         Rounding is at most so many ‖K|W|‖, which is at most tr(K)‖W‖; it is evaluated where that may matter for `tol`.
         """
         columns, w, layout = w.shape[1], w.double(), self._operator.layout
         norms, of_b = layout.sum(torch.stack([column_squares(w), column_squares(b)])).sqrt()
-        is_small = bool((self._roundings * self._trace * norms <= NEGLIGIBLE_TOL_SHARE * tol * of_b).all())
+        eps, rounding = torch.finfo(torch.float64).eps, self._roundings * self._trace * norms
+        is_small = bool((rounding <= NEGLIGIBLE_TOL_SHARE * tol * of_b).all())
         products = self._operator.matmul(w if is_small else torch.cat([w, w.abs()], dim=1))
         r = products[:, :columns].neg_().add_(b)
-        found = layout.sum(column_squares(r)).sqrt()
+        inner, squares = layout.sum(torch.stack([column_inner(w, b + r), column_squares(r)]))
+        found = size = squares.sqrt()
         if not is_small:
-            found += self._roundings * layout.sum(column_squares(products[:, columns:])).sqrt()
-        return r, found.square()
+            rounding = self._roundings * layout.sum(column_squares(products[:, columns:])).sqrt()
+            found = size + rounding
+        rounding = rounding + eps * of_b
+        of_sum = eps * (SUM_ROUNDINGS + math.sqrt(self._operator.n))
+        return Measured(r, found.square(), rounding, -0.5 * inner, 0.5 * norms * (rounding + of_sum * (of_b + size)))
 
     def drift(self, r: Tensor, b: Tensor, w: Tensor, norms: Tensor, generator: torch.Generator) -> float:
         """Estimates the mean over columns of ‖r − (b − Kw)‖/‖b‖ from a random few per cent of the rows.
@@ -91,12 +113,12 @@ class Passes:
         """Takes note of what is at work, its limits, and what says how far it is to go."""
         self._recursion, self._limits, self._refinement = recursion, limits, refinement
 
-    def residual_of(self, b: Tensor, w: Tensor) -> Tensor:
-        """Computes B − KW, (n, l+1) in float64, of weights to start from."""
-        return self._exact.residual(b, w, math.inf)[0]
+    def measured_at(self, b: Tensor, w: Tensor) -> Measured:
+        """Evaluates B − KW in float64 for weights to start from."""
+        return self._exact.residual(b, w, math.inf)
 
-    def fresh_residual(self) -> tuple[Tensor, Tensor]:
-        """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence.
+    def measure(self) -> Measured:
+        """Evaluates B − KW in float64 for the weights so far: only this may claim convergence.
 
         W is as the user gets it: where it is beyond float64 in the user's units, or loses digits, so is the residual.
         """
@@ -111,26 +133,33 @@ class Passes:
         self._is_wanted = self._is_due(self._units.mean_relative(squared))
         return self._is_wanted
 
-    def at_end_of(self, epoch: int, squared: Tensor) -> tuple[Pass, Tensor, Tensor] | None:
+    def at_end_of(
+        self, epoch: int, squared: Tensor, *, exploded: bool
+    ) -> tuple[Pass, Tensor, Tensor, Measured | None] | None:
         """Makes a pass where one is due at the end of an epoch, from the recursion's (l+1,) squared norms.
 
+        One is due after the last epoch whatever the recursion claims, so that the residual is that of the weights.
+
+        Args:
+            exploded: the recursion's residual is so large that the solve has diverged, if B − KW bears it out.
+
         Returns:
-            what was found, B − KW, (n, l+1), and its (l+1,) squared norms.
+            what was found, B − KW, (n, l+1), its (l+1,) squared norms, and the rest where that was in float64.
         """
         limits, refinement, claimed = self._limits, self._refinement, self._units.mean_relative(squared)
         last = epoch >= limits.maximum
         self._runs_away = refinement.runs_away(claimed)
-        self._claims = False
+        self._claims = exploded
         if epoch >= limits.minimum:
-            self._claims = self._is_wanted or (claimed < limits.tol if last else self._is_due(claimed))
+            self._claims |= self._is_wanted or (claimed < limits.tol if last else self._is_due(claimed))
         self._is_wanted = False
-        is_regular = math.isfinite(claimed) and epoch % limits.check_every == 0
+        is_regular = math.isfinite(claimed) and (last or epoch % limits.check_every == 0)
         if not (self._claims or is_regular or self._runs_away):
             return None
-        return self._make(epoch, claimed, last or refinement.needs_float64(claimed))
+        return self._make(epoch, claimed, last or exploded or refinement.needs_float64(claimed))
 
     def direct(self, epoch: int, squared: Tensor) -> Pass:
-        """Makes a pass of the (l+1,) squared norms that `fresh_residual` gave a direct solve in this epoch."""
+        """Makes a pass of the (l+1,) squared norms that `measure` gave a direct solve in this epoch."""
         residual = self._units.mean_relative(squared)
         return self._found(epoch, math.nan, residual, math.nan, is_exact=True, is_adopted=True)
 
@@ -161,10 +190,10 @@ class Passes:
         drift = self._exact.drift(recursion.r, recursion.b, recursion.weights(), self._units.norms, self._generator)
         return refinement.looked(claimed, drift)
 
-    def _make(self, epoch: int, claimed: float, is_exact: bool) -> tuple[Pass, Tensor, Tensor]:
-        recursion = self._recursion
-        if is_exact:
-            fresh, squared = self.fresh_residual()
+    def _make(self, epoch: int, claimed: float, is_exact: bool) -> tuple[Pass, Tensor, Tensor, Measured | None]:
+        recursion, measured = self._recursion, self.measure() if is_exact else None
+        if measured is not None:
+            fresh, squared = measured.r, measured.squared
         else:
             fresh = recursion.b - self._operator.matmul(recursion.weights().to(recursion.r))
             squared = self._operator.layout.sum(column_squares(fresh))
@@ -173,7 +202,7 @@ class Passes:
         is_adopted = not self.is_lost and recursion.adopt(fresh, self._claims or drift > claimed)
         residual = self._units.mean_relative(squared)
         found = self._found(epoch, claimed, residual, drift, is_exact=is_exact, is_adopted=is_adopted)
-        return found, fresh, squared
+        return found, fresh, squared, measured
 
     def _found(
         self, epoch: int, claimed: float, residual: float, drift: float, *, is_exact: bool, is_adopted: bool

@@ -15,11 +15,14 @@ from apviz.partitions import Partition
 from apviz.preconditioners.base import Apply
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import Cost, Epoch, Hook, Prepared, Solution, StopReason, Update
-from apviz.solvers.passes import Passes
+from apviz.solvers.passes import Measured, Passes
 from apviz.solvers.refinement import Limits, Pass, Recursion, Refinement
 from apviz.solvers.steps import column_inner, column_squares
 from apviz.solvers.units import Units
 from apviz.system import KernelSystem
+
+# times the residual at the start, or 1, beyond which a solve has diverged
+EXPLODED = 1e4
 
 
 class Run:
@@ -61,10 +64,13 @@ class Run:
         self.records_updates = any(type(hook).on_update is not Hook.on_update for hook in self.hooks)
         self._passes = Passes(self.operator, self._units, self.clock)  # before hooks can reach what it is made from
         self._stopped_inside = False
+        self._base_energy = 0.0  # at the last pass, or the start; what h has fallen by since:
         self._decrease = torch.zeros((), dtype=torch.float64, device=system.device)
+        self._measured: Measured | None = None  # of the weights now, if it is
         self._stop_requested: str | None = None
         self._stop_wished: str | None = None
         self._first_energy = self._last_energy = self._first_residual = 0.0
+        self._residual_is_measured = False
         self._residual_per_rhs = torch.ones_like(self._units.norms)
 
     @property
@@ -127,6 +133,11 @@ class Run:
         """The mean over right-hand sides of ‖r_i‖/‖b_i‖ after the last epoch."""
         return float(self._residual_per_rhs.mean())
 
+    @property
+    def residual_is_measured(self) -> bool:
+        """Whether the residual after the last epoch is of B − KW in float64; else it is the recursion's."""
+        return self._residual_is_measured
+
     def seconds(self) -> float:
         """Counts the seconds so far, without those that hooks took for their own."""
         return self.clock.seconds(self.clock.mark())
@@ -148,16 +159,21 @@ class Run:
         """Tells the hooks that the set-up is done, and `recursion` at its first residual."""
         self._recursion, self._limits = recursion, limits
         self.setup_work, self.setup_seconds = self.work, self.seconds()
-        self._first_energy = self._last_energy = self._energy_now(recursion.r)
+        if self._measured is None:  # W = 0: B − KW is B
+            squared = self.operator.layout.sum(column_squares(recursion.b))
+            self._measured = Measured(recursion.b, squared, *[torch.zeros_like(squared)] * 3)
+        self._first_energy = self._last_energy = self._base_energy = self._summed(self._measured.energy)
         for hook in self.hooks:
             hook.on_start(self)
-        self._report_epoch(self.operator.layout.sum(column_squares(recursion.r)), math.nan, math.nan)
+        self._report_epoch(self._measured.squared, math.nan, math.nan)
         self._first_residual = self.residual
         self._begin_passes()
 
     def go_on(self, recursion: Recursion, limits: Limits) -> None:
         """Goes on with another recursion, from the weights and in the order of rows of the one before."""
         self._recursion, self._limits = recursion, limits
+        self._rebase(self._measured)
+        self._measured = None
         self._begin_passes()
 
     def _begin_passes(self) -> None:
@@ -218,12 +234,14 @@ class Run:
             self._report_epoch(squared_residual, math.nan, math.nan)
             return self._stopped()
         found: Pass | None = None
+        exploded = self._has_exploded(self._units.mean_relative(squared_residual))
         if is_fresh:
             found = self._passes.direct(self.epoch_number, squared_residual)
-        elif (made := self._passes.at_end_of(self.epoch_number, squared_residual)) is not None:
-            found, fresh, squared_residual = made
-            if not self._passes.is_lost:
-                self._decrease = torch.full_like(self._decrease, self._first_energy - self._energy_now(fresh))
+        elif (made := self._passes.at_end_of(self.epoch_number, squared_residual, exploded=exploded)) is not None:
+            found, fresh, squared_residual, self._measured = made
+            if self._measured is None:
+                self._base_energy, self._decrease = self._energy_now(fresh), torch.zeros_like(self._decrease)
+        self._rebase(self._measured)
         checked, drift = (found.residual, found.drift) if found is not None else (math.nan, math.nan)
         self._report_epoch(squared_residual, checked, drift)
         if found is not None:
@@ -239,7 +257,7 @@ class Run:
         """
         limits, residual, is_lost = self._limits, self.residual, self._passes.is_lost
         is_exact = found is not None and found.is_exact
-        if not math.isfinite(residual) or residual > 1e4 * max(1.0, self._first_residual):
+        if not math.isfinite(residual) or self._has_exploded(residual):
             self.stop_message = f"diverged: {self._lost('beyond', 'divide')}" if is_lost else self._diverged()
             return StopReason.DIVERGED
         if is_exact and residual < limits.tol and self.epoch_number >= limits.minimum:
@@ -256,19 +274,32 @@ class Run:
 
     def fresh_residual(self) -> tuple[Tensor, Tensor]:
         """Computes B − KW in float64, (n, l+1), and its (l+1,) squared norms: only these may claim convergence."""
-        return self._passes.fresh_residual()
+        self._measured = self._passes.measure()
+        return self._measured.r, self._measured.squared
 
     def residual_of(self, w: Tensor) -> Tensor:
         """Computes B − KW, (n, l+1) in float64, for w: (n, l+1) to start from, in the order of the user's rows."""
-        w = self.prepared.in_order(w)
-        return self._passes.residual_of(self.prepared.in_order(self.b), w)
+        self._measured = self._passes.measured_at(self.prepared.in_order(self.b), self.prepared.in_order(w))
+        return self._measured.r
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _energy_now(self, r: Tensor) -> float:
         """h(W) = −½tr(Wᵀ(B + R)) in the units of the run, where r is B − KW."""
         by_column = self.operator.layout.sum(column_inner(self._recursion.weights(), self._recursion.b + r))
-        return -0.5 * float((by_column * self._units.share).sum())
+        return self._summed(-0.5 * by_column)
+
+    def _rebase(self, measured: Measured | None) -> None:
+        """Takes h(W) from what was measured, if anything was, in place of what decreases add up to."""
+        if measured is not None:
+            self._base_energy, self._decrease = self._summed(measured.energy), torch.zeros_like(self._decrease)
+
+    def _summed(self, by_column: Tensor) -> float:
+        """The sum of (l+1,) energies, each of which has the unit of its right-hand side."""
+        return float((by_column * self._units.share).sum())
+
+    def _has_exploded(self, residual: float) -> bool:
+        return residual > EXPLODED * max(1.0, self._first_residual)
 
     def _stopped(self) -> StopReason:
         self.stop_message = f"stopped: {self._stop_requested}"
@@ -277,7 +308,12 @@ class Run:
     def _report_epoch(self, squared: Tensor, checked: float, drift: float) -> None:
         """The one transfer from the device in an epoch."""
         self._residual_per_rhs = self._units.relative_per_rhs(squared)
-        self._last_energy = self._first_energy - float(self._decrease)
+        self._last_energy = self._base_energy - float(self._decrease)
+        of_residual = of_energy = math.nan
+        if (now := self._measured) is not None:
+            of_residual = self._units.relative(now.rounding.square())
+            of_energy = self._units.energy_in_users(self._summed(now.energy_rounding))
+        self._residual_is_measured, self._measured = now is not None, None  # the next update moves W
         norms, block_norms = None, self._recursion.block_norms()
         if block_norms is not None:
             norms = (block_norms.double() * self._units.share).sum(1).sqrt().cpu() * self._units.largest
@@ -288,7 +324,7 @@ class Run:
                 measured |= hook.measure(self)
         epoch = Epoch(
             self.epoch_number, self.work, seconds, self.residual, self.residual_per_rhs.clone(), checked, drift,
-            self.energy, norms, measured,
+            self.energy, norms, measured, of_residual, of_energy,
         )  # fmt: skip
         for hook in self.hooks:
             hook.on_epoch(epoch)
@@ -308,6 +344,7 @@ class Run:
             setup_work=self.setup_work,
             setup_seconds=self.setup_seconds,
             energy=self.energy,
+            residual_is_measured=self._residual_is_measured,
         )
 
     def _diverged(self) -> str:

@@ -66,9 +66,10 @@ def solve(
     solution = attempt(system, solver, hooks, initial_weights, prepared=prepared)
     if not solution.converged:
         aim = f", the tolerance {solver.tol:g}" if hasattr(solver, "tol") else ""
+        by = "" if solution.residual_is_measured else " by the recursion (B − KW was not evaluated at the end)"
         message = (
-            f"{solver.label} did not converge: the residual is {solution.residual:.2g}{aim}, after {solution.epochs:,} "
-            f"epochs or iterations; {solution.stop_message}"
+            f"{solver.label} did not converge: the residual is {solution.residual:.2g}{by}{aim}, after "
+            f"{solution.epochs:,} epochs or iterations; {solution.stop_message}"
         )
         if throw:
             raise NotConverged(message, solution)

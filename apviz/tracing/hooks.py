@@ -17,6 +17,7 @@ from apviz.settings import require, require_kind, require_number, require_whole
 from apviz.solvers.interface import Epoch, Hook, Solution
 from apviz.solvers.run import Run
 from apviz.system import check_finite, tensor_of
+from apviz.tracing.trace import residual_words
 
 
 class ProgressHook(Hook):
@@ -49,7 +50,7 @@ class ProgressHook(Hook):
         self.console, self.transient, self.also = console or Console(stderr=True), transient, also
 
     def on_start(self, run: Run) -> None:
-        self._tol = float(getattr(run.solver, "tol", 1e-2))
+        self._run, self._tol = run, float(getattr(run.solver, "tol", 1e-2))
         label = run.solver.label
         self._bar = _NotebookBar(label) if _in_notebook() else _TerminalBar(label, self.console, self.transient)
 
@@ -58,10 +59,12 @@ class ProgressHook(Hook):
         if 0 < epoch.residual < math.inf:
             done = min(1.0, max(0.0, math.log(epoch.residual) / math.log(self._tol) if self._tol < 1 else 0.0))
         also = self.also() if self.also else ""
-        self._bar.show(done, f"residual {epoch.residual:.2e}, work {epoch.work:.1f}{', ' if also else ''}{also}")
+        residual = residual_words(epoch.residual, self._run.residual_is_measured)
+        self._bar.show(done, f"residual {residual}, work {epoch.work:.1f}{', ' if also else ''}{also}")
 
     def on_stop(self, solution: Solution) -> None:
-        self._bar.close(f"{solution.stop_reason}: residual {solution.residual:.2e}")
+        residual = residual_words(solution.residual, solution.residual_is_measured)
+        self._bar.close(f"{solution.stop_reason}: residual {residual}")
 
     def on_abandon(self, error: BaseException) -> None:
         if hasattr(self, "_bar"):
@@ -170,7 +173,7 @@ class PredictionHook(Hook):
     """Measures the test RMSE after each epoch, so that one sees where further solving stops mattering.
 
     The predictive mean is μ + k(X*, X) W[:, 0], so the first right-hand side must be the targets minus μ. Its
-    kernel entries are counted apart (`prediction_work`), and its time is not the solve's.
+    kernel entries, in float64, are counted apart (`prediction_work`), and its time is not the solve's.
 
     Args:
         test_x: (m, d) test inputs.
@@ -207,10 +210,10 @@ class PredictionHook(Hook):
         self.test_x, self.test_y, self.mean, self.every = test_x, test_y, float(mean), every
 
     def on_start(self, run: Run) -> None:
-        self._entries = 0
+        self._entries, self._operator = 0, run.system.operator.exact()
         if self.test_x.shape[1] != run.system.d:
             raise ValueError(f"test_x has {self.test_x.shape[1]} columns, the system {run.system.d}")
-        span = float(run.system.operator.scaled(self.test_x.to(run.system.device)).abs().max())
+        span = float(self._operator.scaled(self.test_x.to(run.system.device)).abs().max())
         if not span < MAX_SPAN:
             raise ValueError(
                 f"test_x spans {span:.1e} lengthscales, more than {MAX_SPAN:.0e}: distances would overflow"
@@ -219,8 +222,8 @@ class PredictionHook(Hook):
     def measure(self, run: Run) -> Mapping[str, float]:
         if run.epoch_number % self.every:
             return {"prediction_work": self._entries / run.system.n**2}
-        w = run.weights[:, :1].to(run.system.b).contiguous()
-        predicted = run.system.operator.cross_matmul(self.test_x, w)[:, 0]
+        # in float64, as the weights are: where they are large, their last digits make predictions
+        predicted = self._operator.cross_matmul(self.test_x, run.weights[:, :1].contiguous())[:, 0]
         self._entries += len(self.test_x) * run.system.n
         error = (predicted.double().cpu() + self.mean - self.test_y.double().cpu()).numpy()
         # BLAS scales: no square underflows or overflows

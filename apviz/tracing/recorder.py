@@ -203,6 +203,8 @@ class Recorder(Hook):
             "checked_residual": [epoch.checked_residual],
             "drift": [epoch.drift],
             "energy": [epoch.energy],
+            "residual_rounding": [epoch.residual_rounding],
+            "energy_rounding": [epoch.energy_rounding],
             "test_rmse": [epoch.measured.get("test_rmse", math.nan)],
             "prediction_work": [epoch.measured.get("prediction_work", 0.0)],
         }
@@ -245,6 +247,7 @@ class Recorder(Hook):
             "stop_message": solution.stop_message,
             # JSON has no NaN
             "residual": solution.residual if math.isfinite(solution.residual) else str(solution.residual),
+            "residual_is_measured": solution.residual_is_measured,
             "epochs": solution.epochs,
             "work": solution.work,
             "seconds": solution.seconds,
@@ -369,6 +372,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         "choices": json.dumps(run.choices),
         "operator": system.operator.name,
         "engine": run.operator.engine,
+        "recursion_dtype": str(run.operator.x.dtype).removeprefix("torch."),
+        "entry_rounding": run.operator.entry_rounding,
         "setup_work": run.setup_work,
         "setup_seconds": run.setup_seconds,
         "initial_energy": run.initial_energy,

@@ -71,7 +71,9 @@ EPOCH: Final[dict[str, Variable]] = {
     "epoch": Variable(("epoch",), "int64", "epoch, or iteration of a Krylov method", "epoch"),
     "work": Variable(("epoch",), "float64", "work so far, set-up included", "n² kernel entries"),
     "seconds": Variable(("epoch",), "float64", "time since the start of the solve", "s"),
-    "residual": Variable(("epoch",), "float64", "relative residual, mean over right-hand sides", "1"),
+    "residual": Variable(
+        ("epoch",), "float64", "relative residual, mean over right-hand sides (see residual_rounding)", "1"
+    ),
     "residual_per_rhs": Variable(("epoch", "rhs"), "float64", "relative residual ‖r‖/‖b‖", "1"),
     "checked_residual": Variable(
         ("epoch",), "float64", "relative residual recomputed from B − KW, mean (NaN: not checked)", "1"
@@ -79,7 +81,19 @@ EPOCH: Final[dict[str, Variable]] = {
     "drift": Variable(
         ("epoch",), "float64", "‖R − (B − KW)‖_F / ‖B‖_F before the recomputation (NaN: not checked)", "1"
     ),
-    "energy": Variable(("epoch",), "float64", "h(W) = ½tr(WᵀKW) − tr(BᵀW)", "energy"),
+    "energy": Variable(
+        ("epoch",), "float64", "h(W) = ½tr(WᵀKW) − tr(BᵀW); by the recursion's decreases between measurements", "energy"
+    ),
+    "residual_rounding": Variable(
+        ("epoch",),
+        "float64",
+        "what float64 may have rounded ‖B − KW‖_F by, ÷ ‖B‖_F (NaN: not measured, the residual is the recursion's)",
+        "1",
+        is_later=True,
+    ),
+    "energy_rounding": Variable(
+        ("epoch",), "float64", "what float64 may have rounded h(W) by (NaN: not measured)", "energy", is_later=True
+    ),
     "test_rmse": Variable(("epoch",), "float64", "test RMSE (NaN: not asked for)", "target as solved"),
     "prediction_work": Variable(
         ("epoch",), "float64", "work of the test predictions so far, not part of `work`", "n² kernel entries"
@@ -145,7 +159,9 @@ ROWS: Final[dict[str, Variable]] = {
 
 SNAPSHOT: Final[dict[str, Variable]] = {
     "update": Variable(("update",), "int64", "update after which the residual was taken (0: before any)", "1"),
-    "residual": Variable(("update", "row"), "float64", "residual of the first right-hand side", "target unit"),
+    "residual": Variable(
+        ("update", "row"), "float64", "residual of the first right-hand side (recursive)", "target unit"
+    ),
     "weights": Variable(
         ("update", "row"), "float64", "weights of the first right-hand side (where asked)", "1/target unit"
     ),

@@ -99,6 +99,11 @@ def condition_words(name: str, value: float, sign: str, form: str = ".3g") -> st
     return f"{_SYMBOLS[name]} {sign} {value:{form}}"
 
 
+def residual_words(residual: float, is_measured: bool, form: str = ".2e") -> str:
+    """Formats a residual: `1.30e-03`, or `≈ 1.30e-03` where it is the recursion's, which may have drifted."""
+    return f"{'' if is_measured else '≈ '}{residual:{form}}"
+
+
 def traces_in(traces: Any, name: str = "traces") -> list[Trace]:
     """Returns one trace, or several, as a list.
 
@@ -200,6 +205,16 @@ class Trace:
         return self.attrs.get("stop_reason") == "converged"
 
     @property
+    def residual_is_measured(self) -> bool:
+        """Whether the last residual is of B − KW in float64 for these weights; else it is the recursion's."""
+        epoch = self["epoch"]
+        return "residual_rounding" in epoch and bool(epoch["residual_rounding"][-1].notnull())
+
+    def residual_in_words(self, form: str = ".2e") -> str:
+        """Formats the last residual as `residual_words` does."""
+        return residual_words(float(self["epoch"]["residual"][-1]), self.residual_is_measured, form)
+
+    @property
     def outcome(self) -> str:
         """The stop reason, or the status where none was reached."""
         return str(self.attrs.get("stop_reason", self.attrs["status"]))
@@ -265,5 +280,5 @@ class Trace:
         a = self.attrs
         name = a["dataset"] or "unnamed data"
         last = self["epoch"].isel(epoch=-1)
-        state = f"{self.outcome} after {int(last['epoch'])} epochs, residual {float(last['residual']):.2e}"
+        state = f"{self.outcome} after {int(last['epoch'])} epochs, residual {self.residual_in_words()}"
         return f"Trace({self.label} on {name}, n={a['n']}, d={a['d']}: {state})"

@@ -22,6 +22,7 @@ from tests.processes import FRESH, PRELOADED
 from tests.trust import (
     addresses,
     arguments,
+    bands,
     install,
     interrupt,
     kill,
@@ -35,7 +36,8 @@ from tests.trust import (
 )  # fmt: skip
 
 CAMPAIGNS: dict[str, ModuleType] = {
-    "truth": truth, "posterior": posterior, "kill": kill, "write": write, "memory": memory, "interrupt": interrupt,
+    "truth": truth, "bands": bands, "posterior": posterior, "kill": kill, "write": write, "memory": memory,
+    "interrupt": interrupt,
     "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
     "long": long, "install": install,
 }  # fmt: skip

@@ -47,8 +47,8 @@ def interrupted(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if trace.finished and trace.outcome != "stopped":
         return None
     evidence = (
-        f"It ended ({why}) at residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, before the "
-        f"tolerance {of.tolerance(trace):g}."
+        f"It ended ({why}) at residual {trace.residual_in_words('.2g')} after {of.work(trace):.3g} work, before "
+        f"the tolerance {of.tolerance(trace):g}."
     )
     return Diagnosis(Limit.INTERRUPTED, evidence, again)
 

@@ -222,7 +222,7 @@ def describe(trace: Trace) -> str:
         return _describe_training(trace)
     last = trace["epoch"].isel(epoch=-1)
     return (
-        f"{trace.label}: residual {float(last['residual']):.2g} after {int(last['epoch']):,} epochs and "
+        f"{trace.label}: residual {trace.residual_in_words('.2g')} after {int(last['epoch']):,} epochs and "
         f"{float(last['work']):.3g} work, {outcome(trace)}"
     )
 

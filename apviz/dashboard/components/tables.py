@@ -126,7 +126,7 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
         float(last["work"]),
         float(a["setup_work"]),
         float(last["seconds"]),
-        float(last["residual"]),
+        (float(last["residual"]), "" if trace.residual_is_measured else "≈ "),
         outcome(trace),
         float(last["test_rmse"]),
         *((float(spectrum[name]), sign_of(spectrum, name).replace("=", "")) for name in ("kappa", "kappa_prime")),

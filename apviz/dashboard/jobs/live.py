@@ -10,6 +10,7 @@ from apviz.advice.course import Course
 from apviz.solvers.interface import Epoch, Hook, Solution, Update
 from apviz.solvers.run import Run
 from apviz.tracing import Recorder, Trace
+from apviz.tracing.trace import residual_words
 
 #: so many times as long as a look at the trace takes is solved before the next, and there are at most so many a second
 TIME_PER_LOOK, LOOKS_PER_SECOND = 30, 8.0
@@ -69,10 +70,12 @@ class LiveHook(Hook):
         blocks = ""
         if self._run.partition is not None:
             blocks = f", block {update.block + 1} of {len(self._run.partition)}" if update.block >= 0 else ", CG"
-        self.text = f"{self._label}: update {update.number:,}{blocks}, residual {self._run.residual:.2e}"
+        residual = residual_words(self._run.residual, self._run.residual_is_measured)
+        self.text = f"{self._label}: update {update.number:,}{blocks}, residual {residual}"
 
     def on_epoch(self, epoch: Epoch) -> None:
-        self.text = f"{self._label}: epoch {epoch.number:,}, residual {epoch.residual:.2e}, work {epoch.work:.1f}"
+        residual = residual_words(epoch.residual, self._run.residual_is_measured)
+        self.text = f"{self._label}: epoch {epoch.number:,}, residual {residual}, work {epoch.work:.1f}"
         self._forecast(epoch)
         started = time.perf_counter()
         if started < self._next:

@@ -49,6 +49,7 @@ class RunEntry:
     work: float = math.nan
     seconds: float = math.nan
     residual: float = math.nan
+    residual_is_measured: bool = False
     created: str = ""
     d: int | None = None
     block_size: int | None = None
@@ -94,7 +95,8 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             str(attrs["dataset"]),
             int(attrs["n"]), _ending(attrs), attrs["status"] == FINISHED,
             _length(root, "step/step" if training else "epoch/epoch"), _number(attrs, "work"),
-            _number(attrs, "seconds"), _number(attrs, "residual"), str(attrs["created"]), **_settings(attrs),
+            _number(attrs, "seconds"), _number(attrs, "residual"), attrs.get("residual_is_measured") is True,
+            str(attrs["created"]), **_settings(attrs),
             **_results(path, root), system="" if training else f"{system_key(attrs)} {attrs.get('tol')}",
         )  # fmt: skip
     except FileNotFoundError:

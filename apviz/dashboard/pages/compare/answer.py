@@ -116,7 +116,8 @@ def _row(run: Standing) -> list[Cell]:
 def _numbers(trace: Trace) -> Sequence[Cell]:
     """Seconds, work and residual; to the tolerance a run that did not converge would have taken more."""
     last, sign = trace["epoch"].isel(epoch=-1), "" if trace.converged else "> "
-    return [(float(last["seconds"]), sign), (float(last["work"]), sign), float(last["residual"])]
+    about = "" if trace.residual_is_measured else "≈ "
+    return [(float(last["seconds"]), sign), (float(last["work"]), sign), (float(last["residual"]), about)]
 
 
 def _ended(run: Standing) -> str:

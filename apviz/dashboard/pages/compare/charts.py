@@ -66,8 +66,8 @@ def compare_cards(
         ),
         "theory": ChartCard(
             "Error in the K-norm, and theory's bound",
-            "The band is what the last residual leaves open. Dotted: Theorem 1 (κ′) and the bound of CG (κ). With "
-            "skeletons the error is known where a pass was made.",
+            "The band is what the last residual leaves open. Dotted: Theorem 1 (κ′) and the bound of CG (κ), in exact "
+            "arithmetic. In float32 and with skeletons the error is known where a pass was made.",
             lambda traces, theme: _bare(plots.k_norm_error(traces, x=x(), theme=theme)),
             takes=has_error, table=errors_table, sentence=error_sentence, **curves,
         ),

@@ -34,7 +34,9 @@ COLUMNS: Final[dict[str, Column]] = {
     "seed": Column("seed", "integer", lambda run, now: run.seed),
     "work": Column("work", "2 decimals", lambda run, now: run.work),
     "seconds": Column("seconds", "2 decimals", lambda run, now: run.seconds),
-    "residual": Column("residual", "scientific", lambda run, now: run.residual),
+    "residual": Column(
+        "residual", "scientific", lambda run, now: (run.residual, "" if run.residual_is_measured else "≈ ")
+    ),
     "rmse": Column("RMSE", "4 decimals", lambda run, now: run.rmse),
     "tags": Column("tags", "text", lambda run, now: ", ".join(run.tags) or None),
     "note": Column("note", "text", lambda run, now: run.problem or run.note or None),
