@@ -1,7 +1,7 @@
 """Bounds on what browsers send: bytes are counted as they come, and before they are unpacked.
 
-Bokeh unpacks every value of a message whole, collects as many buffers as a message announces, and makes any array and any
-model that it describes; all of that is the visitor's choice.
+Bokeh unpacks every value of a message whole, collects as many buffers as a message announces, and makes any array that
+it describes; all of that is the visitor's choice.
 """
 
 from __future__ import annotations

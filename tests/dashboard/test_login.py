@@ -10,8 +10,9 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 
-pn = pytest.importorskip("panel")
+pytest.importorskip("panel")
 
+import panel as pn
 import tornado.web
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.httpserver import HTTPServer
@@ -76,7 +77,7 @@ def test_guesses_from_many_addresses_take_no_more_than_so_much_memory():
     assert len(tries._guessers) == login.ADDRESSES
 
 
-# --- the page, through a server and a proxy -----------------------------------------------------------------------------
+# --- the page, through a server and a proxy -----------------------------------------------------------------------
 
 
 class Proxy(tornado.web.RequestHandler):

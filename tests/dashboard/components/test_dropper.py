@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 
 import pytest
@@ -82,7 +83,8 @@ def test_memory_holds_one_piece_whatever_is_sent(visitor):
 @pytest.mark.parametrize(
     "piece",
     [(2, 2, b"x"), (1, 10**9, b"x"), (0, 1, b"x"), (-1, 1, b"x"), (1, 0, b"x"), (1, 2, b""), (1, "2", b"x"),
-     (1, None, b"x"), (None, None, None), (1, 1, "text"), (1, 1, None), (1, 1, [1, 2]), ([1], 1, b"x"), (1, 2.5, b"x")],
+     (1, None, b"x"), (None, None, None), (1, 1, "text"), (1, 1, None), (1, 1, [1, 2]), ([1], 1, b"x"),
+     (1, 2.5, b"x")],
 )  # fmt: skip
 def test_what_no_browser_sends_is_refused_in_words_and_nothing_of_it_is_kept(visitor, piece):
     send(visitor.dropper, "x.csv", *piece)
@@ -136,9 +138,7 @@ def test_a_server_has_no_more_than_some_of_all_sessions_and_says_so(visitor, tmp
     assert not visitor.files and visitor.held() == 0
 
 
-def test_uploads_of_closed_tabs_and_abandoned_ones_give_their_place_and_their_bytes_back(visitor, tmp_path, monkeypatch):
-    import shutil
-
+def test_uploads_of_closed_and_abandoned_tabs_give_back_their_place_and_bytes(visitor, tmp_path, monkeypatch):
     many = fill(tmp_path)
     shutil.rmtree(many[0].folder)  # as the end of its session does
     drop(visitor.dropper, "x.csv", b"abc", 2)
