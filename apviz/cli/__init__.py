@@ -70,6 +70,10 @@ def dashboard(
     ),
     basic_auth: Annotated[str | None, typer.Option(help="A password, or a JSON file of users and passwords.")] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in who can reach the address.")] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="A host by which visitors come, such as that of a proxy; may be repeated."),
+    ] = None,
     show: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:
     """Compare solvers in the browser, live, on any data."""
@@ -84,7 +88,8 @@ def dashboard(
             serve(
                 runs, port=port, address=address, dataset=dataset,
                 limits=Limits(max_solves, max_n, max_block_gb, max_upload, tab_seconds, job_seconds), lecture=lecture,
-                basic_auth=basic_auth, no_auth=no_auth, open_browser=show, entrance=entrance,
+                basic_auth=basic_auth, no_auth=no_auth, allow_origin=allow_origin or (), open_browser=show,
+                entrance=entrance,
             )  # fmt: skip
     except (ValueError, OSError) as error:
         fail(error)

@@ -34,7 +34,7 @@ from apviz.plots._labels import full_names
 from apviz.report import find_traces, terminal_table, write_report
 from apviz.solvers import Hook, Solver
 from apviz.system import KernelSystem
-from apviz.tracing import ProgressHook, TrainingTrace, open_trace
+from apviz.tracing import ProgressHook, Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 from apviz.tracing.trace import sign_of
 
@@ -371,8 +371,14 @@ def show(path: Annotated[str, typer.Argument(help="A trace, such as runs/ap.zarr
             raise ValueError(
                 f"{path} is of a training, not of one solve; `apviz dashboard` shows it on its page Training"
             )
+        _print_trace(trace)
     except (ValueError, OSError) as error:
         fail(error)
+    except Exception as error:  # numbers that nobody foresaw, in a trace of a stranger
+        fail(ValueError(f"{path} cannot be shown: {type(error).__name__} {error}"))
+
+
+def _print_trace(trace: Trace) -> None:
     a = trace.attrs
     console.print(f"[bold]{trace.label}[/] on {a['dataset'] or 'unnamed data'}, n = {a['n']:,}, d = {a['d']}, "
                   f"{a['right_hand_sides']} right-hand sides")  # fmt: skip

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import html
+import json
 import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from panel.auth import BasicLoginHandler
 
@@ -14,6 +20,21 @@ from panel.auth import BasicLoginHandler
 FREE, FIRST_SECONDS, MOST_SECONDS = 5, 0.5, 8.0
 #: addresses that are remembered; seconds after the last try until all are forgotten
 ADDRESSES, FORGOTTEN_SECONDS = 10_000, 900.0
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>apviz: log in</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<style>
+body {{ font: 16px system-ui, sans-serif; margin: 20vh auto; max-width: 20em; padding: 0 1em }}
+label, input, button {{ display: block; width: 100%; box-sizing: border-box; margin: 0.4em 0; font: inherit }}
+</style>
+<main><h1>apviz</h1>
+<form method="post"><input type="hidden" name="_xsrf" value="{token}">
+<label>User name <input name="username" autocomplete="username" autocapitalize="off" autofocus></label>
+<label>Password <input name="password" type="password" autocomplete="current-password"></label>
+<p role="alert">{error}</p>
+<button type="submit">Log in</button></form></main>
+"""
 
 
 @dataclass
@@ -53,12 +74,24 @@ class Tries:
 
 
 class Login(BasicLoginHandler):
-    """Panel's, where every try from an address waits longer once some were wrong."""
+    """Panel's login, with a page of its own.
 
-    def initialize(self, tries: Tries) -> None:
-        self._tries, self._address = tries, str(self.request.remote_ip)
+    Every try from an address waits longer once some were wrong. The form has a token, which another page cannot know;
+    cookies are sent with requests of the dashboard's own pages only. All addresses are relative, for only the browser
+    knows the prefix under which a proxy serves the dashboard.
+
+    Args:
+        given: a password, or a JSON file of users and passwords.
+    """
+
+    def initialize(self, given: str, tries: Tries) -> None:
+        self._given, self._tries, self._address = given, tries, str(self.request.remote_ip)
+
+    def get(self) -> None:
+        self._show("")
 
     async def post(self) -> None:
+        self.check_xsrf_cookie()
         wait = self._tries.begin(self._address, time.monotonic())
         if wait == math.inf:
             self.set_status(429)
@@ -67,10 +100,36 @@ class Login(BasicLoginHandler):
             self.finish("Too many passwords were tried from this address; wait a minute and try again.")
             return
         await asyncio.sleep(wait)
-        super().post()
+        username = self.get_body_argument("username", "")
+        if not is_right(self._given, username, self.get_body_argument("password", "")):
+            self.set_status(403)
+            self._show("Wrong user name or password.")
+            return
+        self._tries.right(self._address)
+        self.set_current_user(username or "visitor")
+        self.redirect(inside(self.get_query_argument("next", "")), status=303)
 
-    def _validate(self, username: str, password: str) -> bool:
-        is_right = bool(super()._validate(username, password))
-        if is_right:
-            self._tries.right(self._address)
-        return is_right
+    def _show(self, error: str) -> None:
+        self.set_header("Cache-Control", "no-store")
+        self.write(_PAGE.format(token=html.escape(self.xsrf_token.decode()), error=html.escape(error)))
+
+    def set_cookie(self, name: str, value: str | bytes, *args: Any, **options: Any) -> None:
+        """Sets a cookie for the pages beside this one; only over TLS, if this page came so."""
+        come_by = self.request.protocol, self.request.headers.get("X-Forwarded-Proto", "")
+        is_encrypted = any(each.startswith("https") for each in come_by)
+        options |= {"path": None, "httponly": True, "samesite": "Strict", "secure": is_encrypted}
+        super().set_cookie(name, value, *args, **options)
+
+
+def is_right(given: str, username: str, password: str) -> bool:
+    """Return whether a password is the one that was given, or in the JSON file given, that of the user."""
+    expected = json.loads(Path(given).read_text("utf-8")).get(username) if Path(given).is_file() else given
+    return isinstance(expected, str) and hmac.compare_digest(expected.encode(), password.encode())
+
+
+def inside(wanted: str) -> str:
+    """Return the address of the page that was wanted before the login, relative to it; nothing else is gone to."""
+    parts = urlsplit(wanted)
+    if parts.scheme or parts.netloc or parts.path not in ("", "/") or not parts.query.isprintable():
+        return "./"
+    return f"./?{parts.query}" if parts.query else "./"

@@ -23,6 +23,12 @@
     requestAnimationFrame(() => document.getElementById("apviz-first")?.remove());
   }, 50);
 
+  // a page behind a proxy may come, and its WebSocket be refused: then the server says what to do
+  fetch("ws", { method: "OPTIONS" }).then(async (answer) => {
+    const note = document.querySelector("#apviz-first [role=status]");
+    if (answer.status === 403 && note) note.textContent = await answer.text();
+  }, () => {});
+
   // --- whether the server has answered: every change that a browser sends is answered when all is done -------------
 
   const asked = new Set();

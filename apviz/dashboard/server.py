@@ -5,25 +5,27 @@ from __future__ import annotations
 import atexit
 import gc
 import logging
-import re
 import secrets
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
-from tornado.web import RequestHandler
+from panel.io.server import Server
 from tornado.websocket import WebSocketClosedError
 
 from apviz import datasets
 from apviz.dashboard.components.chart_card import plotly_folder
-from apviz.dashboard.entrance import Entrance, check_access, is_local
+from apviz.dashboard.entrance import Entrance, check_access
 from apviz.dashboard.first_runs import FirstRuns
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.login import Login, Tries
+from apviz.dashboard.messages import MESSAGE_BYTES, REQUEST_BYTES, bound_messages
+from apviz.dashboard.origins import Origins
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import give_back
@@ -31,8 +33,8 @@ from apviz.memory import give_back
 #: times the seconds that a page outlives its tab, after which one that answers no ping is taken for gone: a server that
 #: has much to do reads answers late, so a quarter of it was too few for twenty visitors of two busy cores
 SILENT_TIMES = 8
-#: bytes of a message from the browser; uploads come in smaller pieces
-MESSAGE_BYTES = 64 * 2**20
+#: characters of a line of the log; Bokeh puts whole messages there
+LINE_CHARACTERS = 2_000
 
 #: loggers of what sends to browsers
 _WRITERS = (
@@ -50,6 +52,7 @@ def serve(
     lecture: bool = False,
     basic_auth: str | None = None,
     no_auth: bool = False,
+    allow_origin: Sequence[str] = (),
     open_browser: bool = True,
     entrance: Entrance | None = None,
 ) -> None:
@@ -60,14 +63,17 @@ def serve(
         address: the interface to listen on; any but this machine's own asks for a decision about who may come.
         basic_auth: a password, or a JSON file of users and passwords.
         no_auth: let everybody in who can reach the address.
+        allow_origin: hosts by which visitors come, beside those of the address: a name of this machine, or that of a
+            proxy.
         entrance: what answers there until now.
 
     Raises:
         ValueError: an address that others can reach without a word about who may; an empty password, or one that looks
-            like a file that is not there; IPv6's own; an unknown data set.
+            like a file that is not there; IPv6's own; an `allow_origin` that names no host; an unknown data set.
         DatasetUnavailable: a data set that is not on this machine; with how to get it.
     """
     check_access(address, basic_auth, no_auth)
+    origins = Origins(address, allow_origin)
     if dataset is not None:
         datasets.require_here(dataset)
     limits = limits or Limits()
@@ -76,9 +82,9 @@ def serve(
     # beside the queue of the visitors, who wait for none of it
     first_runs = None if folder.names() else FirstRuns(own, folder)
     pn.extension("filedropper", notifications=True)
-    options: dict[str, Any] = {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()} if basic_auth else {}
     for name in _WRITERS:
         logging.getLogger(name).addFilter(_is_of_open_tab)
+        logging.getLogger(name).addFilter(_shortened)
     for each in (queue, own):
         atexit.register(each.close)
     # what every visitor needs stays: nothing of it is looked through again when a job's garbage is collected
@@ -94,43 +100,40 @@ def serve(
 
     if entrance is not None:
         entrance.close()
-    # a machine that sleeps, or a request that is never ended, holds nothing for long; live tabs answer pings at once
-    silent = SILENT_TIMES * limits.tab_seconds
-    server = pn.serve(
-        {"/": view},
-        port=port, address=address, show=open_browser, start=False, title="apviz", autoreload=False, admin=False,
-        websocket_origin=_origins(address, port), static_dirs={"plotly": str(plotly_folder())},
-        check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
-        unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
-        websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=0, websocket_ping_interval=silent,
-        websocket_ping_timeout=silent, http_server_kwargs={"idle_connection_timeout": silent}, **options,
-    )  # fmt: skip
-    if is_local(address):
-        names = _names(address)
-        known = "|".join(map(re.escape, names))
-        server._tornado.add_handlers(rf"(?!(?:{known})$).*", [(".*", _NotForThisHost, {"names": names})])
-    if basic_auth:
-        server._tornado.add_handlers(".*", [("/login", Login, {"tries": Tries()})])
+    server = build_server(view, port, address, origins, limits, basic_auth, show=open_browser)
     # what a session held is free some time after its end; not collected here, which would hold up those who are there
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
     server.io_loop.start()
 
 
-class _NotForThisHost(RequestHandler):
-    """Refuses a page under another name: that of a stranger, which was made to lead to this machine (DNS rebinding)."""
-
-    def initialize(self, names: list[str]) -> None:
-        self._names = names
-
-    def prepare(self) -> None:
-        self.set_status(403)
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(
-            f"This dashboard answers to {' and '.join(self._names)} only, not to {self.request.host_name}. A "
-            "proxy in front of it is to send one of them as Host; to serve others, start it with --address and a "
-            "password."
-        )
+def build_server(
+    view: Callable[[], Any], port: int, address: str, origins: Origins, limits: Limits, basic_auth: str | None = None,
+    **more: Any,
+) -> Server:  # fmt: skip
+    """Build the server of a page, with all that stands between it and visitors; it is not started."""
+    if basic_auth:
+        more |= {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()}
+    # a machine that sleeps, or a request that is never ended, holds nothing for long; live tabs answer pings at once
+    silent = SILENT_TIMES * limits.tab_seconds
+    http = {"idle_connection_timeout": silent, "max_body_size": REQUEST_BYTES}
+    bound_messages()
+    server = pn.serve(
+        {"/": view}, port=port, address=address, start=False, title="apviz", autoreload=False, admin=False,
+        static_dirs={"plotly": str(plotly_folder())},
+        check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
+        unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
+        websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=0, websocket_ping_interval=silent,
+        websocket_ping_timeout=silent,
+        http_server_kwargs=http, sign_sessions=True, secret_key=secrets.token_hex(),
+        **more,
+    )  # fmt: skip
+    # in place of Bokeh's own list of origins, which knows one port and no Host
+    server._tornado._websocket_origins = {"*"}
+    origins.guard(server._tornado)
+    if basic_auth:
+        server._tornado.add_handlers(".*", [("/login", Login, {"given": basic_auth, "tries": Tries()})])
+    return server
 
 
 def _is_of_open_tab(record: logging.LogRecord) -> bool:
@@ -143,17 +146,14 @@ def _is_of_open_tab(record: logging.LogRecord) -> bool:
     return not of_closed and "connection was closed" not in record.getMessage()
 
 
+def _shortened(record: logging.LogRecord) -> bool:
+    said = record.getMessage()
+    if len(said) > LINE_CHARACTERS:
+        record.msg, record.args = f"{said[:LINE_CHARACTERS]} …", ()
+    return True
+
+
 def _raised_in(error: BaseException) -> str:
     """Name of the module that raised an error."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__"))
-
-
-def _origins(address: str, port: int) -> list[str]:
-    """Pages of which hosts may talk to the server."""
-    return [f"{name}:{port}" for name in _names(address)] if is_local(address) else ["*"]
-
-
-def _names(address: str) -> list[str]:
-    """Names of this machine for itself."""
-    return sorted({"127.0.0.1", "localhost", address})

@@ -17,7 +17,7 @@ from apviz.method import abbreviations
 from apviz.places import P, Place, place_of
 from apviz.plots._labels import full_names, run_names
 from apviz.report.rendering import Figure, embedded, write_page
-from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_rows
+from apviz.report.table import HEADINGS, METHOD, STOP_REASON, Row, table_row, table_rows
 from apviz.tracing import Trace, TrainingTrace, open_trace
 from apviz.tracing.opening import check_complete
 
@@ -62,9 +62,11 @@ def find_traces(folder: str | Place) -> list[Trace]:
             trace = open_trace(path)
             if not isinstance(trace, TrainingTrace):
                 check_complete(trace)
+                # what the terminal and the page need of every one
+                table_row(trace), system_key(trace.attrs)
                 traces.append(trace)
-        except (ValueError, OSError) as error:
-            problems.append(f"{path.name} is left out, for it cannot be read: {error}")
+        except Exception as error:  # of any kind: one file of a stranger is not to hide the others
+            problems.append(f"{path.name} is left out, for it cannot be read: {_reason(error)}")
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
     if problems and not traces:
@@ -75,15 +77,47 @@ def find_traces(folder: str | Place) -> list[Trace]:
 
 
 def write_report(traces: Sequence[Trace], path: P) -> P:
-    """Writes the page: a table and the charts of every system among the traces."""
+    """Writes the page: a table and the charts of every system among the traces.
+
+    A trace that cannot be drawn is left out with a warning, unless no other is left.
+    """
     return write_page(
         path,
         "comparison.html.jinja",
-        sections=[_section(group) for group in _by_system(traces)],
+        sections=_sections(traces),
         headings=HEADINGS,
         texts=(METHOD, STOP_REASON),
         stop_reason=STOP_REASON,
     )
+
+
+def _reason(error: Exception) -> str:
+    """Message of an error; its kind too where that was not foreseen."""
+    is_foreseen = isinstance(error, (ValueError, OSError)) and str(error)
+    return str(error) if is_foreseen else f"{type(error).__name__} {error}".rstrip()
+
+
+def _sections(traces: Sequence[Trace]) -> list[Section]:
+    found, errors = list[Section](), list[Exception]()
+    for group in _by_system(traces):
+        try:
+            found.append(_section(group))
+            continue
+        except Exception as error:
+            errors.append(error)
+        alone = dict[int, Section]()
+        for number, trace in enumerate(group):
+            try:
+                alone[number] = _section([trace])
+            except Exception as error:
+                warnings.warn(f"{trace.label} is left out, for it cannot be drawn: {_reason(error)}", stacklevel=3)
+        try:
+            found += [_section([group[number] for number in alone])] if alone else []
+        except Exception:  # together only
+            found += alone.values()
+    if errors and not found:
+        raise errors[0]
+    return found
 
 
 def _by_system(traces: Sequence[Trace]) -> list[list[Trace]]:

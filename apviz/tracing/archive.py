@@ -81,7 +81,7 @@ def unpack(
     for name, place in found.items():
         if not (place / _ROOT).is_file():
             raise ValueError(f"{name or 'it'} has no {_ROOT} at its root: no trace of Zarr v3")
-        _check_metadata(place, most_bytes, most_files)
+        check_metadata(place, most_bytes, most_files)
     return found
 
 
@@ -117,8 +117,12 @@ def _checked(archive: zipfile.ZipFile, most_bytes: int, most_files: int) -> dict
     return found
 
 
-def _check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
-    """Every array is of plain numbers, and all of them together are no larger than a zip may be."""
+def check_metadata(place: Path, most_bytes: int, most_files: int) -> None:
+    """Checks that arrays are of plain numbers, and what all of them take together.
+
+    Raises:
+        ValueError: another kind of array, or more.
+    """
     nodes: list[Any] = []
     for path in sorted(place.rglob(_ROOT)):
         try:
@@ -156,8 +160,8 @@ def _size(node: Any) -> tuple[float, float]:
     codecs = [codec if isinstance(codec, str) else codec["name"] for codec in node["codecs"]]
     if codecs != ["bytes"] or node.get("storage_transformers"):
         raise ValueError(
-            f"its arrays are coded by {', '.join(map(str, codecs))[:80]}; plain bytes are accepted, for a zip "
-            "compresses by itself. Save the trace again with this apviz, `apviz.open_trace(path).save(other)`"
+            f"its arrays are coded by {', '.join(map(str, codecs))[:80]}; plain bytes are accepted. "
+            "Save the trace again with this apviz, `apviz.open_trace(path).save(other)`"
         )
     grid = node["chunk_grid"]
     shape, chunk = node["shape"], grid["configuration"]["chunk_shape"]

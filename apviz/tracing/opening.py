@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import xarray as xr
 
 from apviz.places import Place, Remote, is_there, place_of
+from apviz.tracing.archive import check_metadata
 from apviz.tracing.former import brought_up
 from apviz.tracing.schema import (
     BLOCK,
@@ -34,6 +37,8 @@ from apviz.tracing.store import is_trace_of
 from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
+#: of an array, before any is looked for
+MOST_CHUNKS: Final = 10**7
 #: to read a trace that something else takes the place of
 TRIES: Final = 5
 
@@ -61,6 +66,22 @@ def open_trace(path: str | Place) -> Trace:
         (True, 200)
     """
     place = place_of(path)
+    with _sentence(path):
+        return _opened(path, place)
+
+
+@contextmanager
+def _sentence(path: str | Place) -> Iterator[None]:
+    """Names the trace, and the kind of error, where its files were not foreseen: one trace ends nothing for others."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or type(error) is ValueError:
+            raise
+        raise ValueError(f"{path} cannot be read as a trace: {type(error).__name__} {error}".rstrip()) from error
+
+
+def _opened(path: str | Place, place: Place) -> Trace:
     # a trace that is moved away or deleted while it is read reads as missing numbers, or ends with another's
     for _ in range(TRIES):
         before = _identity(place)
@@ -78,17 +99,21 @@ def open_trace(path: str | Place) -> Trace:
             break
     else:
         raise OSError(f"{path} did not stay the same while it was read, {TRIES} times; copy it, and open the copy")
-    version = loaded.attrs.get("schema_version")
-    if not isinstance(version, int):
-        raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
-    if version > SCHEMA_VERSION:
-        raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
-    if version == 1:
+    if _require_schema(path, loaded.attrs) == 1:
         try:
             loaded.attrs = brought_up({str(name): value for name, value in loaded.attrs.items()})
         except ValueError as error:
             raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
     return TrainingTrace(loaded) if loaded.attrs.get("kind") == TRAINING else Trace(loaded)
+
+
+def _require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> int:
+    version = attrs.get("schema_version")
+    if not isinstance(version, int):
+        raise ValueError(f"{path} is not an apviz trace: it has no schema_version")
+    if version > SCHEMA_VERSION:
+        raise ValueError(f"{path} has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
+    return version
 
 
 def _identity(place: Place) -> tuple[int, int] | None:
@@ -108,6 +133,12 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
     Raises:
         ValueError: it does not open, or has lost a part of its numbers.
     """
+    if isinstance(place, Path) and (place / "zarr.json").is_file():
+        _require_schema(path, json.loads((place / "zarr.json").read_bytes()).get("attributes", {}))
+        try:
+            check_metadata(place, psutil.virtual_memory().available, MOST_CHUNKS)
+        except ValueError as error:
+            raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
     try:
         with xr.open_datatree(str(place), engine="zarr") as tree:
             loaded = tree.load()
@@ -128,11 +159,9 @@ def attributes_of(path: Path) -> dict[str, Any]:
         OSError: nothing is there.
         ValueError: not a trace.
     """
-    try:
+    with _sentence(path):
         attrs = json.loads((path / "zarr.json").read_bytes())["attributes"]
         return brought_up(attrs) if attrs.get("schema_version") == 1 else dict(attrs)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a trace as apviz wrote it: {error}") from error
 
 
 def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
@@ -153,7 +182,7 @@ def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
         number, place = divmod(shape[0] - 1, chunks[0]) if shape else (None, 0)
         chunk = (path / name / "c").joinpath(*([] if number is None else [str(number)])).read_bytes()
         return float(np.frombuffer(chunk, "<f8", 1, 8 * place)[0])
-    except (KeyError, TypeError, AttributeError, OSError, ValueError):
+    except Exception:  # whatever a stranger wrote
         return math.nan
 
 
@@ -205,6 +234,11 @@ def check_complete(trace: Trace) -> None:
     Raises:
         ValueError: something is missing, or is not what the schema says.
     """
+    with _sentence("the trace"):
+        _check_complete(trace)
+
+
+def _check_complete(trace: Trace) -> None:
     training = isinstance(trace, TrainingTrace)
     _check_attributes(trace.attrs, _COMMON | (_TRAINING if training else _SOLVE))
     for group in trace.tree.children:

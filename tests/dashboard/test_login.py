@@ -1,11 +1,28 @@
 """Passwords: the right one gets in, and guessing takes hours."""
 
+from __future__ import annotations
+
+import asyncio
 import math
+import re
+from http.cookies import SimpleCookie
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 
+pytest.importorskip("panel")
+
+import panel as pn
+import tornado.web
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.httpserver import HTTPServer
+
 from apviz.dashboard import login
+from apviz.dashboard.limits import Limits
 from apviz.dashboard.login import Tries
+from apviz.dashboard.origins import Origins
+from apviz.dashboard.server import build_server
+from tests.ports import free_port
 
 
 def hours_for(guesses: int) -> float:
@@ -58,3 +75,159 @@ def test_guesses_from_many_addresses_take_no_more_than_so_much_memory():
     for number in range(3 * login.ADDRESSES):
         tries.begin(str(number), float(number))
     assert len(tries._guessers) == login.ADDRESSES
+
+
+# --- the page, through a server and a proxy -----------------------------------------------------------------------
+
+
+class Proxy(tornado.web.RequestHandler):
+    """Serves the dashboard below /gp/, as nginx does: the prefix is taken away, Host is the dashboard's or its own."""
+
+    def initialize(self, port: int, keeps_host: bool) -> None:
+        self.port, self.keeps_host = port, keeps_host
+
+    async def get(self, path: str) -> None:
+        query = f"?{self.request.query}" if self.request.query else ""
+        headers = dict(self.request.headers.get_all())
+        if not self.keeps_host:
+            headers["Host"] = f"127.0.0.1:{self.port}"
+        answer = await AsyncHTTPClient().fetch(
+            f"http://127.0.0.1:{self.port}/{path}{query}", method=self.request.method, headers=headers,
+            body=self.request.body if self.request.method == "POST" else None, follow_redirects=False,
+            raise_error=False, allow_nonstandard_methods=True,
+        )  # fmt: skip
+        self.set_status(answer.code)
+        for name in ("Location", "Set-Cookie", "Content-Type"):
+            for value in answer.headers.get_list(name):
+                self.add_header(name, value)
+        self.finish(answer.body or b"")
+
+    post = get
+
+
+class Browser:
+    """Follows redirects and keeps cookies as a browser does."""
+
+    def __init__(self, url: str, **headers: str) -> None:
+        self.url, self.headers, self.jar = url, headers, SimpleCookie()
+        self.set: list[str] = []
+
+    async def ask(self, path: str, **form: str) -> tuple[int, str, str]:
+        """Status, address and text of the answer that a path leads to."""
+        url, method = urljoin(self.url, path), "POST" if form else "GET"
+        for _ in range(5):
+            headers = self.headers | {"Cookie": "; ".join(f"{k}={each.value}" for k, each in self.jar.items())}
+            answer = await AsyncHTTPClient().fetch(
+                HTTPRequest(
+                    url, method, headers, urlencode(form) if method == "POST" else None, follow_redirects=False
+                ),
+                raise_error=False,
+            )
+            self.set += answer.headers.get_list("Set-Cookie")
+            for each in answer.headers.get_list("Set-Cookie"):
+                self.jar.load(each)
+            if answer.code not in (302, 303):
+                return answer.code, url, answer.body.decode()
+            url, method = urljoin(url, answer.headers["Location"]), "GET"
+        raise AssertionError("it is redirected for ever")
+
+    async def log_in(self, password: str, path: str = "") -> tuple[int, str, str]:
+        """Fills in the form that a path leads to."""
+        _, url, text = await self.ask(path)
+        (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', text)
+        return await self.ask(url, username="", password=password, _xsrf=token)
+
+
+def visit(do, *, keeps_host: bool = True, password: str = "open sesame"):
+    """Runs `do(direct, proxied)` against a real server with a page of one word, and a proxy."""
+
+    async def main():
+        port, front = free_port(), HTTPServer(tornado.web.Application())
+        origins = Origins("127.0.0.1", ["https://gp.example.org"])
+        page = build_server(lambda: pn.pane.Str("inside"), port, "127.0.0.1", origins, Limits(), password, show=False)
+        page.start()
+        front.request_callback.add_handlers(".*", [("/gp/(.*)", Proxy, {"port": port, "keeps_host": keeps_host})])
+        front.listen(0, "127.0.0.1")
+        (of_proxy,) = {each.getsockname()[1] for each in front._sockets.values()}
+        there = Browser(f"http://127.0.0.1:{of_proxy}/gp/", Host="gp.example.org", Origin="https://gp.example.org")
+        there.headers["X-Forwarded-Proto"] = "https"
+        try:
+            return await do(Browser(f"http://127.0.0.1:{port}/"), there)
+        finally:
+            front.stop()
+            page.stop()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("keeps_host", [True, False])
+def test_the_login_stays_below_the_prefix_of_a_proxy_and_leads_back_to_the_view_that_was_asked_for(keeps_host):
+    async def do(direct, proxied):
+        return [await each.log_in("open sesame", "?page=runs&x=a%20b") for each in (direct, proxied)]
+
+    for (code, url, text), base in zip(visit(do, keeps_host=keeps_host), ("/?", "/gp/?"), strict=True):
+        assert code == 200 and '"token":' in text
+        assert urlsplit(url).path + "?" + urlsplit(url).query == f"{base}page=runs&x=a%20b"
+
+
+def test_cookies_are_for_requests_of_the_pages_beside_only_and_for_no_script():
+    async def do(direct, proxied):
+        await direct.log_in("open sesame")
+        await proxied.log_in("open sesame")
+        return direct.set, proxied.set
+
+    direct, proxied = visit(do)
+    assert {each.partition("=")[0] for each in direct} >= {"_xsrf", "user"}
+    for each in direct + proxied:
+        assert "SameSite=Strict" in each and "HttpOnly" in each and "Path" not in each, each
+    assert all("Secure" in each for each in proxied) and not any("Secure" in each for each in direct)
+
+
+def test_a_form_without_the_token_of_the_page_is_refused_and_no_try():
+    async def do(direct, proxied):
+        await direct.ask("login")
+        found = [await direct.ask("login", password="open sesame") for _ in range(20)]
+        found.append(await direct.ask("login", password="open sesame", _xsrf="2|00000000|0000|1"))
+        return found, await direct.log_in("open sesame")
+
+    refused, (code, _, text) = visit(do)
+    assert {each[0] for each in refused} == {403} and code == 200 and '"token":' in text
+
+
+def test_a_wrong_password_is_said_so_and_lets_nobody_in():
+    async def do(direct, proxied):
+        return await direct.log_in("wrong"), await direct.ask("")
+
+    (code, _, text), (_, url, _) = visit(do)
+    assert code == 403 and "Wrong user name or password." in text and "/login?next=" in url
+
+
+def test_a_body_larger_than_a_form_is_not_read():
+    async def do(direct, proxied):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(direct.url).port)
+        writer.write(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000000\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        return answer
+
+    answer = visit(do)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "to"),
+    [("/", "./"), ("", "./"), ("/?page=runs", "./?page=runs"), ("/?a=%0d%0aSet-Cookie", "./?a=%0d%0aSet-Cookie"),
+     ("http://evil.example/", "./"), ("//evil.example/?x=1", "./"), ("/\\evil.example", "./"), ("/other", "./"),
+     ("javascript:alert(1)", "./"), ("/?x=\x01y", "./"), ("\\\\evil.example", "./"), ("?x=//evil", "./?x=//evil")],
+)  # fmt: skip
+def test_after_the_login_one_comes_to_a_view_of_the_dashboard_and_nowhere_else(wanted, to):
+    assert login.inside(wanted) == to
+
+
+def test_users_have_passwords_of_their_own_and_nobody_else_has_one(tmp_path):
+    (tmp_path / "users.json").write_text('{"ada": "x", "bob": "ü", "eve": null}')
+    given = str(tmp_path / "users.json")
+    right = {(user, word) for user in ("ada", "bob", "eve", "") for word in ("x", "ü", "", given, "None")
+             if login.is_right(given, user, word)}  # fmt: skip
+    assert right == {("ada", "x"), ("bob", "ü")}
+    assert login.is_right("ü", "anybody", "ü") and not login.is_right("ü", "anybody", "u")

@@ -12,6 +12,7 @@ import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
+from apviz.dashboard.components.dropper import Dropper
 from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.tables import SortedTable
 from apviz.dashboard.components.text import escape
@@ -69,7 +70,7 @@ class OwnTablePanel:
     """
 
     def __init__(self, system: Chooser, folder: Path) -> None:
-        self._system, self._folder = system, folder
+        self._system = system
         self._table: Table | None = None
         #: a file that was received and is of no use any more once another comes
         self._received: Path | None = None
@@ -77,8 +78,7 @@ class OwnTablePanel:
         self._asked = 0
         self._filling = False
         most = system.limits.max_upload_mb
-        self.drop = pn.widgets.FileDropper(max_file_size=f"{most}MB", multiple=False, height=90, **_WIDE)
-        self.drop.param.watch(lambda event: self._arrived(), "value")
+        self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
         self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
         self._change = button("Columns …", "table_chart", self._look_again)
         self._remove = button("Remove this table", "delete", self._remove_it, color="error")
@@ -139,18 +139,12 @@ class OwnTablePanel:
 
     # --- a file comes ---------------------------------------------------------------------------------------------
 
-    def _arrived(self) -> None:
-        # emptied, for the dropper would hand over a file again after another has replaced it
-        files = dict(self.drop.value)
-        self.drop.value.clear()
-        # it also tells that a file was taken away: that before this one, which may be after this one came
-        if not files:
-            return
+    def _arrived(self, name: str, path: Path) -> None:
         self._forget()
-        ((name, content),) = list(files.items())[-1:]
         try:
-            self._received = receive(self._folder, name, content, self._system.limits.max_upload_mb)
+            self._received = receive(path, name)
         except (ValueError, OSError) as error:
+            discard(path)
             self._refuse(error)
             return
         self._open(self._received)

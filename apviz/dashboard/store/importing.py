@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import tempfile
@@ -10,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from apviz.tracing import open_trace
 from apviz.tracing.archive import unpack
@@ -70,7 +70,7 @@ LEFTOVER_SECONDS = 3600
 
 @contextmanager
 def unpacked(
-    folder: Path, filename: str, content: bytes, *, most_bytes: int, most_files: int
+    folder: Path, filename: str, file: BinaryIO, *, most_bytes: int, most_files: int
 ) -> Iterator[dict[Path, str]]:
     """Unpacks and checks the traces of a zip file somewhere in `folder`; gives their paths with the wanted names.
 
@@ -82,7 +82,7 @@ def unpacked(
     plain = name_from(Path(filename.replace("\\", "/")).name.removesuffix(".zip").removesuffix(".zarr"))
     place = Path(tempfile.mkdtemp(prefix=_IMPORTING, dir=folder))
     try:
-        found = unpack(io.BytesIO(content), place, most_bytes=most_bytes, most_files=most_files)
+        found = unpack(file, place, most_bytes=most_bytes, most_files=most_files)
         for path in found.values():
             check_complete(open_trace(path))
         yield {path: name_from(name) if name else plain for name, path in found.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, count
@@ -158,25 +157,18 @@ class OwnData:
 # --- what arrives -----------------------------------------------------------------------------------------------------
 
 
-def receive(folder: Path, name: str, content: bytes | str, max_mb: float) -> Path:
-    """Writes an uploaded file into the session's folder, and returns its path; nothing of it is read.
-
-    Every file has a place of its own: an earlier one of its name stays as it is.
+def receive(path: Path, name: str) -> Path:
+    """Gives an uploaded file, which lies in a folder of its own, its name; nothing of it is read.
 
     Raises:
-        ValueError: another kind of file, a name that is none here, or one that is too large.
+        ValueError: another kind of file, or a name that is none here.
     """
     plain = Path(name.replace("\\", "/")).name
     if not plain.lower().endswith(SUFFIXES) or plain.startswith("."):
         raise ValueError(f"{plain}: files ending in {', '.join(SUFFIXES)} are accepted")
     if len(plain.encode(errors="replace")) > _MAX_NAME_BYTES or not plain.isprintable():
         raise ValueError(f"{plain[:40]!r}… is no name for a file here; up to {_MAX_NAME_BYTES} characters are accepted")
-    data = content.encode() if isinstance(content, str) else content
-    if len(data) > max_mb * 1e6:
-        raise ValueError(f"{plain} has {len(data) / 1e6:,.1f} MB; up to {max_mb:,} MB are accepted")
-    path = Path(tempfile.mkdtemp(dir=folder)) / plain
-    path.write_bytes(data)
-    return path
+    return path.rename(path.with_name(plain))
 
 
 def look_into(path: Path, max_mb: float, header: bool | None = None) -> Table:
@@ -227,7 +219,7 @@ def check(table: Table, choices: TableChoices) -> OwnTable:
 
 
 def discard(path: Path) -> None:
-    """Removes a file that `receive` wrote."""
+    """Removes an uploaded file, with its folder."""
     shutil.rmtree(path.parent, ignore_errors=True)
 
 

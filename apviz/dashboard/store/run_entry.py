@@ -103,7 +103,7 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
         problem = "it has no zarr.json: no trace of Zarr v3, or one whose files were lost"
     except (OSError, ValueError) as error:
         problem = f"{error}" if str(error).startswith("it ") else f"its zarr.json cannot be read: {error}"
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except Exception as error:  # of any kind: the other runs are listed
         problem = f"its zarr.json is not that of an apviz trace: {type(error).__name__} {error}"
     return RunEntry(name, changed, ending="cannot be read", problem=problem)
 

@@ -164,7 +164,7 @@ class RunsFolder:
         pack({name: self._existing(name) for name in names}, file)
 
     def import_zip(
-        self, filename: str, content: bytes, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
+        self, filename: str, file: BinaryIO, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
     ) -> list[str]:
         """Imports the traces of a zip file from anywhere, and returns their names, which are free ones.
 
@@ -174,7 +174,7 @@ class RunsFolder:
             ValueError: what is wrong with it.
         """
         with importing.unpacked(
-            self.path, filename, content, most_bytes=most_bytes, most_files=most_files
+            self.path, filename, file, most_bytes=most_bytes, most_files=most_files
         ) as traces:  # fmt: skip
             return self._place(traces)
 

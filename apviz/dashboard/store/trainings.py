@@ -83,6 +83,6 @@ class Trainings:
                 attributes = json.loads((path / "zarr.json").read_text("utf-8")).get("attributes", {})
                 is_training = attributes.get("kind") == TRAINING
                 self._begun[key] = str(attributes.get("created", "-")) if is_training else ""
-        except (OSError, ValueError):  # just being made, or no trace
+        except Exception:  # just being made, or no trace, of whatever kind
             return ""
         return self._begun[key]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +13,12 @@ import urllib.request
 from urllib.parse import urlencode
 
 import pytest
+from bokeh.util.token import generate_jwt_token, generate_session_id
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
 
 import apviz
-from tests.dashboard.browser.server import ENDLESS, Server
+from tests.dashboard.browser.server import ENDLESS, PATIENCE, Server
 
 
 def test_an_address_that_others_can_reach_asks_who_may_come(tmp_path):
@@ -40,14 +46,45 @@ def test_a_page_of_another_name_that_leads_to_this_machine_is_refused_and_so_is_
         urllib.request.urlopen(urllib.request.Request(server.url + path, headers=headers))
     assert refused.value.code == 403
     said = refused.value.read().decode()
-    assert "answers to 127.0.0.1 and localhost only" in said and '"token"' not in said
+    assert f"does not answer to the name {name}" in said and "--allow-origin" in said and '"token"' not in said
+
+
+async def connects(server: Server, token: str, **headers: str) -> str:
+    """Which message the server begins with, or why there is none."""
+    request = HTTPRequest(f"ws://127.0.0.1:{server.port}/ws", headers=headers)
+    try:
+        line = await websocket_connect(request, subprotocols=["bokeh", token])
+    except HTTPClientError as error:
+        return str(error.code)
+    begins = await asyncio.wait_for(line.read_message(), PATIENCE)
+    line.close()
+    return "closed" if begins is None else json.loads(begins)["msgtype"]
+
+
+def test_only_its_own_pages_get_a_websocket_and_only_with_a_token_of_the_server(server):
+    with urllib.request.urlopen(server.url) as answer:
+        (token,) = re.findall(r'"token":\s*"([^"]+)"', answer.read().decode())
+    own = {"Origin": server.url.rstrip("/")}
+    assert asyncio.run(connects(server, token, **own)) == "ACK"
+    assert asyncio.run(connects(server, token, Origin="http://evil.example")) == "403"
+    assert asyncio.run(connects(server, token, Host="evil.example", Origin="http://evil.example")) == "403"
+    assert asyncio.run(connects(server, token)) == "403"
+    # one of a stranger could unpack to any size
+    of_stranger = generate_jwt_token(generate_session_id(), extra_payload={"x": "y" * 10**6})
+    assert asyncio.run(connects(server, of_stranger, **own)) == "closed"
 
 
 def tries(server: Server, password: str, timeout: float = 60) -> int:
     """Status of the answer to a password."""
-    data = urlencode({"username": "anybody", "password": password}).encode()
-    with urllib.request.urlopen(server.url + "login", data, timeout=timeout) as answer:
-        return answer.status
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(server.url + "login", timeout=timeout) as answer:
+        (token,) = re.findall(r'name="_xsrf" value="([^"]+)"', answer.read().decode())
+    data = urlencode({"username": "anybody", "password": password, "_xsrf": token}).encode()
+    try:
+        with opener.open(server.url + "login", data, timeout=timeout) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 @pytest.mark.slow
@@ -62,10 +99,10 @@ def test_a_password_is_asked_for_and_lets_in(recorded, browser, tmp_path):
         tab.locator("input[name=username]").fill("anybody")
         tab.locator("input[name=password]").fill("wrong")
         tab.locator("[type=submit]").click()
-        tab.get_by_text("Invalid").first.wait_for()
+        tab.get_by_text("Wrong user name or password").first.wait_for()
         # as one who guesses would; from the sixth on they wait
         for _ in range(5):
-            assert tries(server, "guess") == 200
+            assert tries(server, "guess") == 403
         with pytest.raises(TimeoutError):
             for _ in range(5):
                 tries(server, "guess", timeout=1.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.dashboard import address
 from apviz.dashboard.pages.runs.viewing import RunsView
 from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.dropping import drop
 from tests.dashboard.runs_page import message, press, settle
 
 
@@ -227,19 +229,27 @@ def test_an_exported_run_is_imported_again_and_shown(page):
     page.transfer.export()
     settle(page)
     content = (page.shared.folder / "cg.zarr.zip").read_bytes()
-    page.transfer.drop.value = {"cg.zarr.zip": content}
+    drop(page.transfer.drop, "cg.zarr.zip", content)
     settle(page)
     assert message(page) == "Imported: cg-2" and page.choice.runs == ["cg", "cg-2"]
 
 
 def test_a_bad_import_is_refused_in_words(page):
-    page.transfer.drop.value = {"<b>bad.zip": b"hello"}
+    drop(page.transfer.drop, "<b>bad.zip", b"hello")
     settle(page)
     assert message(page).startswith("b-bad was not imported: it does not unpack as a zip file")
-    page.shared.limits.__dict__["max_upload_mb"] = 1
-    page.transfer.drop.value = {"large.zip": b"x" * 2_000_000}
-    settle(page)
-    assert message(page) == "large.zip has 2 MB; up to 1 MB are accepted"
+    assert not list(page.shared.folder.glob("upload-*"))
+
+
+def test_archives_that_are_dropped_together_are_imported_one_after_another(page, folder):
+    content = io.BytesIO()
+    RunsFolder(folder).export(["cg"], content)
+    for name in ("one.zip", "two.zip", "three.zip"):
+        drop(page.transfer.drop, name, content.getvalue(), pieces=3)
+    for _ in range(3):
+        settle(page)
+    assert {"one", "two", "three"} <= set(RunsFolder(folder).names())
+    assert not list(page.shared.folder.glob("upload-*"))
 
 
 def test_the_view_is_in_the_address_and_comes_back_from_it(page):

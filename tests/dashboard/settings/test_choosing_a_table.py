@@ -6,12 +6,11 @@ import pytest
 
 pytest.importorskip("panel")
 
-from panel.models.file_dropper import DeleteEvent
-
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.own_table import OwnTablePanel
 from apviz.dashboard.settings.system_choice import SystemChoice, describe_dataset
 from apviz.dashboard.store.own_data import OwnData
+from tests.dashboard.dropping import drop, take_away
 
 GOOD = "a,b,price\n" + "\n".join(f"{k / 60},{(7 * k % 60) / 60},{(k % 13) / 13}" for k in range(60))
 OTHER = GOOD.replace("0.", "1.")
@@ -37,10 +36,10 @@ class Panel:
         return getattr(self.panel, name)
 
     def drops(self, text, name="mine.csv"):
-        self.panel.drop.value = {name: text.encode() if isinstance(text, str) else text}
+        drop(self.panel.drop, name, text.encode() if isinstance(text, str) else text)
 
     def takes_away(self, name):
-        self.panel.drop._process_event(DeleteEvent(None, {"name": name}))
+        take_away(self.panel.drop, name)
 
     def press(self, button):
         button.clicks += 1

@@ -18,8 +18,8 @@ from tests.dashboard.store.on_disk import exported, files
 def test_an_exported_run_is_imported_as_it_was_under_a_free_name(folder, tmp_path, name):
     runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
     content = exported(runs, name)
-    assert runs.import_zip(f"{name}.zarr.zip", content) == [f"{name}-2"]
-    assert other.import_zip(f"C:\\downloads\\{name}.zarr.zip", content) == [name]
+    assert runs.import_zip(f"{name}.zarr.zip", io.BytesIO(content)) == [f"{name}-2"]
+    assert other.import_zip(f"C:\\downloads\\{name}.zarr.zip", io.BytesIO(content)) == [name]
     for found in (runs.open(f"{name}-2"), other.open(name)):
         assert found.tree.identical(runs.open(name).tree)
     assert not [path for path in folder.iterdir() if path.name.startswith(".importing")]
@@ -27,7 +27,7 @@ def test_an_exported_run_is_imported_as_it_was_under_a_free_name(folder, tmp_pat
 
 def test_several_runs_go_out_and_in_together(folder, tmp_path):
     runs, other = RunsFolder(folder), RunsFolder(tmp_path / "other")
-    assert set(other.import_zip("all.zip", exported(runs, "cg", "ap", "cut"))) == {"cg", "ap", "cut"}
+    assert set(other.import_zip("all.zip", io.BytesIO(exported(runs, "cg", "ap", "cut")))) == {"cg", "ap", "cut"}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_several_runs_go_out_and_in_together(folder, tmp_path):
 )
 def test_an_import_gets_a_name_that_stays_inside(folder, tmp_path, filename):
     other = RunsFolder(tmp_path / "other")
-    (name,) = other.import_zip(filename, exported(RunsFolder(folder), "cg"))
+    (name,) = other.import_zip(filename, io.BytesIO(exported(RunsFolder(folder), "cg")))
     assert other.names() == [name] and "," not in name
     assert other.rename(name, f"{name}!".replace("!", "x")[:100])
 
@@ -70,7 +70,7 @@ def test_a_refused_import_says_why_and_leaves_nothing_behind(folder, change, mes
             archive.writestr(name, content)
     before = files(folder.parent)
     with pytest.raises(ValueError, match=f"bad was not imported: .*{message}") as error:
-        runs.import_zip("bad.zarr.zip", file.getvalue())
+        runs.import_zip("bad.zarr.zip", file)
     assert str(folder) not in str(error.value)
     assert files(folder.parent) == before and not list(folder.glob(".importing*"))
 
@@ -78,7 +78,7 @@ def test_a_refused_import_says_why_and_leaves_nothing_behind(folder, change, mes
 def test_an_import_that_is_too_large_is_refused(folder):
     runs = RunsFolder(folder)
     with pytest.raises(ValueError, match="cg was not imported: it unpacks to"):
-        runs.import_zip("cg.zarr.zip", exported(runs, "cg"), most_bytes=100)
+        runs.import_zip("cg.zarr.zip", io.BytesIO(exported(runs, "cg")), most_bytes=100)
 
 
 def test_what_a_kill_left_of_an_import_goes_at_the_next_start(folder):

@@ -12,10 +12,12 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
+from apviz.dashboard.components.dropper import MOST_AT_ONCE, Dropper
 from apviz.dashboard.components.server_owned import button, server_owned
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.pages.base import Shared
+from apviz.dashboard.store.own_data import MAX_UNPACKING, discard
 from apviz.dashboard.store.run_entry import RunEntry
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.dashboard.store.trash import DeletedRun
@@ -220,10 +222,12 @@ class FileTransfer:
         self.format = pmui.Select(label="As", options=FORMATS, value=".zarr.zip", width=240, size="small")
         self.button = button("Download", "download", self.export)
         self.download = pmui.FileDownload(filename="apviz", visible=False, variant="text", size="small")
-        self.drop = pn.widgets.FileDropper(
-            max_file_size=f"{shared.limits.max_upload_mb}MB", multiple=True, height=90, sizing_mode="stretch_width"
-        )
-        self.drop.param.watch(lambda event: self._dropped(event.new), "value")
+        self.drop = Dropper(
+            shared.folder, shared.limits.max_upload_mb, self._arrived, lambda error: say(str(error), bad=True),
+            multiple=True, height=90, sizing_mode="stretch_width",
+        )  # fmt: skip
+        #: archives that arrived while a file was made or read
+        self._waiting: list[tuple[str, Path]] = []
 
     def tick(self) -> None:
         """Takes what the job has made, if it is done."""
@@ -235,6 +239,8 @@ class FileTransfer:
         if job.state == "failed":
             self._say(job.message, bad=True)
         self.button.loading = False
+        if self._waiting and self.job is None:
+            self._import_next()
 
     def export(self) -> None:
         """Makes the file that is asked for, and sends it."""
@@ -247,22 +253,27 @@ class FileTransfer:
         self.download.param.update(file=path, filename=name, label=f"{name} again", visible=True)
         self.download.transfer(download=True)
 
-    def _dropped(self, files: dict[str, Any] | None) -> None:
-        if not files:
-            return
-        runs, most = self._shared.runs, self._shared.limits.max_upload_mb
+    def _arrived(self, name: str, path: Path) -> None:
+        if len(self._waiting) < MOST_AT_ONCE:
+            self._waiting.append((name, path))
+        else:
+            discard(path)
+            self._say(f"{name[:60]} was not imported: others are waiting for that; drop it again later", bad=True)
+        if self.job is None:
+            self._import_next()
 
-        def import_all() -> list[str]:
-            found = []
-            for name, content in files.items():
-                data = content.encode() if isinstance(content, str) else content
-                if len(data) > most * 1e6:
-                    raise ValueError(f"{name} has {len(data) / 1e6:.0f} MB; up to {most} MB are accepted")
-                found += runs.import_zip(name, data)
-            return found
+    def _import_next(self) -> None:
+        name, path = self._waiting.pop(0)
+        runs, most = self._shared.runs, MAX_UNPACKING * self._shared.limits.max_upload_mb * 10**6
 
-        self._start(import_all, self._imported)
-        self.drop.value = {}
+        def import_it() -> list[str]:
+            try:
+                with path.open("rb") as file:
+                    return runs.import_zip(name, file, most_bytes=most)
+            finally:
+                discard(path)
+
+        self._start(import_it, self._imported)
 
     def _imported(self, names: list[str]) -> None:
         self._say(f"Imported: {', '.join(names)}")
