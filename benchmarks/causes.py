@@ -191,11 +191,11 @@ CASES = [
     Case(cause="MODEL", why="lengthscale 0.03 in 5 inputs", data=partial(waves, d=5, frequency=2.0),
          kernel=M32(lengthscale=0.03), solver=AUTO, undone={"kernel": M32(lengthscale=2.0)}),
     # rows again and again
-    Case(cause="COPIES", why="40 rows, 15 copies each", data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
+    Case(cause="DUPLICATES", why="40 rows, 15 copies each", data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
          undone={"data": partial(copied, 40, 15, merged=True), "noise": 1e-3 / 15}),
-    Case(cause="COPIES", why="100 rows, 8 copies each", data=partial(copied, 100, 8), noise=1e-3, solver=disjoint(50),
+    Case(cause="DUPLICATES", why="100 rows, 8 copies each", data=partial(copied, 100, 8), noise=1e-3, solver=disjoint(50),
          kernel=M52(lengthscale=0.08), undone={"data": partial(copied, 100, 8, merged=True), "noise": 1e-3 / 8}),
-    Case(cause="COPIES", why="150 rows, 4 copies each", data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
+    Case(cause="DUPLICATES", why="150 rows, 4 copies each", data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
          kernel=M32(lengthscale=0.045), undone={"data": partial(copied, 150, 4, merged=True), "noise": 2e-3 / 4}),
     # a cap below what is needed
     Case(cause="CAP", why="CG, 8 iterations", noise=0.5, solver=cg(max_epochs=8), undone={"solver": cg()}),

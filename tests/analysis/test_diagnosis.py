@@ -355,7 +355,7 @@ def with_copies(lengthscale, noise):
 def test_rows_that_come_again_are_the_cause_where_merged_they_would_make_kappa_small():
     problem = with_copies(0.1, 1e-4)
     found = diagnose(recorded(problem, apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60)))
-    assert found.limit is Limit.COPIES and "Only 40 of the 400 training rows are distinct" in found.evidence
+    assert found.limit is Limit.DUPLICATES and "Only 40 of the 400 training rows are distinct" in found.evidence
     merged = dense_matrix(problem.x.numpy()[:40], 0.1, 1e-5)
     assert f"merged it would be about {np.linalg.cond(merged):.2g}" in found.evidence
 
@@ -366,7 +366,7 @@ def test_rows_that_come_again_are_named_beside_another_cause():
     slow = apviz.AlternatingProjection(block_size=80, tol=1e-6, max_epochs=30)
     apviz.solve(with_copies(2.0, 1e-3), slow, [recorder])
     found = diagnose(recorder.trace)
-    assert found.limit is not Limit.COPIES and "Only 40 of the 400 training rows are distinct" in found.evidence
+    assert found.limit is not Limit.DUPLICATES and "Only 40 of the 400 training rows are distinct" in found.evidence
     former = apviz.Trace(recorder.trace.tree.copy(deep=True))
     del former.attrs["distinct_rows"]
     assert diagnose(former) == found
@@ -535,7 +535,7 @@ def test_gpytorch_is_advised_in_its_own_words():
 def test_a_diagnosis_that_was_written_into_a_trace_is_its_diagnosis():
     trace, told = (
         recorded(system(), apviz.Cholesky()),
-        apviz.analysis.Diagnosis(Limit.COPIES, "So many.", "Merge them."),
+        apviz.analysis.Diagnosis(Limit.DUPLICATES, "So many.", "Merge them."),
     )
     told.write_into(trace)
     assert diagnose(trace) == told

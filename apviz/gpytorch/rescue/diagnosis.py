@@ -235,7 +235,7 @@ class _Measured:
                 for tight in ({}, *self._tolerances()):
                     then = f" Then a smaller tolerance is met: {_as_settings(tight)}." if tight else ""
                     attempt = partial(solved, fewer, aim, self._and(_entered(tight)))
-                    yield Limit.COPIES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
+                    yield Limit.DUPLICATES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
         if settings.fast_pred_var.on() and not native.predicts:
             for tight in ({}, *self._tolerances()):
                 off = _entered({"fast_pred_var": False, **tight})
@@ -388,7 +388,7 @@ def _as_settings(values: Mapping[str, float]) -> str:
 
 
 def _nothing(evidence: str) -> Diagnosis:
-    return Diagnosis(Limit.SOUND, evidence, "Leave it as it is.")
+    return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
 
 
 def _short(error: object) -> str:
