@@ -27,6 +27,8 @@ FAR_LESS_WORK_SHARE, BOUND_SHARE = 0.25, 0.5
 FEW_ITERATIONS, CAPPED_ITERATIONS = 40, 100
 # epochs to allow where nothing is known of how many are needed, ÷ those that were done
 MORE_EPOCHS = 10
+# epochs of projections whose rate says something
+RATED_EPOCHS = 6
 # a run that would have been done within so many times the epochs it had was cut off; a forecast over more epochs than
 # so many times those that were seen says nothing
 CAP_FACTOR, FARTHEST = 1.5, 100.0
@@ -107,6 +109,8 @@ def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     done, goal = of.epochs(trace), of.forecast(trace)
     if goal <= FARTHEST * done:
         return _capped(trace, math.ceil(goal), f"at its rate it needs about {math.ceil(goal):,}")
+    if trace.method.has_blocks and done >= RATED_EPOCHS:
+        return None  # it had epochs enough to show that it does not get there
     if trace.method.is_plain_cg and math.isfinite(of.kappa(trace)):
         most = max(of.iterations_of_cg(trace)[0], done + 1)
         return _capped(trace, most, f"CG needs up to {most:,} in exact arithmetic")

@@ -196,7 +196,7 @@ def astray(e: Evidence) -> Answer:
         size = ", ".join(sorted({f"{d:.2g}" for _, d in pairs})[:SHOWN])
         return _restart(f"The lengthscale {found[0]} to {scales}; the inputs have standard deviations of {size}.")
     square = e.target_square
-    if not square:
+    if not square or not math.isfinite(e.signal):
         return None
     root = f"the targets have mean square {square:.3g}"
     if not 1 / ASTRAY_OUTPUTSCALE <= e.signal / square <= ASTRAY_OUTPUTSCALE:
