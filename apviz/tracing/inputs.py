@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from apviz.datasets.oddities import find_oddities
 from apviz.kernels import pairwise_distances
 from apviz.spectrum import Method, spectrum
 from apviz.system import KernelSystem
@@ -21,12 +24,13 @@ MERGED_SHARE = 0.01
 
 
 def input_attributes(system: KernelSystem) -> dict[str, Any]:
-    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`.
+    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities` as JSON.
 
     A spread is the standard deviation of an input ÷ its lengthscale; of one that the kernel sees at several scales by
     the shortest, of one that it sees at none 0. Right-hand sides are counted from 0, the targets.
     """
-    deviations = system.operator.given.double().std(0, correction=0).cpu()
+    x = system.operator.given.double().cpu().numpy()
+    deviations = torch.from_numpy(x.std(0))
     spreads = torch.zeros(system.d, dtype=torch.float64)
     for scale, columns in system.kernel.shortest_scales(system.d):
         spreads[columns] = torch.maximum(spreads[columns], deviations[columns] / scale.cpu())
@@ -34,6 +38,7 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
         "distinct_rows": len(pd.unique(_row_keys(system.operator.given))),
         "input_spreads": spreads.tolist(),
         "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
+        "oddities": json.dumps([asdict(each) for each in find_oddities(x, system.b[:, 0].double().cpu().numpy())]),
     } | model_attributes(system)
 
 

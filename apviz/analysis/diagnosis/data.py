@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -51,13 +51,11 @@ SMALLER_STEP = (
 STANDARDISE = "Standardise the inputs, or give every input a lengthscale of its own, and fit them."
 
 
-class Odd(Protocol):
-    """An `apviz.datasets.oddities.Oddity`, or one that was read from a trace."""
+class Odd(NamedTuple):
+    """An oddity of a table, see `apviz.datasets.oddities`."""
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def message(self) -> str: ...
+    kind: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
