@@ -39,6 +39,10 @@ WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
 LITTLE_GAIN: Final = 0.9
 # test RMSE ÷ that of the mean, this near to 1, is that of predicting the mean exactly
 NO_GAIN: Final = 1e-3
+# σ² this near to its lower bound is at it, and what is proposed is so many times lower
+ON_FLOOR_FACTOR, FLOOR_FACTOR = 1.1, 10.0
+# gain in log likelihood for each unit that log σ² falls, in nats, from which a lower bound matters
+FLOOR_NATS = 1.0
 # a loss this far above the lowest has risen, in nats a row; a typical loss above the second is summed over rows
 RISEN_LOSS, SUMMED_LOSS = 1.0, 20.0
 #: names, numbers and columns that are written out
@@ -74,7 +78,11 @@ class Evidence:
         smallest: smallest prior correlation of two rows.
         test_nearest: median over test rows of the prior correlation with the nearest training row.
         spreads, deviations: standard deviation of every input that has a lengthscale, in lengthscales and as it is.
+        inputs: a sentence on their ranges.
         gain: test RMSE ÷ that of the prior mean, the lowest of a solved system.
+        losses: of a training, one a step, if they are known.
+        noise_floor: lower bound of σ².
+        falling_noise: nats that the log likelihood gains for each unit that log σ² falls.
         only_mean: whether the test RMSE was that of the prior mean throughout.
     """
 
@@ -92,8 +100,12 @@ class Evidence:
     test_nearest: float | None = None
     spreads: Sequence[float] = ()
     deviations: Sequence[float] = ()
+    inputs: str = ""
     gain: float | None = None
     only_mean: bool | None = None
+    losses: Sequence[float] = ()
+    noise_floor: float | None = None
+    falling_noise: float | None = None
 
     def odd(self, *kinds: str) -> str | None:
         """What was found of these kinds, as sentences; None for nothing."""
@@ -235,6 +247,8 @@ def independent(e: Evidence) -> Answer:
         f"The prior correlation of a row with its nearest other is {e.nearest:.1g}: K is close to diagonal, and "
         f"predictions between the rows are the prior mean.{_consequence(e, diagonal=False)}"
     )
+    if not all(ORDINARY[0] < each < ORDINARY[1] for each in e.deviations):
+        return Diagnosis(Limit.SCALE, f"{evidence} {e.inputs}".rstrip(), STANDARDISE, {"inputs": "standardised"})
     return Diagnosis(Limit.INDEPENDENT, evidence, "Fit the lengthscale, starting from a larger one.")
 
 
@@ -276,6 +290,28 @@ def stepped_too_far(losses: Sequence[float], rows: int) -> Diagnosis | None:
     if not finite or (len(finite) == len(losses) and finite[-1] < min(finite) + per_row * RISEN_LOSS):
         return None
     return Diagnosis(Limit.STEP, history(losses), SMALLER_STEP, {"lr": "a tenth"})
+
+
+def stepped(e: Evidence) -> Answer:
+    """The losses of a training rose."""
+    return stepped_too_far(e.losses, e.rows)
+
+
+def on_floor(e: Evidence) -> Answer:
+    """The noise is at its lower bound, and less of it is likelier."""
+    if e.noise_floor == 0:
+        return None
+    if e.noise_floor is None or e.falling_noise is None:
+        return NotMeasured("whether the noise is at its lower bound")
+    if e.noise > ON_FLOOR_FACTOR * e.noise_floor or e.falling_noise < FLOOR_NATS:
+        return None
+    evidence = (
+        f"σ² = {e.noise:.3g} is at its lower bound of {e.noise_floor:.3g}, and the log likelihood gains "
+        f"{e.falling_noise:.3g} nats for each unit that log σ² falls."
+    )
+    lower = float(f"{e.noise_floor / FLOOR_FACTOR:.3g}")
+    return Diagnosis(Limit.FLOOR, evidence, f"Take a lower bound of {lower:g}, if so little noise is plausible.",
+                     {"noise_floor": lower})  # fmt: skip
 
 
 def history(losses: Sequence[float]) -> str:

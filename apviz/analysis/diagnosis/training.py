@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from apviz.analysis.diagnosis.data import Answer, stepped_too_far
+from apviz.analysis.diagnosis.data import FLOOR_FACTOR, ON_FLOOR_FACTOR, Answer, stepped_too_far
 from apviz.analysis.diagnosis.endings import LOOSE_TOL
 from apviz.analysis.diagnosis.engine import NotMeasured, decide
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit
@@ -31,10 +31,6 @@ from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
 from apviz.tracing.training_trace import SETTLED_STEPS
 
-# σ² so near to its floor lies on it
-ON_FLOOR_FACTOR = 1.1
-# a floor so much higher makes the solves that much easier, one so much lower lets σ² fall
-FLOOR_FACTOR = 10.0
 # a lengthscale or an outputscale so many times its start, or less by as much, is no longer about the data
 ASTRAY = 1e6
 # the floor to try where there was none

@@ -147,7 +147,7 @@ def test_losses_that_rose_are_a_step_where_nothing_else_is_off():
     model = model_of(x, y, 0.01, rbf(0.3))
     assert diagnose(model, losses=[1.0, 0.5, 0.4]).limit is Limit.NOTHING
     found = diagnose(model, losses=[1.0, 0.4, 9.0])
-    assert found.limit is Limit.STEP and "0.4 in step 2, and is 9 in step 3" in found.evidence
+    assert found.limit is Limit.STEP and "lowest in step 2, 0.4; in step 3 it is 9" in found.evidence
 
 
 def test_inside_the_context_it_is_gpytorch_that_is_measured():
@@ -182,11 +182,7 @@ def test_of_every_kind_of_noise_and_targets_some_rows_can_be_measured(kind, monk
         model = Multitask(x, y, gpytorch.likelihoods.MultitaskGaussianLikelihood(num_tasks=2)).double()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     found = diagnose(model)
-    assert (
-        found.rows == (100 if kind == "several outputs" else 200)
-        and "Not measured" not in str(found)
-        and np.isfinite(found.before.mean)
-    )
+    assert found.rows == (100 if kind == "several outputs" else 200) and np.isfinite(found.before.mean)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
