@@ -127,7 +127,8 @@ def evidence_of(model: Any, likelihood: Any, truth: Exact, share: float, losses:
         noise=truth.noise / share, signal=truth.signal, target_square=float(truth.b.square().mean()),
         nearest=correlation(truth.nearest), smallest=truth.smallest, test_nearest=correlation(truth.test_nearest),
         spreads=[d / s if s else math.inf for s, d in scales], deviations=[d for _, d in scales], losses=losses,
-        inputs=f"{', '.join(_spans(model.train_inputs[0]))}.".capitalize(), noise_floor=_noise_floor(likelihood), falling_noise=truth.falling_noise,
+        inputs=f"{', '.join(_spans(model.train_inputs[0]))}.".capitalize(),
+        noise_floor=_noise_floor(likelihood), falling_noise=truth.falling_noise,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ class Solved:
             `Exact.gradient_scale`: near an optimum the gradient itself is next to nothing.
         mean: largest error, in standard deviations of a prediction with its noise.
         variance: largest ratio of variances with the noise, to the larger.
-        negative: variances of f below 0, of those predicted.
+        negative: variances of f below 0, of those predicted, where that by Cholesky in float64 is above.
         log_likelihood: of the training rows, per row; its error too.
         jitter: whether it was added to the diagonal for a Cholesky factor.
         error: what was raised, if anything.
@@ -297,7 +297,7 @@ def solved(
         checked = nan if training is None else float(training["epoch"]["checked_residual"][-1])
         return Solved(
             training, tuple(t for t in traces if not t.converged), residual, checked, off, *far,
-            negative=0 if raw is None else int((raw < 0).sum()),
+            negative=0 if raw is None else _negative(raw, truth),
             log_likelihood=value,
             log_likelihood_error=nan if truth is None else abs(value - truth.log_likelihood),
             jitter=any("jitter" in str(w.message) for w in caught),
@@ -360,6 +360,11 @@ def _predict(given: Copy) -> tuple[Tensor, Tensor, Tensor]:
         covariance = found.lazy_covariance_matrix
         raw = covariance.diagonal(dim1=-1, dim2=-2).double()
         return found.loc.double(), raw.clamp_min(0), raw
+
+
+def _negative(raw: Tensor, truth: Exact | None) -> int:
+    is_positive = torch.ones_like(raw) if truth is None else truth.variance.reshape(raw.shape) > 0
+    return int(((raw < 0) & is_positive.bool()).sum())
 
 
 def _residual(truth: Exact, w: Tensor) -> float:
