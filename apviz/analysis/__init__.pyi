@@ -1,6 +1,7 @@
 from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import Limit as Limit
 from .diagnosis import diagnose as diagnose
+from .diagnosis.training import diagnose_training as diagnose_training
 from .ensembles import but_for_the_seed as but_for_the_seed
 from .ensembles import coinciding as coinciding
 from .ensembles import group_table as group_table
@@ -20,7 +21,6 @@ from .sweeps import series as series
 from .sweeps import settings_table as settings_table
 from .sweeps import sweep_table as sweep_table
 from .sweeps import what_next as what_next
-from .training_diagnosis import diagnose_training as diagnose_training
 from .verdict import Basis as Basis
 from .verdict import Standing as Standing
 from .verdict import Verdict as Verdict

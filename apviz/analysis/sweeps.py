@@ -26,7 +26,8 @@ _NOT_SETTINGS: Final = frozenset({
     "status", "stop_reason", "stop_message", "residual", "epochs", "work", "seconds", "created", "schema_version",
     "setup_work", "setup_seconds", "initial_energy", "rhs_norms", "versions", "solver_settings", "training_settings",
     "choices", "hyperparameters", "stagnated_steps", "tol", "kind", "trace_id", "method", "data", "distinct_rows",
-    "input_spreads", "zero_right_hand_sides",
+    "input_spreads", "zero_right_hand_sides", "target_mean_square", "duplicate_disagreement", "signal",
+    "nearest_correlation", "smallest_correlation", "oddities",
 })  # fmt: skip
 
 #: relative, between numbers of two traces that are the same but for rounding

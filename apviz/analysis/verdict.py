@@ -1,11 +1,13 @@
-"""Verdict on runs of one system: which method was best, how far the others are from it, why, and what to change.
+"""Verdict on runs of one system: which was fastest, how the others compare, and what to change.
 
-What a run needs to its tolerance is *measured* where it converged. Where it was cut off it is, and is called,
+Measured comes before extrapolated, and extrapolated before bound. What a run needs to its tolerance is
 
-- a *bound* for plain CG: ½√κ·log(2√κ/tol) iterations, in exact arithmetic, at the pace it had;
-- *extrapolated* for everything else: at the rate at which its residual fell in the later half of its epochs;
-- *unknown* where rounding stopped it, where its residual did not fall, or where the extrapolation would be longer than
-  `FARTHEST` times what was seen.
+- *measured* where it converged;
+- *extrapolated* where it stopped before: at the rate at which its residual fell in the later half of its epochs;
+- a *bound* for plain CG without such a rate: ½√κ·log(2√κ/tol) iterations in exact arithmetic, at the pace it had;
+- *unknown* where rounding stopped it, or where the extrapolation is longer than `FARTHEST` times what was seen.
+
+The action is that of `apviz.diagnose` on the fastest run, so that verdict and diagnosis say the same.
 """
 
 from __future__ import annotations
@@ -18,16 +20,14 @@ from enum import Enum
 
 import numpy as np
 
-from apviz.analysis.diagnosis import LARGE_KAPPA, Diagnosis, Limit, diagnose
+from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
-#: times nearer to each other than this are those of one method, measured twice
+#: relative difference of seconds under which two runs took the same time
 SAME_TIME = 0.1
-#: what another run took less work by, to be worth a word
-LESS_WORK = 0.1
 #: an extrapolation over more epochs than so many times those that were seen says nothing
 FARTHEST = 100.0
 #: κ up to which all of its digits are written
@@ -71,11 +71,11 @@ class Verdict:
     Args:
         standings: the runs that are compared, the best first: those that converged by seconds, then the others.
         left_out: number of runs of another system, or to another tolerance.
-        best: the best of those that converged; None for none.
-        headline: which was best, and how another compares.
-        others: what else is to be said of the others; may be empty.
-        change: what to change, or that there is nothing.
-        diagnosis: of the best, or where none converged of the closest.
+        best: the fastest of those that converged; None for none.
+        headline: which was fastest, and how others compare.
+        others: what else there is to say of the runs and of κ; may be empty.
+        change: what to change; empty for nothing.
+        diagnosis: of the fastest, or where none converged of the closest.
     """
 
     standings: tuple[Standing, ...]
@@ -108,7 +108,7 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
         ...     solution = apviz.solvers.attempt(system, solver, hooks=[recorder])
         >>> found = apviz.analysis.judge(recorder.traces)
         >>> found.best.trace.label, found.others
-        ('Cholesky', '')
+        ('Cholesky', '1 run hit its limit of 5 epochs. κ = 8,237.')
     """
     given = list(traces)
     called = [trace.label for trace in given] if names is None else list(names)
@@ -121,18 +121,14 @@ def judge(traces: Iterable[Trace], names: Sequence[str] | None = None, *, more_t
     ordered = _ordered(runs)
     if not ordered:
         return Verdict((), len(given), None, "Nothing has run yet.", "", "", None)
-    best = next((run for run in ordered if run.basis is Basis.MEASURED), None)
+    best = ordered[0] if ordered[0].basis is Basis.MEASURED else None
     looked_at = best or min(ordered, key=lambda run: _last(run.trace, "residual"))
-    diagnosis = diagnose(looked_at.trace, [run.trace for run in ordered])
-    rival = _rival(ordered, best)
-    if best is None:
-        headline = _unconverged(ordered, looked_at, more_to_come)
-    else:
-        headline = _won(ordered, best, rival, more_to_come)
-    others = _others(ordered, best, rival, len(given) - len(ordered))
-    return Verdict(
-        tuple(ordered), len(given) - len(ordered), best, headline, others, _change(diagnosis, looked_at), diagnosis
-    )
+    # of runs to other tolerances too, as wherever this run is diagnosed
+    diagnosis = diagnose(looked_at.trace, [trace for trace, _ in shown])
+    headline = _won(ordered, best, more_to_come) if best else _unconverged(ordered, looked_at)
+    left_out = len(given) - len(ordered)
+    others = _others(ordered, looked_at, left_out)
+    return Verdict(tuple(ordered), left_out, best, headline, others, _change(diagnosis), diagnosis)
 
 
 def standing(trace: Trace, name: str = "") -> Standing:
@@ -154,133 +150,98 @@ def standing(trace: Trace, name: str = "") -> Standing:
 def _epochs_to_tolerance(trace: Trace, done: float) -> tuple[float, Basis]:
     """Epochs, or iterations, in all, and how they are known."""
     tol, kappa = float(trace.attrs["tol"]), _kappa(trace)
+    bound = math.nan
     if trace.method.is_plain_cg and math.isfinite(kappa):
         bound = math.ceil(conjugate_gradient_iterations(np.array(kappa), tol))
-        # beyond it rounding rules, of which it knows nothing
-        if bound > done:
-            return bound, Basis.BOUND
     residual = trace["epoch"]["residual"].values
     late = residual[len(residual) // 2 :]
-    if len(residual) <= FEWEST_EPOCHS or not (np.isfinite(late) & (late > 0)).all():
-        return math.nan, Basis.UNKNOWN
-    # of the whole later half, for the residual of some rules leaps
-    fall = -float(np.polyfit(np.arange(len(late)), np.log(late), 1)[0])
-    more = math.log(float(late[-1]) / tol) / fall if fall > 0 else math.inf
-    return (done + max(0.0, more), Basis.EXTRAPOLATED) if more <= FARTHEST * done else (math.nan, Basis.UNKNOWN)
+    if len(residual) > FEWEST_EPOCHS and (np.isfinite(late) & (late > 0)).all():
+        # of the whole later half, for the residual of some rules leaps
+        fall = -float(np.polyfit(np.arange(len(late)), np.log(late), 1)[0])
+        total = done + (max(0.0, math.log(float(late[-1]) / tol) / fall) if fall > 0 else math.inf)
+        if total <= (1 + FARTHEST) * done and not total > max(bound, done):
+            return total, Basis.EXTRAPOLATED
+    # beyond the bound rounding rules, of which it knows nothing
+    return (bound, Basis.BOUND) if bound > done else (math.nan, Basis.UNKNOWN)
 
 
 def _ordered(runs: Sequence[Standing]) -> list[Standing]:
-    """The best first: what converged, by seconds, then what would take least; at last what is not known."""
+    """The fastest first: what converged, then what would take least, at last what is not known, by residual."""
 
     def place(run: Standing) -> tuple[int, float]:
-        rank = (Basis.MEASURED, Basis.EXTRAPOLATED, Basis.BOUND, Basis.UNKNOWN).index(run.basis)
         if run.basis is Basis.UNKNOWN:
             residual = _last(run.trace, "residual")
             return 2, residual if math.isfinite(residual) else math.inf
-        return min(rank, 1), run.seconds
+        return int(run.basis is not Basis.MEASURED), run.seconds
 
-    ordered = sorted(runs, key=place)
-    quick = [run for run in ordered if run.basis is Basis.MEASURED and run.seconds <= _longest_tie(ordered[0])]
-    # of those that took as long, the one that worked least
-    return sorted(quick, key=lambda run: run.work) + [run for run in ordered if run not in quick]
+    return sorted(runs, key=place)
 
 
-def _longest_tie(first: Standing) -> float:
-    return (1 + SAME_TIME) * first.seconds
-
-
-def _rival(ordered: Sequence[Standing], best: Standing | None) -> Standing | None:
-    """The run that the best is compared with: plain CG, which theory speaks of, else the next."""
-    if best is None:
-        return None
-    others = [run for run in ordered if run is not best]
-    return next((run for run in others if run.trace.method.is_plain_cg), others[0] if others else None)
-
-
-def _won(ordered: Sequence[Standing], best: Standing, rival: Standing | None, more_to_come: bool) -> str:
-    cost = f"{_time(best.seconds)} and {best.work:.3g} work"
-    absent = "" if more_to_come else _of_absent_cg(ordered)
-    if rival is None:
-        alone = "nothing else has ended yet" if more_to_come else "nothing else ran"
-        return f"{best.name}: {cost}; {alone}{absent}."
-    return f"{best.name}, {cost}; {_compared(rival, best)}{absent}."
+def _won(ordered: Sequence[Standing], best: Standing, more_to_come: bool) -> str:
+    """The fastest run, the next one and plain CG."""
+    rivals = list(ordered[1:2])
+    if not any(run.trace.method.is_plain_cg for run in ordered[:2]):
+        rivals += [run for run in ordered[2:] if run.trace.method.is_plain_cg][:1]
+    parts = [f"{best.name} solved it in {_time(best.seconds)}", *(_compared(run, best) for run in rivals)]
+    if not rivals:
+        parts.append("no other run has ended yet" if more_to_come else "no other method ran")
+    return f"{'; '.join(parts)}."
 
 
 def _compared(run: Standing, best: Standing) -> str:
-    """A run beside the best, as the end of a sentence."""
-    explains = run.basis is Basis.BOUND or (run.trace.method.is_plain_cg and _kappa(run.trace) >= LARGE_KAPPA)
-    because = f" because {_condition(run.trace)}" if explains else ""
-    if run.basis is Basis.MEASURED:
-        times = run.seconds / best.seconds if best.seconds > 0 else 1.0
-        as_long = "as long" if times <= 1 + SAME_TIME else f"{times:{'.2g' if times < 10 else ',.0f'}} times as long"
-        return f"{run.name} took {_time(run.seconds)}, {as_long}, and {run.work:.3g} work{because}"
-    return f"{run.name} {_would_take(run)}{because}"
+    """A run next to the fastest: what was measured of it."""
+    if run.basis is not Basis.MEASURED:
+        return f"{run.name} {_stopped(run.trace)}"
+    times = run.seconds / best.seconds if best.seconds > 0 else 1.0
+    if times <= 1 + SAME_TIME:
+        return f"{run.name} needs the same time"
+    return f"{run.name} needs {times:{'.2g' if times < 10 else ',.0f'}} times as long"
 
 
-def _would_take(run: Standing) -> str:
-    """Of a run that did not converge, what it would have needed, said with how that is known."""
-    if run.basis is Basis.BOUND:
-        about = "about " if is_estimate(run.trace["spectrum"]["kappa"]) else ""
-        return f"would take up to {about}{_time(run.seconds)} in all (a bound)"
-    if run.basis is Basis.EXTRAPOLATED:
-        return f"would take about {_time(run.seconds)} in all (extrapolated)"
-    return f"did not get there: it {_ended(run.trace)} at residual {_last(run.trace, 'residual'):.2g}"
+def _stopped(trace: Trace) -> str:
+    how = trace.outcome if trace.outcome in ("stagnated", "diverged") else "stopped"
+    return f"{how} at residual {trace.residual_in_words('.3g')} after {_time(_last(trace, 'seconds'))}"
 
 
-def _ended(trace: Trace) -> str:
-    if trace.outcome in ("stagnated", "diverged"):
-        return trace.outcome
-    return "was cut off" if trace.finished else "was interrupted, or still runs,"
-
-
-def _of_absent_cg(ordered: Sequence[Standing]) -> str:
-    """What theory says of CG where it is not among the runs."""
-    if any(run.trace.method.is_plain_cg for run in ordered):
-        return ""
-    trace = _best_known_kappa(ordered)
-    tol, kappa = trace.attrs.get("tol"), _kappa(trace)
-    if not tol or not math.isfinite(kappa):
-        return ""
-    most = math.ceil(conjugate_gradient_iterations(np.array(kappa), float(tol)))
-    about = "about " if is_estimate(trace["spectrum"]["kappa"]) else ""
-    return f"; CG, which did not run, would take up to {about}{most:,} work (a bound) because {_condition(trace)}"
-
-
-def _unconverged(ordered: Sequence[Standing], closest: Standing, more_to_come: bool) -> str:
+def _unconverged(ordered: Sequence[Standing], closest: Standing) -> str:
     tol = closest.trace.attrs.get("tol")
     aim = f" to {tol:g}" if tol else ""
-    spent = f"{_time(_last(closest.trace, 'seconds'))} and {_last(closest.trace, 'work'):.3g} work"
-    end = f"residual {closest.trace.residual_in_words('.2g')} after {spent}"
-    onwards = "" if closest.basis is Basis.UNKNOWN else f", and {_would_take(closest)}"
-    why = ""
-    if math.isfinite(_kappa(closest.trace)):
-        why = f"; {_condition(closest.trace)}"
     if len(ordered) == 1:
-        alone = "" if more_to_come else " alone ran, and"
-        return f"{closest.name}{alone} did not converge{aim}: {end}{onwards}{why}."
-    return f"None of the {len(ordered)} runs converged{aim}; the closest, {closest.name}, is at {end}{onwards}{why}."
+        return f"{closest.name} did not converge{aim}: it {_stopped(closest.trace)}."
+    return f"None of the {len(ordered)} runs converged{aim}; the closest, {closest.name}, {_stopped(closest.trace)}."
 
 
-def _others(ordered: Sequence[Standing], best: Standing | None, rival: Standing | None, left_out: int) -> str:
-    parts = []
-    done = [run for run in ordered if run.basis is Basis.MEASURED]
-    if best is not None:
-        thrifty = min(done, key=lambda run: run.work)
-        if thrifty.work < (1 - LESS_WORK) * best.work:
-            parts.append(f"{thrifty.name} took the least work, {thrifty.work:.3g}")
-        failed = [run for run in ordered if run.basis is not Basis.MEASURED and run is not rival]
-        if failed:
-            parts.append(f"{len(failed)} of the {len(ordered)} runs did not converge")
+def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> str:
+    """How many runs did not converge, what the one that is spoken of needs, κ, and runs that are left out."""
+    said = []
+    if looked_at.basis in (Basis.EXTRAPOLATED, Basis.BOUND):
+        known = "extrapolated" if looked_at.basis is Basis.EXTRAPOLATED else "a bound"
+        needs = "needs about" if looked_at.basis is Basis.EXTRAPOLATED else "needs up to"
+        said.append(f"{looked_at.name} {needs} {_time(looked_at.seconds)} in all ({known})")
+    failed = [run.trace for run in ordered if run.basis is not Basis.MEASURED]
+    limits = {int(_last(trace, "epoch")) for trace in failed if trace.outcome == "max_epochs"}
+    capped = sum(trace.outcome == "max_epochs" for trace in failed)
+    if capped:
+        limit = f"limit of {limits.pop():,} epochs" if len(limits) == 1 else "limits of epochs"
+        said.append(f"{capped} run{'s' if capped > 1 else ''} hit {'their' if capped > 1 else 'its'} {limit}")
+    if more := len(failed) - capped:
+        said.append(f"{more} other run{'s' if more > 1 else ''} did not converge" if capped else _did_not(more))
+    if math.isfinite(_kappa(trace := _best_known_kappa(ordered))):
+        said.append(_condition(trace))
     if left_out:
-        solve = "run solves" if left_out == 1 else "runs solve"
-        parts.append(f"{left_out} other {solve} another system, or to another tolerance")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+        verb = "run solves" if left_out == 1 else "runs solve"
+        said.append(f"{left_out} other {verb} another system, or to another tolerance")
+    return " ".join(f"{each}." for each in said)
 
 
-def _change(diagnosis: Diagnosis, run: Standing) -> str:
+def _did_not(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''} did not converge"
+
+
+def _change(diagnosis: Diagnosis) -> str:
+    """The action; nothing where nothing is wrong."""
     if diagnosis.limit is Limit.NOTHING:
-        return "Nothing to change."
+        return ""
     cause = diagnosis.limit.value.partition(":")[0]
     return f"{cause[:1].upper()}{cause[1:]}: {diagnosis.advice[:1].lower()}{diagnosis.advice[1:]}"
 

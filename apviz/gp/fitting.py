@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from apviz.analysis.training_diagnosis import diagnose_training
+from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.gp.gradient import ESTIMATORS
 from apviz.gp.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.parametrisation import Parametrisation

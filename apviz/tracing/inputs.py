@@ -1,8 +1,10 @@
-"""What a trace says of the inputs and targets: distinct rows, spreads, zeros, and κ where copies are merged."""
+"""What a trace says of inputs and targets: distinct rows, spreads, correlations, and κ with duplicates merged."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,20 +12,25 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from apviz.datasets.oddities import find_oddities
+from apviz.kernels import pairwise_distances
 from apviz.spectrum import Method, spectrum
 from apviz.system import KernelSystem
 
+#: rows whose prior correlations with others are looked at, and the kernel entries this takes at most
+SAMPLED_ROWS, SAMPLED_ENTRIES = 64, 4_000_000
 #: share of copies among the rows from which κ is also computed with each merged into one row
 MERGED_SHARE = 0.01
 
 
 def input_attributes(system: KernelSystem) -> dict[str, Any]:
-    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`.
+    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities` as JSON.
 
     A spread is the standard deviation of an input ÷ its lengthscale; of one that the kernel sees at several scales by
     the shortest, of one that it sees at none 0. Right-hand sides are counted from 0, the targets.
     """
-    deviations = system.operator.given.double().std(0, correction=0).cpu()
+    x = system.operator.given.double().cpu().numpy()
+    deviations = torch.from_numpy(x.std(0))
     spreads = torch.zeros(system.d, dtype=torch.float64)
     for scale, columns in system.kernel.shortest_scales(system.d):
         spreads[columns] = torch.maximum(spreads[columns], deviations[columns] / scale.cpu())
@@ -31,7 +38,35 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
         "distinct_rows": len(pd.unique(_row_keys(system.operator.given))),
         "input_spreads": spreads.tolist(),
         "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
-    }
+        "oddities": json.dumps([asdict(each) for each in find_oddities(x, system.b[:, 0].double().cpu().numpy())]),
+    } | model_attributes(system)
+
+
+def model_attributes(system: KernelSystem) -> dict[str, Any]:
+    """Return root attributes on how the prior fits the data.
+
+    `target_mean_square` is that of the targets minus the prior mean; `signal` the mean of k(x, x);
+    `nearest_correlation` the median over some rows of their prior correlation with the nearest other row,
+    `smallest_correlation` the smallest among these rows; `duplicate_disagreement` the variance of the targets of rows
+    with equal inputs, where there are such rows.
+    """
+    n, targets = system.n, system.b[:, 0].double().cpu().numpy()
+    found: dict[str, Any] = {"target_mean_square": float(np.mean(targets**2))}
+    groups = pd.Series(targets).groupby(_row_keys(system.operator.given))
+    if (again := n - groups.ngroups) > 0:
+        found["duplicate_disagreement"] = float(np.sum((targets - groups.transform("mean")) ** 2) / again)
+    count = min(n, SAMPLED_ROWS, max(2, SAMPLED_ENTRIES // n))
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].to(system.device)
+    with torch.no_grad():
+        features, formula = system.kernel.features(system.operator.given.double()), system.operator.formula
+        variances = formula.diagonal(features)
+        correlations = formula.values(features[rows], features, pairwise_distances).double().abs()
+        correlations /= variances[rows, None].sqrt() * variances.sqrt()
+    found["signal"] = float(variances.mean())
+    found["smallest_correlation"] = float(correlations[:, rows].min())
+    correlations[torch.arange(count, device=rows.device), rows] = 0.0
+    found["nearest_correlation"] = float(correlations.amax(1).median())
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def kappa_of_distinct_rows(system: KernelSystem, distinct: int, method: Method | None, rows: int) -> float | None:

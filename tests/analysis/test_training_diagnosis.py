@@ -12,7 +12,7 @@ import torch
 
 from apviz import AlternatingProjection, Cholesky, ConjugateGradient, Hook, TwoLevelSchwarz, open_trace
 from apviz.analysis.diagnosis import Limit
-from apviz.analysis.training_diagnosis import diagnose_training
+from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.gp.training import Training, TrainingError
 from apviz.gp.training_settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
@@ -46,7 +46,7 @@ def test_a_training_whose_noise_still_moves_should_go_on_for_as_many_steps_again
 def test_a_training_whose_noise_has_settled_is_left_alone(data):
     trace = trained(data, steps=150, probes=50)
     found = diagnose_training(trace)
-    assert found.limit is Limit.SETTLED and not found.change
+    assert found.limit is Limit.NOTHING and not found.change
     (since,) = [int(word) for word in re.findall(r"since step (\d+) of 150", found.evidence)]
     noise = [*trace["step"]["noise"].values, trace.hyperparameters.noise][since - 5 :]
     assert all(max(noise[k : k + 6]) < 1.05 * min(noise[k : k + 6]) for k in range(len(noise) - 5))

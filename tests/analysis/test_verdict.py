@@ -59,34 +59,39 @@ def test_of_those_that_converged_the_best_took_the_fewest_seconds_and_one_that_d
     found = judge([slow, cut, quick])
     assert found.best.trace is quick and found.best.basis is Basis.MEASURED
     assert [each.trace for each in found.standings] == [quick, slow, cut]
-    work = float(quick["epoch"]["work"][-1])
-    assert found.headline.startswith(f"CG, {0.1 * epochs(quick):.2g} s and {work:.3g} work; ")
+    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s; {slow.label} needs ")
 
 
-def test_of_two_that_took_as_long_within_a_tenth_the_one_with_less_work_is_best(problem):
+def test_the_fastest_is_named_as_the_fastest_also_where_another_took_less_work_and_nearly_the_same_time(problem):
+    """The review saw overlapping projections named, 0.763 s, and two-level Schwarz, 0.733 s, hidden."""
     one, other = cg(problem), ap(problem)
     work = {id(trace): float(trace["epoch"]["work"][-1]) for trace in (one, other)}
     less, more = sorted((one, other), key=lambda trace: work[id(trace)])
-    for trace, seconds in ((less, 1.05), (more, 1.0)):
-        trace.tree["epoch"]["seconds"][-1] = seconds
-    assert judge([more, less]).best.trace is less
-    less.tree["epoch"]["seconds"][-1] = 1.2
-    found = judge([more, less])
-    assert found.best.trace is more and f"took the least work, {work[id(less)]:.3g}" in found.others
+    less.tree["epoch"]["seconds"][-1], more.tree["epoch"]["seconds"][-1] = 0.763, 0.733
+    found = judge([less, more])
+    assert found.best.trace is more
+    assert found.headline == f"{more.label} solved it in 0.73 s; {less.label} needs the same time."
 
 
-def test_another_that_converged_is_compared_by_what_was_measured(problem):
+def test_others_that_converged_are_compared_by_what_was_measured(problem):
     best, other = ap(problem, 0.01), cg(problem, 1.0)
     seconds = float(other["epoch"]["seconds"][-1]), float(best["epoch"]["seconds"][-1])
+    times = seconds[0] / seconds[1]
     words = judge([best, other]).headline
-    assert f"CG took {seconds[0]:.2g} s, {seconds[0] / seconds[1]:.2g} times as long" in words
+    assert f"CG needs {times:{'.2g' if times < 10 else ',.0f'}} times as long" in words
     assert "bound" not in words and "extrapolated" not in words
+
+
+def test_a_verdict_is_a_sentence_of_at_most_twenty_words(problem):
+    runs = [ap(problem, 0.01), cg(problem, 1.0), ap(problem, 1e-6, max_epochs=3), cg(problem, 1.0, max_epochs=3)]
+    for chosen in (runs, runs[:1], runs[2:], runs[3:]):
+        assert len(judge(chosen).headline.split()) <= 20
 
 
 # --- runs that did not end ----------------------------------------------------------------------------------------
 
 
-def test_plain_cg_that_was_cut_off_is_bounded_by_theory_and_textbook_cg_keeps_to_the_bound(problem):
+def test_plain_cg_without_a_rate_is_bounded_by_theory_and_textbook_cg_keeps_to_the_bound(problem):
     cut = cg(problem, 2.0, max_epochs=3)
     found = standing(cut)
     k = problem.operator.block(slice(0, N)).numpy()
@@ -95,9 +100,24 @@ def test_plain_cg_that_was_cut_off_is_bounded_by_theory_and_textbook_cg_keeps_to
     most = math.ceil(0.5 * root * math.log(2 * root / 0.01))
     assert found.basis is Basis.BOUND and found.seconds == pytest.approx(2.0 * most)
     assert epochs(cg(problem)) <= most
-    words = judge([ap(problem, 0.01), cut]).headline
-    assert f"CG would take up to {2 * most / 60:.0f} min in all (a bound)" in words
-    assert f"because κ = {root**2:,.0f}" in words
+    residual = float(cut["epoch"]["residual"][-1])
+    told = judge([ap(problem, 0.01), cut])
+    # what was measured, in place of a bound
+    assert f"CG stopped at residual {residual:.3g} after 6 s" in told.headline and "bound" not in told.headline
+    assert "1 run hit its limit of 3 epochs." in told.others and f"κ = {root**2:,.0f}" in told.others
+    assert f"CG needs up to {2 * most / 60:.0f} min in all (a bound)" in judge([cut]).others
+
+
+def test_cg_near_its_tolerance_is_extrapolated_from_its_rate_and_not_bounded(problem):
+    """The review saw a residual of 0.01038 after 25.1 s, and "would take up to about 53 s"."""
+    whole = cg(problem, 0.25)
+    done = epochs(whole) - 1
+    cut = cg(problem, 0.25, max_epochs=done)
+    found = standing(cut)
+    assert found.basis is Basis.EXTRAPOLATED and found.seconds == pytest.approx(0.25 * epochs(whole), rel=0.25)
+    told = judge([cut])
+    assert f"it stopped at residual {float(cut['epoch']['residual'][-1]):.3g} after" in told.headline
+    assert "(extrapolated)" in told.others and "bound" not in told.sentence
 
 
 def test_projections_that_were_cut_off_are_extrapolated_and_come_out_near_what_they_need(problem):
@@ -108,7 +128,7 @@ def test_projections_that_were_cut_off_are_extrapolated_and_come_out_near_what_t
     assert found.basis is Basis.EXTRAPOLATED
     assert found.seconds == pytest.approx(2.0 * epochs(whole), rel=0.25)
     assert found.work == pytest.approx(float(whole["epoch"]["work"][-1]), rel=0.25)
-    assert "(extrapolated)" in judge([cut]).headline
+    assert "(extrapolated)" in judge([cut]).others
 
 
 def test_a_residual_that_does_not_fall_is_not_extrapolated(problem):
@@ -116,7 +136,7 @@ def test_a_residual_that_does_not_fall_is_not_extrapolated(problem):
     cut.tree["epoch"]["residual"][:] = 0.5
     found = standing(cut)
     assert found.basis is Basis.UNKNOWN and math.isnan(found.seconds) and math.isnan(found.work)
-    words = judge([cut]).headline
+    words = judge([cut]).sentence
     assert "extrapolated" not in words and "bound" not in words and "did not converge" in words
 
 
@@ -125,14 +145,13 @@ def test_what_rounding_stopped_would_not_have_got_there_with_more_time(problem):
     assert standing(cut).basis is Basis.EXTRAPOLATED
     cut.attrs["stop_reason"] = "stagnated"
     assert standing(cut).basis is Basis.UNKNOWN
-    assert "AP gauss-southwell b=60 did not get there: it stagnated at residual" in judge([cg(problem), cut]).headline
+    assert "AP gauss-southwell b=60 stagnated at residual" in judge([cg(problem), cut]).headline
 
 
-def test_an_estimate_of_kappa_makes_a_bound_about_that(problem):
+def test_an_estimate_of_kappa_is_marked_as_one(problem):
     recorder = apviz.Recorder(spectrum="subsample", spectrum_rows=100)
-    attempt(problem, apviz.ConjugateGradient(max_epochs=3), [recorder])
-    words = judge([ap(problem, 1e-4), recorder.trace]).headline
-    assert "up to about" in words and "because κ ≈" in words
+    attempt(problem, apviz.ConjugateGradient(), [recorder])
+    assert "κ ≈" in judge([recorder.trace]).others
 
 
 # --- few runs, none, or runs of several systems -------------------------------------------------------------------
@@ -142,20 +161,15 @@ def test_where_none_converged_it_says_so_and_names_the_closest(problem):
     near, far = ap(problem, max_epochs=6), ap(problem, max_epochs=2, rule="cyclic", block_size=30)
     found = judge([far, near])
     assert found.best is None and found.diagnosis is not None
-    assert found.headline.startswith(f"None of the 2 runs converged to 0.01; the closest, {near.label}, is at residual")
+    assert found.headline.startswith(
+        f"None of the 2 runs converged to 0.01; the closest, {near.label}, stopped at residual"
+    )
 
 
-def test_a_run_alone_is_said_to_be_alone_and_cg_is_told_from_kappa(problem):
-    words = judge([ap(problem, 0.01)]).headline
-    assert "nothing else ran" in words and "CG, which did not run, would take up to" in words and "(a bound)" in words
-    assert "alone ran, and did not converge to 0.01" in judge([ap(problem, max_epochs=3)]).headline
-    assert "CG, which did not run" not in judge([cg(problem)]).headline
-
-
-def test_while_others_are_solved_nothing_is_said_of_what_did_not_run(problem):
-    won, lost = (judge([each], more_to_come=True).headline for each in (ap(problem), ap(problem, max_epochs=3)))
-    assert "nothing else has ended yet" in won and "did not converge to 0.01" in lost
-    assert not any("did not run" in words or "alone" in words or "nothing else ran" in words for words in (won, lost))
+def test_a_run_alone_is_said_to_be_alone(problem):
+    assert "no other method ran" in judge([ap(problem, 0.01)]).headline
+    assert "did not converge to 0.01: it stopped at" in judge([ap(problem, max_epochs=3)]).headline
+    assert "no other run has ended yet" in judge([ap(problem)], more_to_come=True).headline
 
 
 def test_without_a_run_nothing_is_claimed():
@@ -181,7 +195,7 @@ def test_a_run_that_was_killed_before_its_first_epoch_is_left_out(problem):
 
 def test_names_tell_runs_of_one_method_apart(problem):
     one, two = cg(problem, 1.0), cg(problem, 3.0)
-    assert judge([two, one], ["CG, seed 2", "CG, seed 1"]).headline.startswith("CG, seed 1, ")
+    assert judge([two, one], ["CG, seed 2", "CG, seed 1"]).headline.startswith("CG, seed 1 solved it in ")
 
 
 # --- what to change -----------------------------------------------------------------------------------------------
@@ -197,5 +211,31 @@ def test_a_tolerance_tighter_than_the_predictions_need_is_what_to_change(problem
     assert found.change.startswith("The tolerance is tighter than the predictions need: a tolerance of")
 
 
-def test_where_nothing_limited_the_best_there_is_nothing_to_change(problem):
-    assert judge([run(problem, apviz.Cholesky(), 1.0)]).change == "Nothing to change."
+def predicting(problem, solver, seconds=1.0):
+    x = torch.as_tensor(np.random.default_rng(1).uniform(-1, 1, (100, 2)))
+    return run(problem, solver, seconds, apviz.PredictionHook(x, torch.sin(5 * x[:, 0])))
+
+
+def test_there_is_no_action_where_the_diagnosis_asks_for_none(problem):
+    found = judge([predicting(problem, apviz.Cholesky())])
+    assert found.diagnosis.limit is apviz.analysis.Limit.NOTHING and found.change == ""
+
+
+def test_the_fastest_that_predicts_worse_than_another_is_told_to_solve_on(problem):
+    """The review saw "Nothing to change" where the winner predicted 2 to 14 times worse than Cholesky."""
+    quick, exact = (
+        predicting(problem, apviz.ConjugateGradient(tol=0.3), 0.01),
+        predicting(problem, apviz.Cholesky(tol=0.3)),
+    )
+    ends = [float(trace["epoch"]["test_rmse"][-1]) for trace in (quick, exact)]
+    assert ends[0] > 1.2 * ends[1]
+    found = judge([quick, exact])
+    assert found.best.trace is quick and found.diagnosis == apviz.diagnose(quick, [exact])
+    assert found.diagnosis.limit is apviz.analysis.Limit.LOOSE and "tolerance of 0.03" in found.change
+
+
+def test_the_action_is_that_of_the_diagnosis_also_where_runs_to_other_tolerances_are_known(problem):
+    """The first screen said "Nothing to change." above a diagnosis that knew of more runs."""
+    tight, loose = predicting(problem, apviz.ConjugateGradient(tol=1e-9)), predicting(problem, apviz.Cholesky(tol=0.5))
+    found = judge([tight, predicting(problem, apviz.ConjugateGradient(tol=1e-9, max_epochs=9)), loose])
+    assert found.left_out == 1 and found.diagnosis == apviz.diagnose(tight, [tight, loose])

@@ -1,8 +1,10 @@
 """Diagnosis: from a trace to what limited the run, the evidence, and the one setting to change.
 
-Rules are asked in the order below, and the first that holds is the answer. `endings` are about how a run ended and
-what it predicts, `causes` about what made it slow; `evidence` is what they read off a trace, `limits` the words. Every
-number in them is a constant at the head of its file. `python -m benchmarks.causes` holds them against systems whose
+One engine (`engine`) asks rules in their order, and the first that holds is the answer. `data` has the rules that are
+the same for solves, trainings and GPyTorch models; of a solve, `endings` are about how it ended and what it predicts,
+`causes` about what made it slow, and `evidence` is what they read off a trace; `training` is about trainings. `limits`
+has the words. "Nothing is wrong" is said only where every rule agrees, next to what could not be measured. Every
+threshold is a constant at the head of its file. `python -m benchmarks.causes` holds the rules against systems whose
 trouble is known.
 
 The bound on CG is of the residual, on which solves stop: the theorem (Saad, *Iterative Methods for Sparse Linear
@@ -16,28 +18,37 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from apviz.analysis.diagnosis import causes, endings, evidence
-from apviz.analysis.diagnosis.causes import LARGE_KAPPA
+from apviz.analysis.diagnosis import causes, data, endings, evidence
+from apviz.analysis.diagnosis.data import LARGE_KAPPA, Answer, Evidence
 from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, LOOSE_TOL, USUAL_TOL
+from apviz.analysis.diagnosis.engine import decide
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, written_into
+from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.analysis.sweeps import same_system
 from apviz.tracing import Trace, TrainingTrace
 from apviz.tracing.trace import traces_in
 
 __all__ = ["LARGE_KAPPA", "LITTLE_NOISE_RATIO", "LOOSE_TOL", "USUAL_TOL", "Diagnosis", "Limit", "diagnose"]
 
-Rule = Callable[[Trace, list[Trace]], Diagnosis | None]
-RULES: Final[tuple[Rule, ...]] = (
-    endings.interrupted, endings.constant, endings.precision, endings.loose, endings.scale, endings.smooth,
-    endings.model, endings.too_tight, endings.large_blocks, endings.nothing,
-    causes.method, causes.copies, causes.noise, causes.rule, causes.cap, causes.preconditioner, causes.small_blocks,
-    causes.blocks, causes.conditioning,
+
+def _asked(rule: Callable[[Evidence], Answer]) -> Callable[[Trace, list[Trace]], Answer]:
+    """A rule on data, asked of a trace."""
+    return lambda trace, others: rule(evidence.of_data(trace))
+
+
+ALWAYS: Final = (
+    endings.interrupted, endings.constant, *map(_asked, data.RULES), endings.precision, endings.loose, endings.worse,
+    endings.smooth, endings.model, endings.too_tight, endings.large_blocks, causes.capped_early,
+)  # fmt: skip
+#: of runs that were not quick
+SLOWLY: Final = (
+    causes.method, causes.noise, causes.rule, causes.cap, causes.preconditioner, causes.small_blocks, causes.blocks,
 )  # fmt: skip
 
 # limits of runs that were not quick, of which more is said: what else took work, and what took less
 SLOW: Final = (
     Limit.NOISE, Limit.RULE, Limit.PRECONDITIONER, Limit.SMALL_BLOCKS, Limit.BLOCKS, Limit.CONDITIONING, Limit.CAP,
-    Limit.METHOD, Limit.COPIES, Limit.PRECISION, Limit.UNKNOWN,
+    Limit.METHOD, Limit.DUPLICATES, Limit.PRECISION, Limit.UNKNOWN,
 )  # fmt: skip
 # passes are worth a word where there are several, and they took so much of the work
 PASSES_SHARE, SEVERAL_PASSES = 1 / 3, 4
@@ -65,11 +76,9 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
         >>> solution = apviz.solve(system, apviz.ConjugateGradient(), hooks=[recorder])
         >>> found = apviz.diagnose(recorder.trace)
         >>> found.limit.value, found.advice
-        ('nothing: it converged quickly', 'Leave it as it is.')
+        ('nothing is wrong, as far as it was measured', 'Leave it as it is.')
     """
     if isinstance(trace, TrainingTrace):
-        from apviz.analysis.training_diagnosis import diagnose_training  # which stands on this package
-
         of_training = diagnose_training(trace)
         if of_training is None:
             raise ValueError("a training is diagnosed after its first step; this one has none")
@@ -79,15 +88,26 @@ def diagnose(trace: Trace, others: Iterable[Trace] = ()) -> Diagnosis:
     if (told := written_into(trace)) is not None:
         return told
     compared = [other for other in traces_in(others, "others") if other is not trace and same_system(other, trace)]
-    found = next(found for rule in RULES if (found := rule(trace, compared)) is not None)
-    if found.limit in SLOW:
+    found = decide(ALWAYS, _of_a_sound_run, trace, compared)
+    if found.limit in SLOW or found.limit is Limit.NOTHING:
         found = _with_facts(found, trace, compared)
     return _for_gpytorch(found) if trace.attrs.get("operator") == "gpytorch" else found
 
 
+def _of_a_sound_run(trace: Trace, others: list[Trace]) -> Diagnosis:
+    """Nothing, where the run was quick too; else what made it slow."""
+    if endings.is_quick(trace):
+        return endings.nothing(trace, others)
+    return decide(SLOWLY, causes.conditioning, trace, others)
+
+
 def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosis:
-    """The diagnosis with what else is known of a run that was slow."""
+    """The diagnosis with what else is known of a run."""
     facts = [found.evidence]
+    if found.limit is not Limit.DUPLICATES:
+        facts += data.remarks(evidence.of_data(trace))
+    if found.limit is Limit.NOTHING:
+        return replace(found, evidence=" ".join(facts))
     quickest = causes.quicker(trace, others)
     if quickest is not None and causes.said_of(quickest) not in found.evidence:
         facts.append(causes.said_of(quickest))
@@ -96,9 +116,6 @@ def _with_facts(found: Diagnosis, trace: Trace, others: list[Trace]) -> Diagnosi
         facts.append(
             f"{passes} passes, evaluations of B − KW of 1.0 work each, took {share(passes / work)} of the work."
         )
-    copies = evidence.copies(trace)
-    if copies is not None and copies[0] < copies[1] and found.limit is not Limit.COPIES:
-        facts.append(causes.copies_in_words(*copies))
     return replace(found, evidence=" ".join(facts))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from apviz.analysis.diagnosis import evidence as of
+from apviz.analysis.diagnosis.data import LARGE_KAPPA
 from apviz.analysis.diagnosis.endings import LITTLE_NOISE_RATIO, QUICK_WORK, more_noise
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
 from apviz.analysis.errors import conjugate_gradient_iterations
@@ -22,13 +23,15 @@ from apviz.tracing.trace import sign_of
 
 # a method that took so much of the work of another on the same system, or by its bound takes at most so much
 FAR_LESS_WORK_SHARE, BOUND_SHARE = 0.25, 0.5
-# iterations in which plain CG is done: κ under which it is to a tolerance of 0.01, and of few large eigenvalues
-LARGE_KAPPA, FEW_ITERATIONS, CAPPED_ITERATIONS = 500.0, 40, 100
-# a run that would have been done within so many times the epochs it had was cut off; one that had next to no work, also
-# where it would have been done within as many epochs as CG is given
-CAP_FACTOR = 1.5
-# κ of distinct rows, beside that of all, where copies make K close to singular
-MERGED_KAPPA_SHARE = 0.1
+# iterations in which plain CG is done where few eigenvalues are large, and that a cap should have allowed for
+FEW_ITERATIONS, CAPPED_ITERATIONS = 40, 100
+# epochs to allow where nothing is known of how many are needed, ÷ those that were done
+MORE_EPOCHS = 10
+# epochs of projections whose rate says something
+RATED_EPOCHS = 6
+# a run that would have been done within so many times the epochs it had was cut off; a forecast over more epochs than
+# so many times those that were seen says nothing
+CAP_FACTOR, FARTHEST = 1.5, 100.0
 # more noise is of use where as much as is not little would make κ a third or less
 OF_USE_FACTOR = 3.0
 # of the blocks: where so few bring what h falls by, updates of the others are for nothing
@@ -65,19 +68,6 @@ def method(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.METHOD, evidence, "Take CG, or let apviz choose.", {"solver": "auto"})
 
 
-def copies(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Rows come again, and without the copies κ would be a tenth or less."""
-    merged, found = trace["spectrum"].attrs.get("kappa_of_distinct_rows"), of.copies(trace)
-    if found is None or not isinstance(merged, float) or not merged <= MERGED_KAPPA_SHARE * of.kappa(trace):
-        return None
-    evidence = f"{copies_in_words(*found)} {trace.condition()}; merged it would be about {merged:.2g}."
-    advice = (
-        "Merge rows that come again into one with the mean of their targets; its noise is σ² ÷ copies, and "
-        "apviz.KernelSystem takes one for every row."
-    )
-    return Diagnosis(Limit.COPIES, evidence, advice)
-
-
 def noise(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     """σ² is little, and the smallest eigenvalues of K are nothing else: more of it would make κ smaller."""
     ratio, smallest, higher = of.noise_ratio(trace), float(trace["spectrum"]["lambda_min"]), more_noise(trace)
@@ -112,8 +102,23 @@ def rule(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.RULE, evidence, advice, {"rule": "gauss-southwell"})
 
 
+def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+    """It was given next to no epochs: whatever else there is to say, the limit ended it."""
+    if trace.outcome != "max_epochs" or of.work(trace) > QUICK_WORK:
+        return None
+    done, goal = of.epochs(trace), of.forecast(trace)
+    if goal <= FARTHEST * done:
+        return _capped(trace, math.ceil(goal), f"at its rate it needs about {math.ceil(goal):,}")
+    if trace.method.has_blocks and done >= RATED_EPOCHS:
+        return None  # it had epochs enough to show that it does not get there
+    if trace.method.is_plain_cg and math.isfinite(of.kappa(trace)):
+        most = max(of.iterations_of_cg(trace)[0], done + 1)
+        return _capped(trace, most, f"CG needs up to {most:,} in exact arithmetic")
+    return _capped(trace, MORE_EPOCHS * done, "too few to tell how many it needs")
+
+
 def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """It was cut off where not much more would have done."""
+    """It was ended where not much more would have done."""
     if trace.outcome != "max_epochs":
         return None
     done, goal = of.epochs(trace), of.forecast(trace)
@@ -121,20 +126,20 @@ def cap(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         # early on its rate says little, and a preconditioner makes no more iterations of it
         bound = of.iterations_of_cg(trace)[0]
         if done < bound <= CAPPED_ITERATIONS:
-            return _capped(trace, done, bound)
-    if not done < goal <= (CAP_FACTOR * done if of.work(trace) > QUICK_WORK else CAPPED_ITERATIONS):
+            return _capped(trace, bound, f"CG needs up to {bound:,} in exact arithmetic")
+    if not done < goal <= CAP_FACTOR * done:
         return None
-    return _capped(trace, done, math.ceil(goal))
+    return _capped(trace, math.ceil(goal), f"at its rate it needs about {math.ceil(goal):,}")
 
 
-def _capped(trace: Trace, done: int, goal: int) -> Diagnosis:
+def _capped(trace: Trace, goal: int, needs: str) -> Diagnosis:
     known = f"; {trace.condition()}" if math.isfinite(of.kappa(trace)) else ""
     evidence = (
-        f"It was cut off after {done:,} epochs, or iterations, at residual {of.residual(trace):.2g}, and would need "
-        f"some {goal:,} for its tolerance of {of.tolerance(trace):g}{known}."
+        f"It reached its limit of {of.epochs(trace):,} epochs or iterations at residual {of.residual(trace):.2g}; for "
+        f"its tolerance of {of.tolerance(trace):g} {needs}{known}."
     )
     change: dict[str, Any] = {"max_epochs": goal} if "max_epochs" in of.settings(trace) else {}
-    return Diagnosis(Limit.CAP, evidence, f"Let it take up to {goal:,} epochs, or iterations.", change)
+    return Diagnosis(Limit.CAP, evidence, f"Allow up to {goal:,} epochs or iterations.", change)
 
 
 def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
@@ -156,8 +161,8 @@ def preconditioner(trace: Trace, others: list[Trace]) -> Diagnosis | None:
 
 def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     """Blocks own fewer than √n rows: factors of four times larger ones would cost less than two epochs."""
-    size, n = trace.block_size, int(trace.attrs["n"])
-    if size is None or size >= math.sqrt(n):
+    size, n = trace.method.block_size, int(trace.attrs["n"])  # those of a preconditioner too
+    if not isinstance(size, int) or size >= math.sqrt(n):
         return None
     larger = int(short(min(n / 4, 4 * math.sqrt(n))))
     if larger < 2 * size:
@@ -168,7 +173,8 @@ def small_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
         f"residual {of.residual(trace):.2g}. An epoch costs the same with any, and the factors of blocks of "
         f"{larger:,} rows {_factors_in_epochs(n, larger, int(trace.attrs['right_hand_sides']))}."
     )
-    return Diagnosis(Limit.SMALL_BLOCKS, evidence, f"Take blocks of {larger:,} rows.", {"block_size": larger})
+    change = {"block_size": larger} if trace.method.has_blocks else {}
+    return Diagnosis(Limit.SMALL_BLOCKS, evidence, f"Take blocks of {larger:,} rows.", change)
 
 
 def _factors_in_epochs(n: int, size: int, columns: int) -> str:
@@ -250,11 +256,3 @@ def quicker(trace: Trace, others: list[Trace]) -> Trace | None:
 def said_of(run: Trace) -> str:
     """A sentence on a run that was quicker."""
     return f"{run.label} converged on the same system after {of.work(run):.3g} work."
-
-
-def copies_in_words(distinct: int, rows: int) -> str:
-    """A sentence on rows that come again."""
-    return (
-        f"Only {distinct:,} of the {rows:,} training rows are distinct: a row that comes again adds an eigenvalue of "
-        "σ² to K."
-    )

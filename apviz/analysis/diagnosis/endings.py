@@ -1,6 +1,7 @@
 """Rules that look at how a run ended, and at what it predicts: the first part of a diagnosis.
 
-Each takes a trace and the others on the same system, and returns a diagnosis, or None where it does not hold.
+Each takes a trace and the others on the same system, and returns a diagnosis, None where what it looks at is as it
+should be, or what was not measured.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ import math
 
 from apviz.analysis import errors
 from apviz.analysis.diagnosis import evidence as of
+from apviz.analysis.diagnosis.data import NO_GAIN, Answer
+from apviz.analysis.diagnosis.engine import NotMeasured
 from apviz.analysis.diagnosis.limits import Diagnosis, Limit, share, short
 from apviz.tracing import Trace
 
 # of the residual that a run ended at: where rounding makes up so much of it, rounding keeps it from falling
 DRIFT_SHARE = 0.5
-# W = 0 has residual 1: a tolerance above the first is met by little, and a residual above the second is much of it
-LOOSE_TOL, SOLVED_RESIDUAL = 0.5, 0.1
+# W = 0 has residual 1: a tolerance above this is met by little
+LOOSE_TOL = 0.5
+# test RMSE ÷ the lowest of the runs on the same system, above which a run is not solved well enough
+WORSE = 1.1
 # what to try in place of a tolerance that is too loose: the paper's
 USUAL_TOL = 0.01
-# a test error that never was so much below the mean's predicts nothing; inputs out of scale may let through a little
-RMSE_GAIN_SHARE, RMSE_GAIN_OUT_OF_SCALE_SHARE = 0.02, 0.1
-# an input that spreads over so many lengthscales makes every row a stranger to the others, and one that spreads over
-# so many times fewer is then not the kernel's fault
-WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
+# a test error that never was so much below the mean's predicts nothing
+RMSE_GAIN_SHARE = 0.02
 # a model errs by about σ where its rows are many for what it can be: where few eigenvalues of K are above σ²
 SURE_FACTOR, FEW_EIGENVALUES_SHARE = 3.0, 0.1
 # solving on is of no use where the test error is within 1% of its end at a residual so many times the tolerance, with
@@ -38,7 +40,7 @@ SHOWN_LENGTHSCALES = 4
 LITTLE_NOISE_RATIO = 1e-3
 
 
-def interrupted(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def interrupted(trace: Trace, others: list[Trace]) -> Answer:
     """It was killed, or a hook stopped it."""
     why = trace.attrs.get("stop_message", "killed, or still running")
     again = "Run it again, with a higher limit if one stopped it."
@@ -53,7 +55,7 @@ def interrupted(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.INTERRUPTED, evidence, again)
 
 
-def constant(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def constant(trace: Trace, others: list[Trace]) -> Answer:
     """The targets are their mean."""
     if 0 not in trace.attrs.get("zero_right_hand_sides", []):
         return None
@@ -61,7 +63,7 @@ def constant(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.CONSTANT, evidence, "Look at the column that was taken as target.")
 
 
-def precision(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def precision(trace: Trace, others: list[Trace]) -> Answer:
     """Rounding kept it from its tolerance: it stagnated or diverged, or its blocks needed jitter above σ².
 
     In a trace of a former version or of GPyTorch's own CG, which has no passes, also where the recursion's drift from
@@ -99,10 +101,10 @@ def precision(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.PRECISION, evidence, advice, {"tol": looser})
 
 
-def loose(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def loose(trace: Trace, others: list[Trace]) -> Answer:
     """It converged to a tolerance that W = 0 is not far from."""
     tol, end = of.tolerance(trace), of.residual(trace)
-    if not trace.converged or tol <= LOOSE_TOL or end <= SOLVED_RESIDUAL:
+    if not trace.converged or tol <= LOOSE_TOL or of.is_solved(trace):
         return None
     evidence = (
         f"It converged, but only to its tolerance of {tol:g}: it ended at residual {end:.2g} after "
@@ -111,30 +113,31 @@ def loose(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {USUAL_TOL:g}.", {"tol": USUAL_TOL})
 
 
-def scale(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """Little is predicted, and inputs are in units that one lengthscale does not suit."""
-    spreads, mean = of.spreads(trace), of.rmse_of_mean(trace)
-    if mean is None or len(spreads) < 2 or not of.residual(trace) <= SOLVED_RESIDUAL:
+def worse(trace: Trace, others: list[Trace]) -> Answer:
+    """It converged, and predicts worse than another run that did on the same system."""
+    end = of.last_rmse(trace)
+    if end is None:
+        return NotMeasured("the test error")
+    ends = [(rmse, each.label) for each in others if each.converged and (rmse := of.last_rmse(each)) is not None]
+    best, label = min(ends, default=(end, ""))
+    beyond = NO_GAIN * (of.rmse_of_mean(trace) or 0.0)
+    if not trace.converged or end <= max(WORSE * best, best + beyond):
         return None
-    widest, narrowest = float(spreads.max()), float(spreads.min())
-    if widest < max(WIDE_SPREAD, SPREAD_RATIO * narrowest):
-        return None
-    lowest = of.lowest_rmse(trace)
-    if lowest < (1 - RMSE_GAIN_OUT_OF_SCALE_SHARE) * mean:
-        return None
+    tighter = min(short(of.tolerance(trace) / 10), *(of.tolerance(each) for each in others if each.label == label))
     evidence = (
-        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}: by the first no "
-        f"row is near another. Predicting the mean has test RMSE {mean:.4g}; this run's lowest is {lowest:.4g}."
+        f"It met its tolerance of {of.tolerance(trace):g}, but its test RMSE is {end:.3g}, and that of {label} on the "
+        f"same system {best:.3g}{f', {end / best:.2g} times less' if best else ''}."
     )
-    advice = "Standardise the inputs, or give every input a lengthscale of its own, and fit them."
-    return Diagnosis(Limit.SCALE, evidence, advice)
+    return Diagnosis(Limit.LOOSE, evidence, f"Take a tolerance of {tighter:g}.", {"tol": tighter})
 
 
-def smooth(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def smooth(trace: Trace, others: list[Trace]) -> Answer:
     """The test error is far above what σ² allows, though the rows are many for what the model can be."""
     end, deviation = of.last_rmse(trace), math.sqrt(trace.attrs["noise"])
     few = of.eigenvalues_above(trace, 2 * trace.attrs["noise"])
-    if end is None or few is None or not of.residual(trace) <= SOLVED_RESIDUAL:
+    if end is None or few is None:
+        return NotMeasured("the test error" if end is None else "the eigenvalues of K")
+    if not of.is_solved(trace):
         return None
     n, mean = int(trace.attrs["n"]), of.rmse_of_mean(trace)
     # what test errors do not say where there are too few
@@ -149,10 +152,10 @@ def smooth(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.SMOOTH, evidence, advice)
 
 
-def model(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def model(trace: Trace, others: list[Trace]) -> Answer:
     """The test RMSE never was 2% below that of the mean, though the system is solved."""
     mean = of.rmse_of_mean(trace)
-    if mean is None or not of.residual(trace) <= SOLVED_RESIDUAL:
+    if mean is None or not of.is_solved(trace):
         return None
     lowest, end = of.lowest_rmse(trace), of.last_rmse(trace)
     if lowest < (1 - RMSE_GAIN_SHARE) * mean:
@@ -171,7 +174,7 @@ def model(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.MODEL, evidence, advice)
 
 
-def too_tight(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def too_tight(trace: Trace, others: list[Trace]) -> Answer:
     """The test RMSE was at its end long before the tolerance was.
 
     Its end is the lowest that any run on this system ended at, of which one must have converged: the end of a run that
@@ -201,7 +204,7 @@ def too_tight(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.TOLERANCE, evidence, f"A tolerance of {looser:g} predicts as well.", {"tol": looser})
 
 
-def large_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
+def large_blocks(trace: Trace, others: list[Trace]) -> Answer:
     """Factors of the blocks took most of the operations, which work, a count of kernel entries, does not show."""
     factors, entries = of.operations_of_factors(trace), of.operations_of_entries(trace)
     if factors < FACTOR_OPERATIONS or factors < FACTORS_FACTOR * entries:
@@ -216,11 +219,14 @@ def large_blocks(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     return Diagnosis(Limit.LARGE_BLOCKS, evidence, f"Take blocks of {smaller:,} rows.", {"block_size": smaller})
 
 
-def nothing(trace: Trace, others: list[Trace]) -> Diagnosis | None:
-    """It converged within little work, or in no more epochs than its settings force it to take."""
+def is_quick(trace: Trace) -> bool:
+    """Whether it converged within little work, or in no more epochs than its settings force it to take."""
+    return trace.converged and (of.work(trace) <= QUICK_WORK or of.epochs(trace) <= of.forced_epochs(trace))
+
+
+def nothing(trace: Trace, others: list[Trace]) -> Diagnosis:
+    """Of a run that was quick, and of which no rule holds."""
     forced, epochs = of.forced_epochs(trace), of.epochs(trace)
-    if not trace.converged or (of.work(trace) > QUICK_WORK and epochs > forced):
-        return None
     evidence = f"Residual {of.residual(trace):.2g} after {of.work(trace):.3g} work, set-up included"
     if 1 < epochs <= forced:
         evidence += f"; its settings force it to take {forced} epochs, or iterations"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from apviz.analysis.diagnosis.data import NO_GAIN, Evidence, Odd
 from apviz.analysis.errors import conjugate_gradient_iterations
 from apviz.tracing import Trace
 
+# W = 0 has residual 1: with a residual above this, much of the system is not solved
+SOLVED_RESIDUAL = 0.1
 # operations that an entry of K takes beside the two for every right-hand side: a distance and its kernel
 OPERATIONS_PER_ENTRY = 16
 
@@ -33,6 +37,11 @@ def epochs(trace: Trace) -> int:
 def residual(trace: Trace) -> float:
     """At the end."""
     return float(trace["epoch"]["residual"][-1])
+
+
+def is_solved(trace: Trace) -> bool:
+    """Whether its residual is far below 1, that of W = 0."""
+    return residual(trace) <= SOLVED_RESIDUAL
 
 
 def kappa(trace: Trace) -> float:
@@ -123,21 +132,47 @@ def forecast(trace: Trace) -> float:
     return done + max(1.0, math.ceil(math.log(tolerance(trace) / end) / math.log(kept)))
 
 
-def copies(trace: Trace) -> tuple[int, int] | None:
-    """How many rows are distinct, and how many there are; None where that was not recorded."""
-    distinct, rows = trace.attrs.get("distinct_rows"), int(trace.attrs["n"])
-    if isinstance(distinct, int) and 0 < distinct <= rows:
-        return distinct, rows
-    if "rows" not in trace:  # of a former version that was not asked for them
+def of_data(trace: Trace) -> Evidence:
+    """What the trace says of data and hyperparameters."""
+    attrs, spectrum = trace.attrs, trace["spectrum"].attrs if "spectrum" in trace else {}
+
+    def number(name: str, found: Mapping[str, Any] = attrs) -> float | None:
+        value = found.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    spreads = [float(each) for each in attrs.get("input_spreads", []) if isinstance(each, int | float)]
+    scales = [float(each) for each in attrs.get("lengthscale", [])]
+    scales = scales * len(spreads) if len(scales) == 1 else scales
+    distinct, known, mean = attrs.get("distinct_rows"), kappa(trace), rmse_of_mean(trace)
+    gain = only_mean = None
+    if mean and is_solved(trace):
+        rmse = trace["epoch"]["test_rmse"].values
+        gain, only_mean = float(np.nanmin(rmse)) / mean, bool(np.nanmax(np.abs(rmse - mean)) <= NO_GAIN * mean)
+    return Evidence(
+        rows=int(attrs["n"]),
+        oddities=oddities(trace),
+        distinct=distinct if isinstance(distinct, int) else None,
+        kappa=known if math.isfinite(known) else None,
+        merged_kappa=number("kappa_of_distinct_rows", spectrum),
+        disagreement=number("duplicate_disagreement"),
+        noise=float(attrs["noise"]),
+        signal=number("signal") or math.nan,
+        target_square=number("target_mean_square"),
+        nearest=number("nearest_correlation"),
+        smallest=number("smallest_correlation"),
+        spreads=[each for each in spreads if each > 0],
+        deviations=[s * scale for s, scale in zip(spreads, scales, strict=False) if s > 0],
+        gain=gain,
+        only_mean=only_mean,
+    )
+
+
+def oddities(trace: Trace) -> list[Odd] | None:
+    """What was recorded of outliers, equal columns, …; None where nobody looked, or in no form of apviz's."""
+    try:
+        return [Odd(str(each["kind"]), str(each["message"])) for each in json.loads(trace.attrs["oddities"])]
+    except (KeyError, TypeError, ValueError):
         return None
-    found = trace["rows"]["coordinates"].values
-    return len(np.unique(found, axis=0)), len(found)
-
-
-def spreads(trace: Trace) -> np.ndarray:
-    """Standard deviation ÷ lengthscale of every input that the kernel sees by a lengthscale; empty where unknown."""
-    found = np.array([each for each in trace.attrs.get("input_spreads", []) if isinstance(each, int | float)])
-    return found[found > 0]
 
 
 def eigenvalues_above(trace: Trace, level: float) -> int | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Limit(Enum):
-    """Limits of a run or a training, and how a person would say them.
+    """What can limit a solve, a training or a model, and how a person would say it.
 
     Examples:
         >>> from apviz.analysis import Limit
@@ -21,12 +21,23 @@ class Limit(Enum):
         'ill-conditioning: κ is large for this method'
     """
 
-    NOTHING = "nothing: it converged quickly"
+    NOTHING = "nothing is wrong, as far as it was measured"
+    # of any run, training or model: its data and hyperparameters
+    FEW_ROWS = "too few rows"
+    OUTLIERS = "outliers"
+    EQUAL_COLUMNS = "some input columns are equal"
+    DUPLICATES = "duplicate rows"
+    ID_COLUMN = "an input column numbers the rows"
+    SCALE = "the data are not scaled"
+    COLLAPSED = "a hyperparameter has collapsed or exploded"
+    INDEPENDENT = "the lengthscale is too short: K is nearly diagonal"
+    EXTRAPOLATION = "the test rows are far from all training rows"
+    SMOOTH = "the model is too smooth or too sure for these data"
+    # of a solve
     INTERRUPTED = "it was interrupted"
     CONSTANT = "the targets are all the same: there is nothing to solve for"
     PRECISION = "floor of the precision: rounding, not the method"
-    LOOSE = "the tolerance is so loose that little was solved"
-    SMOOTH = "the model is too smooth or too sure for these data"
+    LOOSE = "the tolerance is too loose"
     MODEL = "nothing is predicted: the test error is that of the mean"
     TOLERANCE = "the tolerance is tighter than the predictions need"
     LARGE_BLOCKS = "the blocks are too large: their factors cost more than all else"
@@ -35,23 +46,19 @@ class Limit(Enum):
     RULE = "the rule: most updates go to blocks that have little left"
     PRECONDITIONER = "the preconditioner: its rank is too low"
     SMALL_BLOCKS = "the blocks are too small"
-    BLOCKS = "blocks fighting: an update undoes what the others did"
+    BLOCKS = "block updates interfere: each undoes part of the others"
     CONDITIONING = "ill-conditioning: κ is large for this method"
-    CAP = "the cap came first: it was still on its way"
+    CAP = "the epoch limit: it was still converging"
     UNKNOWN = "not known: κ was not computed for this run"
-    # of trainings, see apviz.analysis.training_diagnosis
-    SETTLED = "nothing limited this training: σ² has settled"
-    FLOOR = "noise floor: σ² would be smaller if it were let"
+    # of a training
+    FLOOR = "noise floor: σ² is at its lower bound"
     STEPS = "too few steps: σ² still moves"
     FAILED = "a step could not be taken"
-    # of runs, and of models, see apviz.gpytorch.diagnose
-    SCALE = "the data are not scaled"
-    COPIES = "rows that come again make K close to singular"
-    # of models
-    SOUND = "nothing is wrong with this model, as far as it was measured"
+    # of a GPyTorch model
     TARGETS = "the targets are not all finite"
     INPUTS = "the inputs are not all finite"
     STEP = "a step of the optimiser was too large"
+    VARIANCES = "some predictive variances are negative"
     RANK = "fast predictive variances: the rank of their Lanczos decomposition is too low"
     INDEFINITE = "K is not positive definite: the kernel is not a covariance function of these inputs"
 

@@ -10,7 +10,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
-from apviz.analysis.training_diagnosis import diagnose_training
+from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape

@@ -3,11 +3,11 @@
 Rules, in the order they are asked; the first that holds is the answer:
 
 1. *targets*, *inputs* that are not finite. 2. *a step*: hyperparameters that are not finite, though the data are.
-3. *scale*: inputs held in steps that are coarse for their range or lengthscale, or rows so far apart that K is
-diagonal; targets of a size that the prior does not expect.
+3. *scale*: inputs held in steps that are coarse for their range or lengthscale; then the rules on data and
+hyperparameters of `apviz.analysis.diagnosis.data`, which solves have too.
 4. What GPyTorch gets is off, against Cholesky in float64: the log likelihood by more than 1 a row, the residual is
-above 0.1, a mean is off by 0.1 of its predictive deviation, or a variance by a tenth; or its CG warned that it had
-not converged. Then changes are tried, each alone, and the first that leaves nothing off names the cause:
+above 0.1, a mean is off by 0.1 of its predictive deviation, or a variance by a tenth or negative; or its CG warned
+that it had not converged. Then changes are tried, each alone, and the first that leaves nothing off names the cause:
 
 | change | cause |
 |---|---|
@@ -19,7 +19,8 @@ not converged. Then changes are tried, each alone, and the first that leaves not
 
 Where Cholesky in float64 is not possible either: *K is not positive definite*, or *not known*.
 
-5. *a step*: losses that ended far above their lowest, though nothing is off. 6. *nothing*.
+5. *duplicates* whose targets σ² contradicts; *a step*: losses that ended far above their lowest; *noise floor*: σ² at
+its lower bound, where less is likelier. 6. *nothing*, with what could not be measured.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from gpytorch import settings
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, Limit
+from apviz.analysis.diagnosis import LITTLE_NOISE_RATIO, USUAL_TOL, Diagnosis, Limit, data
+from apviz.analysis.diagnosis.data import Evidence
+from apviz.analysis.diagnosis.engine import decide
 from apviz.gpytorch.context import alternating_projection
 from apviz.gpytorch.evaluated import a
 from apviz.gpytorch.rescue import inspecting
@@ -122,19 +125,23 @@ def diagnose(
         given = copy_of(model, likelihood, tests)
     except Exception as error:  # whatever torch or the model cannot copy
         remarks += (f"Nothing was solved: the model cannot be copied ({_short(error)}).",)
-        found = inspecting.inputs_out_of_scale(model, None) or Diagnosis(
+        found = inspecting.inputs_coarse(model) or Diagnosis(
             Limit.UNKNOWN, "Its data and hyperparameters are finite.", "Call model.train(), and ask again."
         )
         return reported(found, n, remarks)
     try:
         truth = exact(given)
     except Exception as error:  # whatever GPyTorch raises
-        found = inspecting.inputs_out_of_scale(model, None) or _indefinite(given) or _unmeasured(given, error)
+        found = inspecting.inputs_coarse(model) or _indefinite(given) or _unmeasured(given, error)
         return reported(found, n, remarks, rows=given.rows)
-    found = inspecting.inputs_out_of_scale(model, truth) or inspecting.targets_out_of_scale(truth, losses)
-    if found is not None:
-        return reported(found, n, remarks, rows=given.rows)
-    return _Measured(given, truth, n, losses, remarks).found()
+    evidence = inspecting.evidence_of(model, likelihood, truth, given.share, losses)
+    measured = _Measured(given, truth, n, remarks + tuple(data.remarks(evidence)))
+    rules: tuple[Callable[[Evidence], data.Answer], ...] = (
+        data.astray, lambda known: inspecting.inputs_coarse(model),
+        *(rule for rule in data.RULES if rule is not data.duplicates),
+        measured.mended, data.duplicates, data.stepped, data.on_floor,
+    )  # fmt: skip
+    return measured.reported(decide(rules, measured.nothing, evidence))
 
 
 def _indefinite(given: Copy) -> Diagnosis | None:
@@ -162,33 +169,42 @@ def _unmeasured(given: Copy, error: Exception) -> Diagnosis:
 class _Measured:
     """The rules that take a solve."""
 
-    def __init__(self, given: Copy, truth: Exact, n: int, losses: Sequence[float], remarks: tuple[str, ...]) -> None:
-        self.given, self.truth, self.n, self.losses, self.remarks = given, truth, n, losses, remarks
-        self.native = self._as_it_is(truth)
+    def __init__(self, given: Copy, truth: Exact, n: int, remarks: tuple[str, ...]) -> None:
+        self.given, self.truth, self.n, self.remarks = given, truth, n, remarks
+        self.before: Solved | None = None
+        self.after: Solved | None = None
         # how many, and κ without them, where they are what matters
         self.copies: tuple[int, float] | None = None
 
-    def found(self) -> ModelDiagnosis:
-        native, truth = self.native, self.truth
-        if not native.is_good or native.complains:
-            return self._mended(truth)
-        stepped = inspecting.stepped_too_far(self.losses)
-        if stepped is not None:
-            return self._reported(stepped, None)
+    @property
+    def native(self) -> Solved:
+        """What GPyTorch gets as it is, measured when it is first asked for."""
+        if self.before is None:
+            self.before = self._as_it_is(self.truth)
+        return self.before
+
+    def nothing(self, known: Evidence) -> Diagnosis:
+        native = self.native
         if native.unconverged:
             end = native.unconverged[0]["epoch"].isel(epoch=-1)
             self.remarks += (
                 f"CG takes its tolerance of {native.unconverged[0].attrs['tol']:g} for met, and B − KW is at "
                 f"{float(end['checked_residual']):.2g}; nothing that was measured shows it.",
             )
-        return self._reported(_nothing(self._figures(native) + self._of_rows()), None)
+        return Diagnosis(Limit.NOTHING, f"{self._figures(native)}{self._of_rows()}", "Leave it as it is.")
 
     def _as_it_is(self, truth: Exact) -> Solved:
         """GPyTorch under the settings in force; with more rows than are measured, it takes the way it takes for all."""
         return solved(self.given, truth, self._and(), spectrum=None)
 
-    def _mended(self, truth: Exact) -> ModelDiagnosis:
+    def mended(self, known: Evidence) -> Diagnosis | None:
+        """What is off, where anything is, with the first change that mends it."""
+        truth = self.truth
+        if self.native.is_good and not self.native.complains:
+            return None
         tried: list[tuple[Diagnosis, Solved]] = []
+        # all that is wrong, where it is
+        only_negative = self.native.negative and self.native.is_near and self.native.trains
         refused: set[str] = set()
         for limit, advice, change, attempt in self._changes(truth):
             if "solver" in change and refused:
@@ -202,19 +218,21 @@ class _Measured:
                     refused.add(after.error)
                 continue
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
+            limit = Limit.VARIANCES if only_negative else limit
             tried.append((Diagnosis(limit, evidence, advice, change), after))
             if after.is_good and not after.complains:
                 break
         self.remarks += tuple(f"apviz's own solvers could not be tried: {_short(error)}" for error in refused)
         if tried and tried[-1][1].is_good:
-            return self._reported(*tried[-1])
+            found, self.after = tried[-1]
+            return found
         if not tried:
             evidence = f"{self._what_happened()} {self._condition(truth)}{self._of_rows()}"
             advice = "No change that was tried runs without an error: raise the noise."
-            return self._reported(Diagnosis(Limit.CONDITIONING, evidence, advice), None)
-        best, after = min(tried, key=lambda pair: (not pair[1].predicts, not pair[1].trains, pair[1].variance))
+            return Diagnosis(Limit.CONDITIONING, evidence, advice)
+        best, self.after = min(tried, key=lambda pair: (not pair[1].predicts, not pair[1].trains, pair[1].variance))
         advice = f"{best.advice} Of all that was tried this helps most, and not enough: raise the noise too."
-        return self._reported(replace(best, limit=Limit.CONDITIONING, advice=advice), after)
+        return replace(best, limit=Limit.CONDITIONING, advice=advice)
 
     def _changes(self, truth: Exact) -> Iterator[tuple[Limit, str, dict[str, Any], Callable[[], Solved]]]:
         """Limit, advice, change, and how it is tried."""
@@ -235,7 +253,7 @@ class _Measured:
                 for tight in ({}, *self._tolerances()):
                     then = f" Then a smaller tolerance is met: {_as_settings(tight)}." if tight else ""
                     attempt = partial(solved, fewer, aim, self._and(_entered(tight)))
-                    yield Limit.COPIES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
+                    yield Limit.DUPLICATES, f"{advice}{then}", {"rows": "distinct", **tight}, attempt
         if settings.fast_pred_var.on() and not native.predicts:
             for tight in ({}, *self._tolerances()):
                 off = _entered({"fast_pred_var": False, **tight})
@@ -257,7 +275,7 @@ class _Measured:
                 )  # fmt: skip
         little = self.noise < LITTLE_NOISE_RATIO * truth.signal
         limit = Limit.NOISE if little else Limit.CONDITIONING
-        more = f" A noise of {10 * self.noise:.1g} or more would help any solver, if the data mind it not."
+        more = f" A noise of {10 * self.noise:.1g} or more would help any solver, if the data allow it."
         for here in (given, given.double()) if given.targets.dtype != torch.float64 else (given,):
             first, change = ("", {}) if here is given else ("Use float64, and train", {"dtype": "float64"})
             for tol in (USUAL_TOL, *TIGHTER_TOLS):
@@ -335,7 +353,7 @@ class _Measured:
         if math.isfinite(found.gradient):
             words.append(f"the gradient is off by {'under 0.1%' if found.gradient < 1e-3 else f'{found.gradient:.1%}'}")
         if math.isfinite(found.mean):
-            words.append(f"predicted means are by up to {found.mean:.2g} standard deviations")
+            words.append(f"predicted means by up to {found.mean:.2g} standard deviations")
             words.append(f"variances with the noise by a factor of up to {found.variance:.3g}")
         if found.negative:
             words.append(f"{found.negative} of {self.truth.variance.numel()} variances of f are negative")
@@ -367,8 +385,8 @@ class _Measured:
             f"{self.n / self.given.rows:.3g} together, so that κ is about that of all."
         )
 
-    def _reported(self, found: Diagnosis, after: Solved | None) -> ModelDiagnosis:
-        return reported(found, self.n, self.remarks, self.given.rows, self.native, after)
+    def reported(self, found: Diagnosis) -> ModelDiagnosis:
+        return reported(found, self.n, self.remarks, self.given.rows, self.before, self.after)
 
 
 def _entered(values: Mapping[str, float]) -> Context:
@@ -385,10 +403,6 @@ def _entered(values: Mapping[str, float]) -> Context:
 
 def _as_settings(values: Mapping[str, float]) -> str:
     return ", ".join(f"gpytorch.settings.{name}({value:g})" for name, value in values.items())
-
-
-def _nothing(evidence: str) -> Diagnosis:
-    return Diagnosis(Limit.SOUND, evidence, "Leave it as it is.")
 
 
 def _short(error: object) -> str:

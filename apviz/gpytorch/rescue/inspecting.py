@@ -8,21 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise
 from torch import Tensor
 
 from apviz.analysis.diagnosis import Diagnosis, Limit
-from apviz.gpytorch.rescue.copying import MEASURED_ROWS
+from apviz.analysis.diagnosis.data import LITTLE_CORRELATION, SMALLER_STEP, Evidence, Odd, history
+from apviz.datasets.oddities import find_oddities
 from apviz.gpytorch.rescue.measuring import Exact
 from apviz.system import COARSE_LENGTHSCALES
 
 #: steps of the dtype within the range of a column, under which rounding shows
 FEW_STEPS = 1e4
-#: of the typical correlation with the nearest other row, under which no row knows of another, and no gradient either
+#: a correlation with the nearest other row, under which training has no gradient to begin with either
 NO_CORRELATION = 1e-8
-#: of mean square targets to the prior variance, or the other way round, beyond which they are of another scale
-ANOTHER_SCALE = 1e4
-#: a loss per row so far above the lowest one has gone up
-RISEN_LOSS = 1.0
 #: names and columns that are written out
 SHOWN = 4
 DAY, YEAR = 86_400.0, 3.2e7
@@ -39,7 +37,7 @@ def targets_not_finite(targets: Tensor) -> Diagnosis | None:
     )
     advice = (
         "Leave those rows out: keep = targets.isfinite(), then model.set_train_data(inputs[keep], targets[keep], "
-        "strict=False). The hyperparameters that a step has made NaN are to be set anew."
+        "strict=False). Set again the hyperparameters that a step has made NaN."
     )
     return Diagnosis(Limit.TARGETS, evidence, advice, {"rows": "finite"})
 
@@ -82,108 +80,70 @@ def parameters_not_finite(model: Any, likelihood: Any, losses: Sequence[float]) 
         return None
     evidence = (
         f"{', '.join(bad[:SHOWN])}{', …' if len(bad) > SHOWN else ''}. The data are finite, so a step of the "
-        f"optimiser made them so.{_history(losses)}"
+        f"optimiser made them so. {history(losses)}"
     )
     return Diagnosis(Limit.STEP, evidence, SMALLER_STEP, {"lr": "a tenth"})
 
 
-SMALLER_STEP = (
-    "Make the model anew, or load a state from before, and take a learning rate of a tenth; in float64, where a loss "
-    "becomes NaN later."
-)
-
-
-def stepped_too_far(losses: Sequence[float]) -> Diagnosis | None:
-    """Losses that ended far above their lowest, while all is finite and what is solved is right."""
-    if not _has_risen(losses):
-        return None
-    evidence = f"Data and hyperparameters are finite.{_history(losses)}"
-    return Diagnosis(Limit.STEP, evidence, SMALLER_STEP, {"lr": "a tenth"})
-
-
-def _has_risen(losses: Sequence[float]) -> bool:
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    return bool(finite) and (len(finite) < len(losses) or finite[-1] >= min(finite) + RISEN_LOSS)
-
-
-def _history(losses: Sequence[float]) -> str:
-    """What the losses say, in a sentence."""
-    if not losses:
-        return ""
-    first = next((k for k, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    best = min((k for k, loss in enumerate(losses) if math.isfinite(loss)), key=lambda k: losses[k], default=None)
-    if first is not None:
-        before = f", {losses[first - 1]:.3g} in the step before" if first else ""
-        return f" The loss was {losses[first]} first in step {first + 1} of {len(losses)}{before}."
-    assert best is not None
-    if len(losses) < 2:
-        return ""
-    return f" The loss was {losses[best]:.3g} in step {best + 1}, and is {losses[-1]:.3g} in step {len(losses)}."
-
-
-def inputs_out_of_scale(model: Any, truth: Exact | None) -> Diagnosis | None:
-    """Inputs that their dtype holds too coarsely, or whose rows are too far apart to know of each other."""
+def inputs_coarse(model: Any) -> Diagnosis | None:
+    """Inputs that their dtype holds too coarsely."""
     inputs = model.train_inputs
-    found = [_coarse(x, scales) for x, scales in zip(inputs, _lengthscales(model), strict=True)]
+    found = [_coarse(x, scales) for x, scales in zip(inputs, lengthscales(model), strict=True)]
     coarse = [words for each in found for words in each]
+    if not coarse:
+        return None
     dtype = str(inputs[0].dtype).removeprefix("torch.")
-    if coarse:
-        evidence = f"In {dtype}, {'; '.join(coarse[:SHOWN])}."
-        return Diagnosis(Limit.SCALE, evidence, _standardise(dtype), {"inputs": "standardised"})
-    if truth is None or not truth.correlation < NO_CORRELATION:
-        return None
-    spans = ", ".join(
-        f"column {k} spans {high - low:.3g}{_is_time(low, high)}" for k, (low, high) in enumerate(_ranges(inputs[0]))
-    )
-    scales = sorted({f"{value:.3g}" for each in _lengthscales(model) for value in each if math.isfinite(value)})
-    lengths = f"the lengthscale{'s are' if len(scales) > 1 else ' is'} {', '.join(scales[:SHOWN])}" if scales else ""
-    evidence = (
-        f"The correlation of a row with its nearest other is {truth.correlation:.1g}: K is σ² + k(x, x) on its "
-        f"diagonal and next to nothing else, and every prediction is the prior mean; {spans}"
-        + (f", and {lengths}." if lengths else ".")
-    )
-    return Diagnosis(Limit.SCALE, evidence, _standardise(dtype), {"inputs": "standardised"})
+    to = "float" if dtype == "float32" else "double"
+    advice = f"Scale inputs in float64, before they are rounded: x = (x − x.mean(0)) / x.std(0), then x.{to}()."
+    return Diagnosis(Limit.SCALE, f"In {dtype}, {'; '.join(coarse[:SHOWN])}.", advice, {"inputs": "standardised"})
 
 
-def _standardise(dtype: str) -> str:
-    return "Centre and scale the inputs in float64, before they are rounded: x = (x − x.mean(0)) / x.std(0)" + (
-        f", then x.{'float' if dtype == 'float32' else 'double'}()." if dtype == "float32" else "."
-    )
+def evidence_of(model: Any, likelihood: Any, truth: Exact, share: float, losses: Sequence[float]) -> Evidence:
+    """What is known of data and hyperparameters, with what Cholesky in float64 measured on a share of the rows."""
+    x = model.train_inputs[0].detach().double()
+    is_table = len(model.train_inputs) == 1 and x.ndim == 2
+    targets = model.train_targets.detach().double()
+    oddities = distinct = disagreement = None
+    if is_table:
+        y = targets.cpu().numpy() if targets.shape[:1] == x.shape[:1] else None
+        oddities = [Odd(str(each.kind), each.message) for each in find_oddities(x.cpu().numpy(), y)]
+        rows, owner = torch.unique(x, dim=0, return_inverse=True)
+        distinct = len(rows)
+        if distinct < len(x) and targets.ndim == 1:
+            counts = torch.bincount(owner).double()
+            means = torch.zeros_like(counts).index_add_(0, owner, targets) / counts
+            disagreement = float((targets - means[owner]).square().sum() / (len(x) - distinct))
+    scales = [(s, d) for s, d in zip(lengthscales(model)[0], x.reshape(-1, x.shape[-1]).std(0).tolist(), strict=True)]
+    scales = [(s, d) for s, d in scales if s == s and d > 0]
+    # of a share of the rows the next is farther off; and training begins where rows know little of each other
+    surely = share == 1 and was_trained(model)
+
+    def correlation(found: float | None) -> float | None:
+        sure = found is None or surely or found >= LITTLE_CORRELATION or found < NO_CORRELATION
+        return found if sure else None
+
+    return Evidence(
+        rows=x.shape[-2], oddities=oddities, distinct=distinct, disagreement=disagreement,
+        noise=truth.noise / share, signal=truth.signal, target_square=float(truth.b.square().mean()),
+        nearest=correlation(truth.nearest), smallest=truth.smallest, test_nearest=correlation(truth.test_nearest),
+        spreads=[d / s if s else math.inf for s, d in scales], deviations=[d for _, d in scales], losses=losses,
+        inputs=f"{', '.join(_spans(model.train_inputs[0]))}.".capitalize(),
+        noise_floor=_noise_floor(likelihood), falling_noise=truth.falling_noise,
+    )  # fmt: skip
 
 
-def targets_out_of_scale(truth: Exact, losses: Sequence[float]) -> Diagnosis | None:
-    """Targets that the prior does not expect: not standardised, or hyperparameters that a step has thrown off."""
-    square, prior = float(truth.b.square().mean()), truth.signal + truth.noise
-    ratio = square / prior
-    if 1 / ANOTHER_SCALE < ratio < ANOTHER_SCALE:
-        return None
-    sizes = (
-        f"Targets minus the prior mean have mean {float(truth.b.mean()):.3g} and root mean square "
-        f"{math.sqrt(square):.3g}; the prior expects {math.sqrt(prior):.3g}."
-    )
-    if _has_risen(losses):
-        return Diagnosis(Limit.STEP, f"{sizes}{_history(losses)}", SMALLER_STEP, {"lr": "a tenth"})
-    evidence = (
-        f"{sizes} Gradients are {'large' if ratio > 1 else 'small'} for it, and steps of the "
-        "usual size take as many as the scales differ by."
-    )
-    advice = "Standardise the targets: y = (y − y.mean()) / y.std(), and undo that in what is predicted."
-    return Diagnosis(Limit.SCALE, evidence, advice, {"targets": "standardised"})
+def _noise_floor(likelihood: Any) -> float | None:
+    """The lower bound of the noise, 0 of one that is given; None where the likelihood has none that is known."""
+    if isinstance(getattr(likelihood, "noise_covar", None), FixedGaussianNoise):
+        return 0.0
+    constraint = getattr(getattr(likelihood, "noise_covar", None), "raw_noise_constraint", None)
+    return None if constraint is None else float(constraint.lower_bound.min())
 
 
 def remarks(model: Any, likelihood: Any) -> Iterator[str]:
     """What may be meant, or is not: said, and not taken for a cause."""
     if likelihood is not getattr(model, "likelihood", likelihood):
         yield "likelihood is not model.likelihood, whose noise the model predicts with."
-    for x in model.train_inputs:
-        if x.ndim == 2 and x.is_floating_point():
-            constant = (x == x[:1]).all(0).nonzero().flatten().tolist()
-            if constant and len(x) > 1:
-                yield f"Column {', '.join(map(str, constant[:SHOWN]))} of the inputs is constant: it tells nothing."
-        if len(model.train_inputs) == 1 and x.ndim == 2 and len(x) > MEASURED_ROWS:
-            copies = len(x) - len(torch.unique(x, dim=0))
-            if copies:
-                yield f"{copies:,} of all rows are copies of others; of those that are drawn, fewer."
     targets = model.train_targets
     if targets.numel() > 1 and (targets == targets.reshape(-1)[0]).all():
         yield "All targets are equal."
@@ -211,7 +171,7 @@ def _parameters(model: Any, likelihood: Any) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"likelihood.{name}", p) for name, p in likelihood.named_parameters() if id(p) not in known)
 
 
-def _lengthscales(model: Any) -> list[list[float]]:
+def lengthscales(model: Any) -> list[list[float]]:
     """For each input the smallest lengthscale of each column, where a kernel says so; NaN elsewhere."""
     found = [[math.nan] * x.shape[-1] for x in model.train_inputs]
     # with several inputs, or features made of them, it is not known which a kernel sees
@@ -249,6 +209,11 @@ def _coarse(x: Tensor, scales: list[float]) -> Iterator[str]:
             f"column {k}, from {low:.7g} to {high:.7g}{_is_time(low, high)}, is held in steps of {step:.3g}{lengths}: "
             f"{distinct:,} different values are left in {x[..., k].numel():,} rows"
         )
+
+
+def _spans(x: Tensor) -> Iterator[str]:
+    for k, (low, high) in enumerate(_ranges(x)[:SHOWN]):
+        yield f"column {k} spans {high - low:.3g}{_is_time(low, high)}"
 
 
 def _ranges(x: Tensor) -> list[tuple[float, float]]:

@@ -41,7 +41,10 @@ class Exact:
         gradient_scale: its norm, or that of its part by the data where that is larger.
         log_likelihood: of the training rows, per row.
         mean, variance: of f at the test inputs; the variance without the noise.
-        correlation: median over rows of the largest correlation of the prior with another row.
+        nearest, smallest: median over rows of the largest correlation of the prior with another row; the smallest.
+        test_nearest: median over test rows of the largest with a training row; None where not known.
+        falling_noise: nats that the log likelihood gains for each unit that log σ² falls, to first order; None where
+            the noise is not one number.
     """
 
     k: Tensor
@@ -53,7 +56,10 @@ class Exact:
     log_likelihood: float
     mean: Tensor
     variance: Tensor
-    correlation: float
+    nearest: float
+    smallest: float
+    test_nearest: float | None
+    falling_noise: float | None
 
     @property
     def n(self) -> int:
@@ -81,7 +87,7 @@ class Solved:
             `Exact.gradient_scale`: near an optimum the gradient itself is next to nothing.
         mean: largest error, in standard deviations of a prediction with its noise.
         variance: largest ratio of variances with the noise, to the larger.
-        negative: variances of f below 0, of those predicted.
+        negative: variances of f below 0, of those predicted, where that by Cholesky in float64 is above.
         log_likelihood: of the training rows, per row; its error too.
         jitter: whether it was added to the diagonal for a Cholesky factor.
         error: what was raised, if anything.
@@ -120,6 +126,11 @@ class Solved:
     @property
     def predicts(self) -> bool:
         """Whether nobody would see the difference in a prediction."""
+        return self.is_near and not self.negative
+
+    @property
+    def is_near(self) -> bool:
+        """Whether means, and variances with the noise, are near to what they should be."""
         return self.mean <= LARGE_SHARE and self.variance <= 1 + LARGE_SHARE
 
     @property
@@ -181,14 +192,46 @@ def exact(given: Copy) -> Exact:
             mean, variance, _ = _predict(double)
         diagonal = plain.diagonal(dim1=-1, dim2=-2)
         noise = float((k.diagonal(dim1=-1, dim2=-2) - diagonal).clamp_min(0).mean())
-        root = diagonal.clamp_min(torch.finfo(k.dtype).tiny).rsqrt()
-        correlations = (plain * root[..., :, None] * root[..., None, :]).abs()
+        correlations = _correlations(plain)
         correlations.diagonal(dim1=-1, dim2=-2).zero_()
         nearest = float(correlations.amax(-1).median())
-        return Exact(k, b, float(diagonal.mean()), noise, gradient, scale, value, mean, variance, nearest)
+        correlations.diagonal(dim1=-1, dim2=-2).fill_(1.0)
+        return Exact(
+            k, b, float(diagonal.mean()), noise, gradient, scale, value, mean, variance, nearest,
+            float(correlations.min()), _test_nearest(double), _falling_noise(double, k, w, noise),
+        )  # fmt: skip
 
     found: Exact = natively(solve)
     return found
+
+
+def _correlations(covariance: Tensor) -> Tensor:
+    root = covariance.diagonal(dim1=-1, dim2=-2).clamp_min(torch.finfo(covariance.dtype).tiny).rsqrt()
+    return (covariance * root[..., :, None] * root[..., None, :]).abs()
+
+
+def _test_nearest(given: Copy) -> float | None:
+    """Median over test rows of the largest prior correlation with a training row."""
+    n = given.rows
+    given.model.train()
+    try:
+        together = [torch.cat([x, z.to(x)], -2) for x, z in zip(given.inputs, given.test_inputs, strict=True)]
+        with torch.no_grad():
+            covariance = given.model.forward(*together).covariance_matrix
+    except Exception:  # whatever a model raises on inputs of another length
+        return None
+    if covariance.shape[-1] != together[0].shape[-2]:
+        return None  # several outputs
+    return float(_correlations(covariance)[..., n:, :n].amax(-1).median())
+
+
+def _falling_noise(given: Copy, k: Tensor, w: Tensor, noise: float) -> float | None:
+    """−∂ log p / ∂ log σ² = ½σ²(tr K⁻¹ − wᵀw)."""
+    own = getattr(given.likelihood, "noise", None)
+    if k.ndim != 2 or not isinstance(own, Tensor) or own.numel() != 1:
+        return None
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(k))
+    return float(0.5 * noise * (inverse.trace() - w.square().sum()))
 
 
 def extreme_eigenvalues(given: Copy) -> tuple[float, float] | None:
@@ -254,7 +297,7 @@ def solved(
         checked = nan if training is None else float(training["epoch"]["checked_residual"][-1])
         return Solved(
             training, tuple(t for t in traces if not t.converged), residual, checked, off, *far,
-            negative=0 if raw is None else int((raw < 0).sum()),
+            negative=0 if raw is None else _negative(raw, truth),
             log_likelihood=value,
             log_likelihood_error=nan if truth is None else abs(value - truth.log_likelihood),
             jitter=any("jitter" in str(w.message) for w in caught),
@@ -317,6 +360,11 @@ def _predict(given: Copy) -> tuple[Tensor, Tensor, Tensor]:
         covariance = found.lazy_covariance_matrix
         raw = covariance.diagonal(dim1=-1, dim2=-2).double()
         return found.loc.double(), raw.clamp_min(0), raw
+
+
+def _negative(raw: Tensor, truth: Exact | None) -> int:
+    is_positive = torch.ones_like(raw) if truth is None else truth.variance.reshape(raw.shape) > 0
+    return int(((raw < 0) & is_positive.bool()).sum())
 
 
 def _residual(truth: Exact, w: Tensor) -> float:

@@ -74,7 +74,7 @@ def reported(
         found.limit, found.evidence, found.advice, found.change, figures,
         before=before, after=after, rows=rows, all_rows=n, remarks=remarks, trace=trace,
     )  # fmt: skip
-    if trace is not None and found.limit is not Limit.SOUND:
+    if trace is not None and found.limit is not Limit.NOTHING:
         told.write_into(trace)
     return told
 

@@ -272,7 +272,7 @@ def test_a_solve_of_gpytorch_shows_the_cause_that_was_found_in_its_model(folder,
     linear_operator = pytest.importorskip("linear_operator")
     recorder, cause = (
         apviz.Recorder(),
-        Diagnosis(Limit.COPIES, "400 of 500 rows are copies.", "Merge them.", {"rows": "distinct"}),
+        Diagnosis(Limit.DUPLICATES, "400 of 500 rows are copies.", "Merge them.", {"rows": "distinct"}),
     )
     with apviz.gpytorch.record_cg(recorder):
         linear_operator.utils.linear_cg(2 * torch.eye(30), torch.ones(30, 1), tolerance=0.1)

@@ -1,19 +1,10 @@
-"""Sixty made-up systems whose trouble is known, for it was put there: does `apviz.diagnose` name it?
-
-Each case makes one thing wrong, or nothing. What is wrong is its `cause`, a name of `apviz.analysis.Limit`, and
-`undone` takes it back; that it really is the cause is seen without any diagnosis: with it undone the solve converges,
-in little work, and predicts. `python -m benchmarks.causes` solves all, a minute or two on one core, and keeps in
-`benchmarks/results/causes.json` what was said of each; `python -m benchmarks.causes 3 17` prints some. Thresholds of
-the rules were set with the data of seed 0 in sight; `--seeds 3` makes the data twice more.
-"""
+"""The first sixty systems: fixed constructions on data of any seed, each with what takes its trouble back."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +13,6 @@ import numpy as np
 import torch
 
 import apviz
-from apviz.cluster import Cluster, Here, Task
 
 HEALTHY = "NOTHING"
 MATERN = apviz.Matern52(lengthscale=0.3)
@@ -184,18 +174,21 @@ CASES = [
     Case(cause="SMOOTH", why="lengthscale 4, 3 inputs, auto", data=partial(waves, d=3, frequency=8, noise=0.1),
          kernel=RBF(lengthscale=4.0), noise=0.01, solver=AUTO, undone={"kernel": RBF(lengthscale=0.3)}),
     # one so short that no row knows of another
-    Case(cause="MODEL", why="lengthscale 0.001", kernel=M52(lengthscale=1e-3), solver=cg(),
+    Case(cause="INDEPENDENT", why="lengthscale 0.001", kernel=M52(lengthscale=1e-3), solver=cg(),
          undone={"kernel": M52(lengthscale=0.3), "noise": 0.5}),
-    Case(cause="MODEL", why="lengthscale 0.001, AP", kernel=RBF(lengthscale=1e-3), solver=ap(50),
+    Case(cause="INDEPENDENT", why="lengthscale 0.001, AP", kernel=RBF(lengthscale=1e-3), solver=ap(50),
          undone={"kernel": RBF(lengthscale=0.3)}),
-    Case(cause="MODEL", why="lengthscale 0.03 in 5 inputs", data=partial(waves, d=5, frequency=2.0),
+    Case(cause="INDEPENDENT", why="lengthscale 0.03 in 5 inputs", data=partial(waves, d=5, frequency=2.0),
          kernel=M32(lengthscale=0.03), solver=AUTO, undone={"kernel": M32(lengthscale=2.0)}),
     # rows again and again
-    Case(cause="COPIES", why="40 rows, 15 copies each", data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
+    Case(cause="DUPLICATES", why="40 rows, 15 copies each",
+         data=partial(copied, 40, 15), noise=1e-3, solver=disjoint(50),
          undone={"data": partial(copied, 40, 15, merged=True), "noise": 1e-3 / 15}),
-    Case(cause="COPIES", why="100 rows, 8 copies each", data=partial(copied, 100, 8), noise=1e-3, solver=disjoint(50),
+    Case(cause="DUPLICATES", why="100 rows, 8 copies each",
+         data=partial(copied, 100, 8), noise=1e-3, solver=disjoint(50),
          kernel=M52(lengthscale=0.08), undone={"data": partial(copied, 100, 8, merged=True), "noise": 1e-3 / 8}),
-    Case(cause="COPIES", why="150 rows, 4 copies each", data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
+    Case(cause="DUPLICATES", why="150 rows, 4 copies each",
+         data=partial(copied, 150, 4), noise=2e-3, solver=disjoint(60),
          kernel=M32(lengthscale=0.045), undone={"data": partial(copied, 150, 4, merged=True), "noise": 2e-3 / 4}),
     # a cap below what is needed
     Case(cause="CAP", why="CG, 8 iterations", noise=0.5, solver=cg(max_epochs=8), undone={"solver": cg()}),
@@ -287,101 +280,3 @@ CASES = [
          data=partial(stretched, partial(waves, d=3), 1.0, 100.0, 0.01), noise=0.1,
          kernel=M52(lengthscale=(0.8, 80.0, 0.008))),
 ]  # fmt: skip
-
-
-def named(case: Case, seed: int = 0) -> dict[str, Any]:
-    """What was said of a case, beside what is true."""
-    found, trace = case.diagnosed(seed)
-    return {
-        "cause": case.cause, "said": found.limit.name, "why": case.why, "method": trace.label, "n": trace.attrs["n"],
-        **ended(trace), "evidence": found.evidence, "advice": found.advice,
-    }  # fmt: skip
-
-
-def ended(trace: apviz.Trace) -> dict[str, Any]:
-    """How a solve ended, by its trace alone."""
-    last, rmse = trace["epoch"].isel(epoch=-1), trace["epoch"]["test_rmse"].values
-    return {
-        "outcome": trace.outcome, "work": round(float(last["work"]), 2), "epochs": int(last["epoch"]),
-        "residual": float(f"{float(last['residual']):.3g}"), "test RMSE": round(float(rmse[-1]), 3),
-        "of the mean": round(float(rmse[0]), 3),
-    }  # fmt: skip
-
-
-#: work within which a solve with nothing wrong is done, and the share of the mean's test error that it leaves at most
-HEALTHY_WORK, HEALTHY_RMSE_SHARE = 25.0, 0.75
-
-
-def is_healthy(end: Mapping[str, Any]) -> bool:
-    """Whether a solve converged in little work and predicts, for what a construction is held against."""
-    quick = end["outcome"] == "converged" and end["work"] <= HEALTHY_WORK
-    return quick and end["test RMSE"] <= HEALTHY_RMSE_SHARE * end["of the mean"]
-
-
-def tried(numbers: Iterable[int], seed: int = 0, place: Here | Cluster | None = None) -> list[dict[str, Any]]:
-    """Cases with what was said of them, and how they end with it undone; printed as they come."""
-    tasks = [Task(str(number), partial(tried_one, number, seed)) for number in numbers]
-    rows = {}
-    for done in (place or Here()).run(tasks):
-        if done.error:
-            raise RuntimeError(f"case {done.task.name}: {done.error}")
-        assert done.result is not None
-        row = rows[int(done.task.name)] = done.result
-        mark = "  " if row["said"] == row["cause"] else "!!"
-        undone = row["undone"]
-        doubt = "" if row["undone is healthy"] else f"  ?? not healthy: {undone}"
-        print(
-            f"{mark} {done.task.name:>2} {row['cause']:14} {row['said']:14} {row['why']}: {row['outcome']}, "
-            f"{row['work']} work, undone {undone['work']}{doubt}\n      {row['evidence']} | {row['advice']}",
-            flush=True,
-        )
-    return [rows[number] for number in sorted(rows)]
-
-
-def tried_one(number: int, seed: int, out: object = None, hooks: object = (), shared: object = None) -> dict[str, Any]:
-    """One case, in this process or on a worker."""
-    torch.set_num_threads(1)
-    case = CASES[number]
-    row = named(case, seed)
-    undone = ended(case.healed().diagnosed(seed)[1]) if case.undone else ended_of(row)
-    return {**row, "undone": undone, "undone is healthy": is_healthy(undone)}
-
-
-def ended_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """How the solve of a row of `named` ended."""
-    return {name: row[name] for name in ("outcome", "work", "epochs", "residual", "test RMSE", "of the mean")}
-
-
-def counted(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How many were named right, and how many of the healthy were not left alone."""
-    return {
-        "cases": len(rows),
-        "right": sum(row["said"] == row["cause"] for row in rows),
-        "false alarms": sum(row["cause"] == HEALTHY != row["said"] for row in rows),
-        "healthy when undone": sum(row["undone is healthy"] for row in rows),
-    }
-
-
-def main() -> int:
-    from benchmarks.machine import keep
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("numbers", nargs="*", type=int, help="cases, from 0; all, and the result is kept")
-    parser.add_argument("--seeds", type=int, default=1, help="data made so many times over")
-    parser.add_argument("--scheduler", help="of Dask, whose workers solve: tcp://...")
-    parser.add_argument("--workers", type=int, help="so many of this machine, in its place")
-    chosen = parser.parse_args()
-    torch.set_num_threads(1)
-    alone = chosen.scheduler is None and chosen.workers is None
-    with Here() if alone else Cluster(chosen.scheduler, workers=chosen.workers) as place:
-        of_seeds = {seed: tried(chosen.numbers or range(len(CASES)), seed, place) for seed in range(chosen.seeds)}
-    totals = {f"seed {seed}": counted(rows) for seed, rows in of_seeds.items()}
-    print(totals)
-    if not chosen.numbers:
-        missed = [row for seed in range(1, chosen.seeds) for row in of_seeds[seed] if row["said"] != row["cause"]]
-        keep("causes", {**totals, "rows": of_seeds[0], "missed with other seeds": missed})
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

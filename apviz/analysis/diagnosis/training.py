@@ -9,9 +9,11 @@ Rules, in the order they are asked; the first that holds is the answer:
    not where a budget of epochs ends every solve.
 5. *tolerance too loose*: the solves of half of the steps or more left a residual above 0.5, within their tolerance or
    their budget; W = 0 has residual 1.
-6. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
-7. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or steps still gain.
-8. *nothing*: it has settled, the sign of the end (paper, appendix, "Additional Discussions").
+6. *a hyperparameter has collapsed or exploded*: it left its start by orders of magnitude. *a step was too large*: the
+   likelihood per row fell by more than 1 nat from its best.
+7. *noise floor*: σ² lies on the floor that the settings keep it above, and the last steps have not raised it.
+8. *too few steps*: the training has not settled (`TrainingTrace.settled_at`): σ² still moves, or steps still gain.
+9. *nothing*: it has settled, the sign of the end (paper, appendix, "Additional Discussions").
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from apviz.analysis.diagnosis import LOOSE_TOL, Diagnosis, Limit
+from apviz.analysis.diagnosis.data import FLOOR_FACTOR, ON_FLOOR_FACTOR, Answer, stepped_too_far
+from apviz.analysis.diagnosis.endings import LOOSE_TOL
+from apviz.analysis.diagnosis.engine import NotMeasured, decide
+from apviz.analysis.diagnosis.limits import Diagnosis, Limit
 from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
 from apviz.tracing.training_trace import SETTLED_STEPS
 
-# σ² so near to its floor lies on it
-ON_FLOOR_FACTOR = 1.1
-# a floor so much higher makes the solves that much easier, one so much lower lets σ² fall
-FLOOR_FACTOR = 10.0
+# a lengthscale or an outputscale so many times its start, or less by as much, is no longer about the data
+ASTRAY = 1e6
 # the floor to try where there was none
 USUAL_NOISE_FLOOR = 1e-4
 
@@ -47,15 +50,16 @@ def diagnose_training(trace: TrainingTrace) -> Diagnosis | None:
     """
     if not trace["step"].sizes["step"]:
         return None
-    for rule in (_failed, _interrupted, _rounded, _unconverged, _loose, _on_floor, _unsettled):
-        found = rule(trace)
-        if found is not None:
-            return found
+    rules = (_failed, _interrupted, _rounded, _unconverged, _loose, _astray, _risen, _on_floor, _unsettled)
+    return decide(rules, _settled, trace)
+
+
+def _settled(trace: TrainingTrace) -> Diagnosis:
     evidence = trace.settled_words
     if budget := trace.budget:
         residual = float(trace["step"]["residual"].values.max())
         evidence += f" Solves had a budget, max_epochs = {budget}, which left residuals of up to {residual:.2g}."
-    return Diagnosis(Limit.SETTLED, evidence, "Leave it as it is.")
+    return Diagnosis(Limit.NOTHING, evidence, "Leave it as it is.")
 
 
 def _failed(trace: TrainingTrace) -> Diagnosis | None:
@@ -127,6 +131,29 @@ def _loose(trace: TrainingTrace) -> Diagnosis | None:
         return Diagnosis(Limit.LOOSE, evidence, f"Give every step {2 * budget} epochs, or solve on overlapping blocks.")
     advice = "Solve every step to a tolerance of 0.01, on overlapping blocks."
     return Diagnosis(Limit.LOOSE, evidence, advice, {"solver": "overlap"})
+
+
+def _astray(trace: TrainingTrace) -> Diagnosis | None:
+    """A hyperparameter that left its start, which suits the data, by orders of magnitude."""
+    steps, now = trace["step"], trace.hyperparameters
+    pairs = [("noise", steps["noise"].values[0], now.noise)]
+    if now.lengthscale and "lengthscale" in steps:
+        starts = steps["lengthscale"].values[0]
+        pairs += [("lengthscale", *pair) for pair in zip(starts, now.lengthscale, strict=False)]
+        pairs.append(("outputscale", steps["outputscale"].values[0], now.outputscale))
+    for name, start, end in pairs:
+        least = 0.0 if name == "noise" else start / ASTRAY  # little noise is what data without noise ask for
+        if not least <= end <= start * ASTRAY:
+            evidence = f"The {name} went from {start:.3g} to {end:.3g} in {_done(trace)} steps."
+            return Diagnosis(Limit.COLLAPSED, evidence, "Train again with a smaller step_size.")
+    return None
+
+
+def _risen(trace: TrainingTrace) -> Answer:
+    if "negative_log_likelihood" not in trace["step"]:
+        return NotMeasured("the likelihood")
+    losses = trace["step"]["negative_log_likelihood"].values
+    return stepped_too_far([float(each) for each in losses[np.isfinite(losses)]], 1)
 
 
 def _on_floor(trace: TrainingTrace) -> Diagnosis | None:

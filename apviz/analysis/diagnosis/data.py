@@ -1,0 +1,353 @@
+"""Rules on data and hyperparameters: the same for solves, trainings and GPyTorch models.
+
+They read `Evidence`, in which a quantity that was not measured is None. Thresholds are constants of this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from apviz.analysis.diagnosis.engine import NotMeasured
+from apviz.analysis.diagnosis.limits import Diagnosis, Limit
+
+Answer = Diagnosis | NotMeasured | None
+
+# fewer rows tell next to nothing of hyperparameters, and a test error of so few is chance
+FEWEST_ROWS: Final = 12
+# a smaller correlation with the nearest row tells nothing: at 5 lengthscales an RBF has 4e-6, a Matérn-5/2 8e-4
+LITTLE_CORRELATION: Final = 0.02
+# prior correlations of all rows above this make K a constant to the eye
+ALIKE_CORRELATION: Final = 0.999
+# κ without the duplicates ÷ κ, and κ from which that matters
+MERGED_KAPPA_SHARE, LARGE_KAPPA = 0.1, 500.0
+# variance of targets of equal inputs ÷ σ², above which σ² contradicts the data
+DISAGREEMENT: Final = 10.0
+# mean square of targets ÷ prior variance, outside of which targets are on another scale
+TARGET_RATIOS: Final = (1e-4, 100.0)
+# data within these deviations are on an ordinary scale, so that a hyperparameter is to blame
+ORDINARY: Final = (1e-3, 1e3)
+# lengthscale ÷ deviation, outputscale ÷ mean square, and σ² ÷ mean square of hyperparameters gone astray
+ASTRAY_LENGTHSCALE, ASTRAY_OUTPUTSCALE, ASTRAY_NOISE = 1e4, 1e6, 100.0
+# an input that spreads over so many lengthscales, and over so many times more than another, is in other units
+WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
+# test RMSE ÷ that of the mean from which little is predicted
+LITTLE_GAIN: Final = 0.9
+# test RMSE ÷ that of the mean, this near to 1, is that of predicting the mean exactly
+NO_GAIN: Final = 1e-3
+# σ² this near to its lower bound is at it, and what is proposed is so many times lower
+ON_FLOOR_FACTOR, FLOOR_FACTOR = 1.1, 10.0
+# gain in log likelihood for each unit that log σ² falls, in nats, from which a lower bound matters
+FLOOR_NATS = 1.0
+# a loss this far above the lowest has risen, in nats a row; a typical loss above the second is summed over rows
+RISEN_LOSS, SUMMED_LOSS = 1.0, 20.0
+#: names, numbers and columns that are written out
+SHOWN: Final = 4
+
+SMALLER_STEP = (
+    "Start again, or from a state before the rise, with a tenth of the learning rate; in float64, where a loss becomes "
+    "NaN later."
+)
+STANDARDISE = "Standardise the inputs, or give every input a lengthscale of its own, and fit them."
+
+
+class Odd(NamedTuple):
+    """An oddity of a table, see `apviz.datasets.oddities`."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What was measured of data and hyperparameters; None where it was not.
+
+    Args:
+        rows: training rows.
+        oddities: of the table, see `apviz.datasets.oddities`.
+        distinct: rows whose inputs differ.
+        kappa, merged_kappa: condition number of K, of all rows and with duplicates merged.
+        disagreement: variance of the targets of rows with equal inputs, around their means.
+        noise, signal: σ², and the mean of k(x, x).
+        target_square: mean square of the targets minus the prior mean.
+        nearest: median over rows of the prior correlation with the nearest other row.
+        smallest: smallest prior correlation of two rows.
+        test_nearest: median over test rows of the prior correlation with the nearest training row.
+        spreads, deviations: standard deviation of every input that has a lengthscale, in lengthscales and as it is.
+        inputs: a sentence on their ranges.
+        gain: test RMSE ÷ that of the prior mean, the lowest of a solved system.
+        losses: of a training, one a step, if they are known.
+        noise_floor: lower bound of σ².
+        falling_noise: nats that the log likelihood gains for each unit that log σ² falls.
+        only_mean: whether the test RMSE was that of the prior mean throughout.
+    """
+
+    rows: int
+    oddities: Sequence[Odd] | None = None
+    distinct: int | None = None
+    kappa: float | None = None
+    merged_kappa: float | None = None
+    disagreement: float | None = None
+    noise: float = math.nan
+    signal: float = math.nan
+    target_square: float | None = None
+    nearest: float | None = None
+    smallest: float | None = None
+    test_nearest: float | None = None
+    spreads: Sequence[float] = ()
+    deviations: Sequence[float] = ()
+    inputs: str = ""
+    gain: float | None = None
+    only_mean: bool | None = None
+    losses: Sequence[float] = ()
+    noise_floor: float | None = None
+    falling_noise: float | None = None
+
+    def odd(self, *kinds: str) -> str | None:
+        """What was found of these kinds, as sentences; None for nothing."""
+        said = [each.message for each in self.oddities or () if each.kind in kinds]
+        return " ".join(f"{text[:1].upper()}{text[1:]}." for text in said) or None
+
+    @property
+    def predicts_little(self) -> bool:
+        return self.gain is not None and self.gain >= LITTLE_GAIN
+
+    @property
+    def is_diagonal(self) -> bool:
+        return self.nearest is not None and self.nearest < LITTLE_CORRELATION
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether inputs and targets are on a usual scale, so that a hyperparameter is to blame."""
+        square = self.target_square
+        ordinary = square is None or ORDINARY[0] < math.sqrt(square) < ORDINARY[1]
+        return ordinary and all(ORDINARY[0] < each < ORDINARY[1] for each in self.deviations)
+
+
+def few_rows(e: Evidence) -> Answer:
+    """Fewer rows than say anything."""
+    if e.rows >= FEWEST_ROWS:
+        return None
+    evidence = f"There are {e.rows} training rows: any solver is exact, and a test error says little."
+    return Diagnosis(Limit.FEW_ROWS, evidence, f"Collect at least {FEWEST_ROWS} rows before you judge the model.")
+
+
+def outliers(e: Evidence) -> Answer:
+    """Values far outside of a column."""
+    if e.oddities is None:
+        return NotMeasured("outliers")
+    said = e.odd("outlier in inputs", "outlier in targets")
+    return (said and Diagnosis(Limit.OUTLIERS, said, "Correct these values, or leave out their rows.")) or None
+
+
+def equal_columns(e: Evidence) -> Answer:
+    """Columns that say the same."""
+    said = e.odd("equal columns")
+    return (said and Diagnosis(Limit.EQUAL_COLUMNS, said, "Keep one of these columns.")) or None
+
+
+def duplicates(e: Evidence) -> Answer:
+    """Rows with equal inputs, where σ² contradicts their targets, or merging them makes κ a tenth."""
+    if e.distinct is None:
+        return NotMeasured("duplicate rows")
+    if e.distinct >= e.rows:
+        return None
+    facts = [duplicates_in_words(e.distinct, e.rows)]
+    contradicts = e.disagreement is not None and e.disagreement > DISAGREEMENT * e.noise
+    if contradicts:
+        facts.append(f"Their targets differ with variance {e.disagreement:.2g}, but σ² = {e.noise:.2g}.")
+    kappa, merged = e.kappa or 0.0, math.inf if e.merged_kappa is None else e.merged_kappa
+    if kappa >= LARGE_KAPPA and merged <= MERGED_KAPPA_SHARE * kappa:
+        facts.append(f"κ is about {kappa:.2g}; merged it would be about {merged:.2g}.")
+    if len(facts) < 2:
+        return None
+    advice = "Merge duplicate rows into one with the mean of their targets, and noise σ² ÷ their number."
+    return Diagnosis(Limit.DUPLICATES, " ".join(facts), advice)
+
+
+def id_column(e: Evidence) -> Answer:
+    """A column that numbers the rows, where rows know nothing of each other or little is predicted."""
+    said = e.odd("ID-like column")
+    if said is None or not (e.is_diagonal or e.predicts_little):
+        return None
+    return Diagnosis(Limit.ID_COLUMN, f"{said}{_consequence(e)}", "Leave this column out of the inputs.")
+
+
+def units(e: Evidence) -> Answer:
+    """Inputs in units that one lengthscale does not suit."""
+    if len(e.spreads) < 2 or not (e.is_diagonal or e.predicts_little):
+        return None
+    widest, narrowest = max(e.spreads), min(e.spreads)
+    if widest < max(WIDE_SPREAD, SPREAD_RATIO * narrowest):
+        return None
+    evidence = (
+        f"One input has a standard deviation of {widest:.3g} lengthscales, another of {narrowest:.2g}: by the first no "
+        f"row is near another.{_consequence(e)}"
+    )
+    return Diagnosis(Limit.SCALE, evidence, STANDARDISE)
+
+
+def astray(e: Evidence) -> Answer:
+    """A hyperparameter far beyond what the data, on an ordinary scale, can mean."""
+    if not e.is_ordinary:
+        return None
+    found = []
+    pairs = [(s, d) for s, d in zip(e.spreads, e.deviations, strict=False) if s > 0]
+    if pairs and all(s > ASTRAY_LENGTHSCALE for s, _ in pairs):
+        found.append("has collapsed")
+    if pairs and all(s < 1 / ASTRAY_LENGTHSCALE for s, _ in pairs):
+        found.append("has exploded")
+    if found:
+        scales = ", ".join(sorted({f"{d / s:.3g}" for s, d in pairs})[:SHOWN])
+        size = ", ".join(sorted({f"{d:.2g}" for _, d in pairs})[:SHOWN])
+        return _restart(f"The lengthscale {found[0]} to {scales}; the inputs have standard deviations of {size}.")
+    square = e.target_square
+    if not square or not math.isfinite(e.signal):
+        return None
+    root = f"the targets have mean square {square:.3g}"
+    if not 1 / ASTRAY_OUTPUTSCALE <= e.signal / square <= ASTRAY_OUTPUTSCALE:
+        how = "collapsed" if e.signal < square else "exploded"
+        return _restart(f"The outputscale has {how} to {e.signal:.3g}; {root}.")
+    if e.noise > ASTRAY_NOISE * square:
+        return _restart(f"The noise has exploded to σ² = {e.noise:.3g}; {root}.")
+    return None
+
+
+def _restart(evidence: str) -> Diagnosis:
+    advice = "Fit the hyperparameters again from usual values, with a smaller step; the data are on an ordinary scale."
+    return Diagnosis(Limit.COLLAPSED, evidence, advice, {})
+
+
+def target_scale(e: Evidence) -> Answer:
+    """Targets that the prior does not expect."""
+    if e.target_square is None or not math.isfinite(e.signal):
+        return NotMeasured("the scale of the targets")
+    prior = e.signal + e.noise
+    if not e.target_square or TARGET_RATIOS[0] < e.target_square / prior < TARGET_RATIOS[1]:
+        return None
+    evidence = (
+        f"Targets minus the prior mean have root mean square {math.sqrt(e.target_square):.3g}; the prior expects "
+        f"{math.sqrt(prior):.3g}."
+    )
+    advice = "Standardise the targets: y = (y − y.mean()) / y.std(), and undo that in what is predicted."
+    return Diagnosis(Limit.SCALE, evidence, advice, {"targets": "standardised"})
+
+
+def independent(e: Evidence) -> Answer:
+    """Rows so far apart that none knows of another."""
+    if e.nearest is None:
+        return NotMeasured("how near rows are in lengthscales")
+    if not e.is_diagonal:
+        return None
+    evidence = (
+        f"The prior correlation of a row with its nearest other is {e.nearest:.1g}: K is close to diagonal, and "
+        f"predictions between the rows are the prior mean.{_consequence(e, diagonal=False)}"
+    )
+    if not all(ORDINARY[0] < each < ORDINARY[1] for each in e.deviations):
+        return Diagnosis(Limit.SCALE, f"{evidence} {e.inputs}".rstrip(), STANDARDISE, {"inputs": "standardised"})
+    return Diagnosis(Limit.INDEPENDENT, evidence, "Fit the lengthscale, starting from a larger one.")
+
+
+def extrapolation(e: Evidence) -> Answer:
+    """Test rows that no training row knows of."""
+    if e.test_nearest is not None and e.test_nearest < LITTLE_CORRELATION:
+        evidence = (
+            f"The prior correlation of a test row with its nearest training row is {e.test_nearest:.1g}, that of a "
+            "training row with another "
+            + (f"{e.nearest:.2g}" if e.nearest is not None else "not known")
+            + ": predictions there are the prior mean."
+        )
+    elif e.test_nearest is None and e.only_mean and e.nearest is not None and e.nearest >= LITTLE_CORRELATION:
+        evidence = (
+            f"Predictions at the test rows are the prior mean, though training rows correlate by {e.nearest:.2g} with "
+            "their nearest other."
+        )
+    else:
+        return None
+    return Diagnosis(Limit.EXTRAPOLATION, evidence, "Predict near training rows, or add rows where you predict.")
+
+
+def alike(e: Evidence) -> Answer:
+    """Rows so near in lengthscales that they are one, where nothing shows that this predicts."""
+    if e.smallest is None or e.smallest < ALIKE_CORRELATION or (e.gain is not None and not e.predicts_little):
+        return None
+    evidence = f"All prior correlations are above {e.smallest:.4g}: to the model all rows are one.{_consequence(e)}"
+    return Diagnosis(Limit.SMOOTH, evidence, "Fit the lengthscale, starting from a shorter one.")
+
+
+def stepped_too_far(losses: Sequence[float], rows: int) -> Diagnosis | None:
+    """Losses of a training that ended far above their lowest, or are not finite any more.
+
+    Args:
+        losses: one a step, of a row or summed over all rows: summed ones are recognised by their size.
+    """
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    per_row = rows if finite and np.median(np.abs(finite)) > SUMMED_LOSS else 1
+    if not finite or (len(finite) == len(losses) and finite[-1] < min(finite) + per_row * RISEN_LOSS):
+        return None
+    return Diagnosis(Limit.STEP, history(losses), SMALLER_STEP, {"lr": "a tenth"})
+
+
+def stepped(e: Evidence) -> Answer:
+    """The losses of a training rose."""
+    return stepped_too_far(e.losses, e.rows)
+
+
+def on_floor(e: Evidence) -> Answer:
+    """The noise is at its lower bound, and less of it is likelier."""
+    if e.noise_floor == 0:
+        return None
+    if e.noise_floor is None or e.falling_noise is None:
+        return NotMeasured("whether the noise is at its lower bound")
+    if e.noise > ON_FLOOR_FACTOR * e.noise_floor or e.falling_noise < FLOOR_NATS:
+        return None
+    evidence = (
+        f"σ² = {e.noise:.3g} is at its lower bound of {e.noise_floor:.3g}, and the log likelihood gains "
+        f"{e.falling_noise:.3g} nats for each unit that log σ² falls."
+    )
+    lower = float(f"{e.noise_floor / FLOOR_FACTOR:.3g}")
+    return Diagnosis(Limit.FLOOR, evidence, f"Take a lower bound of {lower:g}, if so little noise is plausible.",
+                     {"noise_floor": lower})  # fmt: skip
+
+
+def history(losses: Sequence[float]) -> str:
+    """What the losses say, in a sentence; nothing for fewer than two."""
+    first = next((k for k, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if first is not None:
+        before = f", {losses[first - 1]:.4g} in the step before" if first else ""
+        return f"The loss was {losses[first]} first in step {first + 1} of {len(losses)}{before}."
+    if len(losses) < 2:
+        return ""
+    best = min(range(len(losses)), key=losses.__getitem__)
+    return f"The loss was lowest in step {best + 1}, {losses[best]:.5g}; in step {len(losses)} it is {losses[-1]:.5g}."
+
+
+RULES: Final = (
+    few_rows, outliers, equal_columns, duplicates, id_column, astray, units, target_scale, independent, extrapolation,
+    alike,
+)  # fmt: skip
+
+
+def remarks(e: Evidence) -> list[str]:
+    """What is odd about the data and was no cause, as sentences."""
+    said = [e.odd("near-duplicate rows", "ID-like column", "constant column")]
+    if e.distinct is not None and e.distinct < e.rows:
+        said.append(duplicates_in_words(e.distinct, e.rows))
+    return [each for each in said if each]
+
+
+def duplicates_in_words(distinct: int, rows: int) -> str:
+    """A sentence on duplicate rows."""
+    return f"Only {distinct:,} of the {rows:,} training rows have distinct inputs."
+
+
+def _consequence(e: Evidence, diagonal: bool = True) -> str:
+    if e.predicts_little:
+        return f" The test RMSE is {e.gain:.1%} of that of predicting the mean."
+    if diagonal and e.is_diagonal:
+        return f" The prior correlation of a row with its nearest other is {e.nearest:.1g}."
+    return ""
