@@ -1,0 +1,382 @@
+"""Find what is odd about rows and columns of numbers: outliers, copies, row numbers; NumPy and SciPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+from scipy.special import gammainc
+
+Array = NDArray[np.float64]
+
+#: robust deviations from the median beyond which a value may be an outlier
+ROBUST_DEVIATIONS: Final = 20.0
+#: near-duplicate rows differ by at most this fraction of each column's range
+NEAR: Final = 1e-6
+# an outlier is this many times farther out than the next value ...
+_LEAST_GAP = 3.0
+# ... which chance, at the weight of the column's own tail, does more rarely than this
+_GAP_CHANCE = 3e-3
+# log of how far the tail below reaches beyond its own end, on average: at least this, where values are equal
+_LEAST_MEAN_LOG = 0.05
+# outliers are few: at most this share of the values; more of them are a second cluster
+_MOST_OUTLIERS = 0.02
+# rows that estimate medians, ranges and densities; everything else looks at all rows
+_SAMPLE = 100_000
+_TREE_SAMPLE = 4_000
+# where rows are sorted along a random direction, neighbours up to this many places away are compared
+_NEIGHBOURS = 8
+# columns are affine copies where they differ by less than this many standard deviations (RMS)
+_SAME = 1e-5
+# two columns of so few rows agree by chance, or say nothing
+_FEWEST_ROWS = 8
+# independent whole numbers are all different with a chance below exp(−14) ≈ 1e-6
+_BIRTHDAY = 14.0
+_SHOWN_ROWS = 5
+_SHOWN_COLUMNS = 3
+
+
+class OddityKind(StrEnum):
+    """What can be odd about data."""
+
+    OUTLIER_IN_INPUTS = "outlier in inputs"
+    OUTLIER_IN_TARGETS = "outlier in targets"
+    DUPLICATE_ROWS = "duplicate rows"
+    NEAR_DUPLICATE_ROWS = "near-duplicate rows"
+    EQUAL_COLUMNS = "equal columns"
+    ID_COLUMN = "ID-like column"
+    CONSTANT_COLUMN = "constant column"
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """One oddity of a table of numbers.
+
+    Attributes:
+        columns: names of the columns it concerns; empty for whole rows.
+        count: rows it concerns.
+        rows: the first few of them, counted from 0.
+        message: what, which and how many, as a sentence without a full stop; rows are counted from 1.
+    """
+
+    kind: OddityKind
+    columns: tuple[str, ...]
+    count: int
+    rows: tuple[int, ...]
+    message: str
+
+
+def find_oddities(x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str] | None = None) -> list[Oddity]:
+    """Return what is odd about inputs and targets, the most harmful kind first.
+
+    The units of columns do not matter, so raw and scaled numbers give the same findings. Missing and infinite values
+    are ignored. The definitions, and why healthy columns stay unreported:
+
+    - *Outlier*: more than 20 robust deviations (1.4826 × median absolute deviation) from the median. In honest
+      heavy-tailed columns (lognormal, Cauchy) many values are that far out, but they follow each other closely. So an
+      outlier must also lie at least 3 times farther out than the next value, and farther than chance does in 3 of
+      1,000 such columns: in a tail of weight α (Hill's estimate from the next 10% of the values, at least 5) the k
+      farthest lie t times farther out than the next with probability t^(−αk), corrected for what an estimate from few
+      values is worth. At most 2% of the values; more are a second cluster. Where more than half of the values are
+      equal, as in zero-inflated columns, only the others count. Of 11 rows, only the grossest can be told from a tail.
+    - *Duplicate rows*: inputs equal to those of an earlier row; with `y` the message says whether targets agree.
+    - *Near-duplicate rows*: different rows that no column separates by more than 1e-6 of its range (from its 5% to its
+      95% quantile, so that an outlier does not make all others neighbours), where chance does not explain them: many
+      points on a line come as close. Chance is extrapolated from how many pairs are 1e-4 to 1e-3 and 1e-3 to 1e-2
+      apart, by the power of the distance that the two give; the number found must have a Poisson probability below
+      0.1% even if three times as many are expected.
+    - *Equal columns*: correlation ±1 to rounding, so copies and changes of units: standardised, they differ by less
+      than 1e-5 (RMS), rows with outliers aside.
+    - *ID-like column*: different values, each a whole number of steps from the least, so densely that independent
+      numbers would collide: n(n − 1) / 2 > 14 (greatest − least) / step, a chance of 1e-6. Row numbers, customer
+      numbers, and also times on a regular grid. If every column is such, they are a design, and none is reported.
+    - *Constant column*: at most one value.
+
+    The cost is O(n d + n log n) for n rows and d columns. Medians and ranges are those of at most 100,000 evenly chosen
+    rows, and the expected number of near-duplicates that of 4,000; everything else looks at every row.
+
+    Args:
+        x: (n, d), inputs.
+        y: (n,) or (n, m), targets.
+        names: of the d columns, and of the targets after them where they have names.
+
+    Raises:
+        ValueError: x is not a matrix, or y or names do not match it.
+
+    Examples:
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).uniform(size=(50, 2))
+        >>> x[3, 0] = 1e6
+        >>> [each.kind.value for each in find_oddities(x)]
+        ['outlier in inputs']
+    """
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim != 2:
+        raise ValueError(f"x has shape {x.shape}; expected rows and columns, (n, d)")
+    n, d = x.shape
+    targets = np.empty((n, 0)) if y is None else np.asarray(y, dtype=np.float64)
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    if targets.ndim != 2 or len(targets) != n:
+        raise ValueError(f"y has shape {targets.shape}; expected one row for each of the {n:,} rows of x")
+    named = tuple(names) if names is not None else tuple(f"column {place + 1}" for place in range(d))
+    if len(named) not in (d, d + targets.shape[1]):
+        raise ValueError(f"names has {len(named)} entries; expected {d}, one for each column of x")
+    of_targets = named[d:] or [f"target {place + 1}" for place in range(targets.shape[1])]
+    x = np.where(np.isfinite(x), x, np.nan)
+    targets = np.where(np.isfinite(targets), targets, np.nan)
+    varies = np.array([_varies(column) for column in x.T], dtype=bool)
+    outliers = {int(place): rows for place in np.flatnonzero(varies) if len(rows := _outliers(x[:, place]))}
+    in_targets = {place: rows for place, column in enumerate(targets.T) if len(rows := _outliers(column))}
+    ordinary = np.ones(n, dtype=bool)
+    for rows in outliers.values():
+        ordinary[rows] = False
+    numbered = [int(place) for place in np.flatnonzero(varies) if _counts_rows(x[:, place])]
+    found = [
+        *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, outliers, named[:d]),
+        *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets),
+        *_row_oddities(x[:, varies], targets),
+        *_equal_columns(x[ordinary][:, varies], [name for name, kept in zip(named[:d], varies, strict=True) if kept]),
+    ]
+    if numbered and len(numbered) < varies.sum():
+        found.append(_report_ids(x, numbered, named))
+    constant = [place for place in range(d) if not varies[place]]
+    if constant:
+        said = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
+        found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], np.arange(n), said))
+    return found
+
+
+# --- one column -------------------------------------------------------------------------------------------------------
+
+
+def _varies(column: Array) -> bool:
+    there = column[~np.isnan(column)]
+    return bool(there.size and there.min() != there.max())
+
+
+def _spread_evenly(values: Array, most: int) -> Array:
+    """At most `most` rows, evenly chosen."""
+    return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(np.intp)]
+
+
+def _centre_and_deviation(column: Array) -> tuple[float, float]:
+    """Median and 1.4826 × median absolute deviation from it, of the values that differ from it where most are equal."""
+    sample = _spread_evenly(column[~np.isnan(column)], _SAMPLE)
+    centre = float(np.median(sample))
+    deviations = np.abs(sample - centre)
+    deviation = float(np.median(deviations))
+    if deviation == 0 and deviations.any():
+        deviation = float(np.median(deviations[deviations > 0]))
+    return centre, 1.4826 * deviation
+
+
+def _outliers(column: Array) -> NDArray[np.intp]:
+    """Rows whose values are outliers, the farthest first; see `find_oddities`."""
+    none = np.empty(0, dtype=np.intp)
+    there = np.flatnonzero(~np.isnan(column))
+    if len(there) < _FEWEST_ROWS:
+        return none
+    with np.errstate(over="ignore"):
+        centre, deviation = _centre_and_deviation(column)
+        distance = np.abs(column[there] - centre)
+    rows, distance = there[distance > 0], distance[distance > 0]
+    if deviation == 0 or len(distance) < _FEWEST_ROWS or distance.max() <= ROBUST_DEVIATIONS * deviation:
+        return none
+    most = max(1, int(_MOST_OUTLIERS * len(distance)))
+    tail = max(5, len(distance) // 10)
+    farthest = np.argsort(-distance, kind="stable")[: most + tail + 1]
+    ordered = distance[farthest]
+    for count in range(most, 0, -1):
+        below = ordered[count]
+        if ordered[count - 1] <= ROBUST_DEVIATIONS * deviation or ordered[count - 1] < _LEAST_GAP * below:
+            continue
+        logs = np.log(ordered[count : count + tail + 1])
+        gap = count * np.log(ordered[count - 1] / below) / max(float((logs[:-1] - logs[-1]).mean()), _LEAST_MEAN_LOG)
+        # the ratio of an exponential variable to the mean of others, whose number is the length of the tail
+        if gap > tail * (_GAP_CHANCE ** (-1 / tail) - 1):
+            return np.asarray(rows[farthest[:count]])
+    return none
+
+
+def _counts_rows(column: Array) -> bool:
+    """Whether a column numbers the rows; see `find_oddities`."""
+    there = np.sort(column[~np.isnan(column)])
+    gaps = np.diff(there)
+    n = len(there)
+    if n < _FEWEST_ROWS or (step := float(gaps.min())) <= 0:
+        return False
+    places = (there - there[0]) / step
+    whole = bool((np.abs(places - np.round(places)) < 0.05).all())
+    return whole and n * (n - 1) / 2 > _BIRTHDAY * float(places[-1])
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _row_oddities(x: Array, targets: Array) -> Iterator[Oddity]:
+    """Duplicate and near-duplicate rows."""
+    n = len(x)
+    if not x.shape[1] or n < 2:
+        return
+    is_first = _is_first(x)
+    first, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+    if len(again):
+        said = f"{len(again):,} of {n:,} rows have the inputs of an earlier row"
+        if targets.shape[1]:
+            same = n - np.count_nonzero(_is_first(np.column_stack([x, targets])))
+            said += f", {same:,} of them with the same targets"
+        yield _oddity(OddityKind.DUPLICATE_ROWS, (), again, [said + _which(again)])
+    complete = first[~np.isnan(x[first]).any(axis=1)]
+    pairs = _near_pairs(x[complete]) if len(complete) > 1 else np.empty((0, 2), dtype=np.intp)
+    near = complete[np.unique(pairs[:, 1])]
+    if len(near):
+        said = f"{len(near):,} of {n:,} rows are closer than {NEAR:g} of every column's range to another, and not equal"
+        yield _oddity(OddityKind.NEAR_DUPLICATE_ROWS, (), near, [f"{said} to it{_which(near)}"])
+
+
+def _is_first(x: Array) -> NDArray[np.bool_]:
+    """Whether no earlier row is equal, of each row.
+
+    By 64-bit hashes: two of a million different rows share one with a chance of 3 in 10⁸.
+    """
+    found = np.zeros(len(x), dtype=np.uint64)
+    for column in x.T:
+        # −0.0 is 0.0, and one NaN is as good as another
+        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
+        for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):
+            bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+        found = found * np.uint64(0x9E3779B97F4A7C15) + (bits ^ (bits >> np.uint64(33)))
+    order = np.argsort(found, kind="stable")
+    first = np.ones(len(x), dtype=bool)
+    first[order[1:]] = found[order[1:]] != found[order[:-1]]
+    return first
+
+
+def _near_pairs(x: Array) -> NDArray[np.intp]:
+    """Pairs of different rows that are near-duplicates, each with the smaller place first; see `find_oddities`."""
+    sample = _spread_evenly(x, _SAMPLE)
+    low, high = np.quantile(sample, [0.05, 0.95], axis=0)
+    span = np.where(high > low, high - low, x.max(axis=0) - x.min(axis=0))
+    kept = span > 0
+    scaled = (x[:, kept] - np.median(sample[:, kept], axis=0)) / span[kept]
+    # rows that are near in every column are near along any direction: there they are neighbours
+    direction = np.random.default_rng(0).uniform(0.5, 1.0, kept.sum())
+    along = scaled @ direction
+    order = np.argsort(along, kind="stable")
+    along, found = along[order], []
+    for lag in range(1, min(_NEIGHBOURS, len(x) - 1) + 1):
+        start = np.flatnonzero(along[lag:] - along[:-lag] <= NEAR * direction.sum())
+        apart = np.abs(scaled[order[start]] - scaled[order[start + lag]]).max(axis=1, initial=0.0)
+        found.append(np.column_stack([order[start], order[start + lag]])[apart <= NEAR])
+    pairs = np.sort(np.concatenate(found), axis=1)
+    if not len(pairs) or gammainc(len(pairs), 3 * _expected_pairs(scaled)) > 1e-3:
+        return np.empty((0, 2), dtype=np.intp)
+    return np.asarray(pairs)
+
+
+def _expected_pairs(scaled: Array) -> float:
+    """Number of pairs within `NEAR` that chance brings about; see `find_oddities`."""
+    sample = _spread_evenly(scaled, _TREE_SAMPLE)
+    tree, size = cKDTree(sample), len(sample)
+    counts = tree.count_neighbors(tree, [1e-4, 1e-3, 1e-2], p=np.inf) / 2
+    # hardly any pairs tell no power: then it is that of points on a line, 10 times as many within 10 times the distance
+    inner, outer = np.diff(counts) + np.array([0.1, 1.0])
+    growth = max(outer / inner, 1.1)
+    within = inner / (1 - 1 / growth)
+    return float((len(scaled) / size) ** 2 * within * growth ** np.log10(NEAR / 1e-3))
+
+
+# --- several columns --------------------------------------------------------------------------------------------------
+
+
+def _equal_columns(x: Array, names: Sequence[str]) -> Iterator[Oddity]:
+    """Groups of columns that are affine functions of each other; x without outliers."""
+    n, d = x.shape
+    if n < _FEWEST_ROWS or d < 2:
+        return
+    standard = np.zeros((d, n))
+    for place, column in enumerate(x.T):
+        if np.isnan(column).all():
+            continue
+        scale = np.nanmax(np.abs(column), initial=0.0) or 1.0
+        centred = column / scale - np.nanmean(column / scale)
+        deviation = np.sqrt(np.nanmean(centred**2))
+        if deviation > 0:
+            standard[place] = np.nan_to_num(centred / deviation)
+    # copies have the same size along a random direction; what lies close there is then compared row by row
+    along = np.abs(standard @ np.random.default_rng(0).standard_normal(n)) / np.sqrt(n)
+    order = np.argsort(along, kind="stable")
+    group = np.arange(d)
+    for place, one in enumerate(order):
+        for other in order[place + 1 :]:
+            if along[other] - along[one] > 6 * _SAME:
+                break
+            if _rms_apart(standard[one], standard[other]) <= _SAME:
+                group[group == group[other]] = group[one]
+    for each in np.unique(group):
+        members = np.flatnonzero(group == each).tolist()
+        if len(members) < 2 or not standard[members[0]].any():
+            continue
+        equal = all(np.array_equal(x[:, members[0]], x[:, other], equal_nan=True) for other in members[1:])
+        which = [names[member] for member in members]
+        shown = ", ".join(which[:-1]) + f" and {which[-1]}"
+        how = "are equal" if equal else "are copies of each other in other units (correlation ±1)"
+        yield _oddity(OddityKind.EQUAL_COLUMNS, which, np.empty(0, dtype=np.intp), [f"{shown} {how}"])
+
+
+def _rms_apart(one: Array, other: Array) -> float:
+    """Root mean square of the difference, or of the sum where that is smaller."""
+    return float(min(np.sqrt(np.mean((one - other) ** 2)), np.sqrt(np.mean((one + other) ** 2))))
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _report_outliers(
+    kind: OddityKind, values: Array, outliers: dict[int, NDArray[np.intp]], names: Sequence[str]
+) -> Iterator[Oddity]:
+    if not outliers:
+        return
+    said = []
+    for place, rows in outliers.items():
+        centre, deviation = _centre_and_deviation(values[:, place])
+        worst = values[rows[0], place]
+        text = f"{names[place]} is {worst:.4g} in row {rows[0] + 1:,}, {abs(worst - centre) / deviation:,.3g} robust "
+        text += f"deviations from its median {centre:.4g}"
+        said.append(text + (f" ({len(rows):,} such values)" if len(rows) > 1 else ""))
+    rows = np.unique(np.concatenate(list(outliers.values())))
+    yield _oddity(kind, [names[place] for place in outliers], rows, said)
+
+
+def _report_ids(x: Array, numbered: Sequence[int], names: Sequence[str]) -> Oddity:
+    said = []
+    for place in numbered:
+        column = x[:, place][~np.isnan(x[:, place])]
+        steps = np.diff(column)
+        ordered = ", in the order of the rows" if (steps > 0).all() or (steps < 0).all() else ""
+        said.append(
+            f"{names[place]} numbers the rows: {len(column):,} different values on a grid from {column.min():.6g} to "
+            f"{column.max():.6g}{ordered}; leave it out unless it is a time or a place"
+        )
+    return _oddity(OddityKind.ID_COLUMN, [names[place] for place in numbered], np.arange(len(x)), said)
+
+
+def _oddity(kind: OddityKind, columns: Sequence[str], rows: NDArray[np.intp], said: Sequence[str]) -> Oddity:
+    more = len(said) - _SHOWN_COLUMNS
+    message = "; ".join(said[:_SHOWN_COLUMNS]) + (f"; and {more:,} more columns" if more > 0 else "")
+    return Oddity(kind, tuple(columns), len(rows), tuple(int(row) for row in rows[:_SHOWN_ROWS]), message)
+
+
+def _which(rows: NDArray[Any]) -> str:
+    shown = ", ".join(f"{row + 1:,}" for row in rows[:_SHOWN_ROWS])
+    return f" (row{'s' if len(rows) > 1 else ''} {shown}{', …' if len(rows) > _SHOWN_ROWS else ''})"
+
+
+def _value(column: Array) -> str:
+    there = column[~np.isnan(column)]
+    return f" ({there[0]:.6g})" if there.size else " (no values)"
