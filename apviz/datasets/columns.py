@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow
 from numpy.typing import NDArray
+
+from apviz.datasets.decimals import describe_readings, parse_numbers
 
 Kind = Literal["number", "text", "date", "constant", "unusable"]
 Array = NDArray[np.float64]
@@ -26,8 +29,6 @@ _TRIED: Final = 100
 # beyond it float64 does not tell one whole number from the next
 _WHOLE = 2**53
 _DAY_SECONDS = 86_400.0
-_POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
-_COMMAS_BETWEEN_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _DAY_FIRST = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d/%m/%y", "%d-%m-%Y")
 _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %Y")
@@ -53,6 +54,9 @@ class Column:
         about: what is in it, in words.
         note: what had to be decided in reading it, in words; empty where nothing had.
         first: of dates, the day that is 0.
+        mark: decimal mark of numbers that were read from texts; empty where none has one.
+        question: which two readings the numbers allow, in words; empty where there is one. It must be answered before
+            the column is used.
     """
 
     name: str
@@ -64,6 +68,8 @@ class Column:
     levels: tuple[str, ...] = ()
     note: str = ""
     first: date | None = None
+    mark: str = ""
+    question: str = ""
 
     @property
     def names_rows(self) -> bool:
@@ -81,19 +87,26 @@ class Column:
         return self.kind in ("number", "date")
 
 
-def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False, day_first: bool = False) -> Column:
+def column_of(
+    name: str,
+    values: pd.Series[Any],
+    *,
+    decimal: str | None = None,
+    beside_commas: bool = False,
+    day_first: bool = False,
+) -> Column:
     """What a column holds that was read from a file.
 
     Args:
-        decimal_comma: in texts that are numbers.
+        decimal: mark of numbers that allow two readings, as somebody decided.
+        beside_commas: whether other columns of the file have decimal commas.
         day_first: where a date such as 03/04/2020 could be read either way.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         if pd.api.types.is_string_dtype(values.dtype.categories):
             # not unpacked: a long text may stand in every row
-            return _from_levels(
-                name, values.cat.codes.to_numpy(), values.dtype.categories, decimal_comma, day_first
-            )  # fmt: skip
+            codes, levels = values.cat.codes.to_numpy(), values.dtype.categories
+            return _from_levels(name, codes, levels, decimal, beside_commas, day_first)
         values = values.astype(values.dtype.categories.dtype)
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if pd.api.types.is_bool_dtype(values.dtype) or kind == "boolean":
@@ -115,7 +128,7 @@ def column_of(name: str, values: pd.Series[Any], *, decimal_comma: bool = False,
         return _constant(name, np.full(len(values), np.nan), "every value is missing")
     if kind != "string":
         return _unusable(name, values, f"{kind} values")
-    return _from_levels(name, *pd.factorize(values.str.strip()), decimal_comma, day_first)
+    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, beside_commas, day_first)
 
 
 def numbers(column: pd.Series[Any]) -> Array:
@@ -170,7 +183,9 @@ def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _from_levels(name: str, codes: NDArray[Any], found: pd.Index[Any], decimal_comma: bool, day_first: bool) -> Column:
+def _from_levels(
+    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, beside_commas: bool, day_first: bool
+) -> Column:
     """Numbers with thousands, dates, or texts: what nine values of ten are.
 
     Args:
@@ -181,9 +196,15 @@ def _from_levels(name: str, codes: NDArray[Any], found: pd.Index[Any], decimal_c
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     if levels.empty or not counts.sum():
         return _constant(name, np.full(len(codes), np.nan), "every value is missing")
-    number = _parse_numbers(levels, decimal_comma)
+    if set(levels.str.lower()) <= {"true", "false"}:
+        truth = np.asarray(levels.str.lower().eq("true"), dtype=np.float64)
+        return _number(name, _spread(truth, codes), words="false or true, as 0 or 1")
+    parsed = parse_numbers(pyarrow.array(levels, pyarrow.string()), counts, decimal, beside_commas)
+    number = parsed.values
     if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
-        return _number(name, _spread(number, codes), note=_left_over(name, levels, counts, np.isnan(number), "numbers"))
+        note = _left_over(name, levels, counts, np.isnan(number), "numbers")
+        question = describe_readings(name, parsed) if parsed.example else ""
+        return replace(_number(name, _spread(number, codes), note=note), mark=parsed.mark, question=question)
     form, other = _find_form(levels, counts, day_first)
     if form:
         when = _parse_dates(levels, form)
@@ -208,18 +229,6 @@ def _from_levels(name: str, codes: NDArray[Any], found: pd.Index[Any], decimal_c
 def _spread(of_levels: Array, codes: NDArray[Any]) -> Array:
     """Values of the rows from those of the levels; NaN where there is none."""
     return np.asarray(np.append(of_levels, np.nan)[codes])
-
-
-def _parse_numbers(levels: pd.Series[Any], decimal_comma: bool) -> Array:
-    between = _POINTS_BETWEEN_THOUSANDS if decimal_comma else _COMMAS_BETWEEN_THOUSANDS
-    thousands, decimal = (".", ",") if decimal_comma else (",", ".")
-
-    def plain(text: str) -> str:
-        if between.fullmatch(text):
-            text = text.replace(thousands, "")
-        return text.replace(decimal, ".")
-
-    return np.asarray(pd.to_numeric(levels.map(plain), errors="coerce").to_numpy(np.float64))
 
 
 def _parse_dates(levels: pd.Series[Any], form: str) -> pd.Series[Any]:

@@ -12,35 +12,47 @@ import sys
 import textwrap
 import zipfile
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from apviz.datasets.decimals import are_numbers, proves_commas
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARRAY_SUFFIXES = (".npy", ".npz")
 SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES, *ARRAY_SUFFIXES)
-#: characters at the beginning, by which separator and decimals are found
-_SAMPLE = 2**18
+#: first rows of a file, as they are written, for people
+HEAD_ROWS = 5
+#: characters at the beginning, by which separator and names are found
+_SAMPLE = 2**20
 _CHUNK = 2**20
+#: rows by which the first is told to hold names
+_HEADER_ROWS = 1_000
+#: bytes that a row may have
+_BLOCK = 2**24
 #: characters of what another library says
 _MOST_SAID = 300
 #: in which order separators are tried where more than one fits; spaces only where none does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
-#: what stands for a missing value, beside what pandas knows (nothing, NA, N/A, NaN, null, …)
-_MISSING = ("-", "–", "—", "?", ".", "..", "n.a.", "k.A.", "na", "Na", "NAN", "missing")
+#: what stands for a missing value
+_MISSING = (
+    "", "-", "–", "—", "?", ".", "..", "n.a.", "k.A.", "NA", "na", "Na", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A",
+    "#NA", "NaN", "nan", "NAN", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "NULL", "null", "None",
+    "missing",
+)  # fmt: skip
 _BYTE_ORDERS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Latin-1 (Windows-1252)", "latin-1": "Latin-1"}
-_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
-#: 12,345: also a number with a comma between thousands
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 #: Excel's first line in some files
 _SEP_LINE = re.compile(r'"?sep=(.)"?')
 
@@ -85,19 +97,23 @@ class TextFormat:
 
     Attributes:
         separator: between values; a regular expression where they are spaces.
-        decimal: point or comma.
         header: whether the first line holds the names of the columns.
         skipped: lines before that.
+        is_spaced: whether spaces follow separators, before texts in quotes.
+        marks: decimal marks of its columns.
     """
 
     encoding: str
     separator: str
-    decimal: str
     header: bool
     skipped: int = 0
+    is_spaced: bool = False
+    marks: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        decimals = "decimal commas" if self.decimal == "," else "decimal points"
+        decimals = "decimal commas" if "," in self.marks else "decimal points"
+        if len(self.marks) > 1:
+            decimals = "decimal commas and decimal points"
         names = "names in the first line" if self.header else "no names in the first line"
         separators = _SEPARATORS.get(self.separator, "spaces" if self.separator == _SPACES else f"“{self.separator}”")
         return f"{_ENCODINGS[self.encoding]}, separated by {separators}, {decimals}, {names}"
@@ -109,10 +125,14 @@ class RawColumns:
 
     Attributes:
         text: how the file is written; None for one that says so itself.
+        head: the first rows of a text file, as they are written.
+        has_commas: whether a column proves decimal commas.
     """
 
     frame: pd.DataFrame
     text: TextFormat | None = None
+    head: tuple[tuple[str, ...], ...] = ()
+    has_commas: bool = False
 
 
 def read_columns(
@@ -150,55 +170,130 @@ def read_columns(
 
 def _read_text(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> RawColumns:
     with _readable(path):
-        found = _find_format(path, header, name, limits)
-    with closing(_numbered_rows(path, found)) as rows:
-        _, first = next(rows, (0, list[str]()))
+        found, first = _find_format(path, header, name, limits)
     if not first:
         raise ValueError(f"{path} is empty")
     limits.check_columns(path, len(first))
-    names = [each.strip() for each in first] if found.header else _numbered(len(first))
+    names = _numbered(len(first))
+    if found.header:
+        given = [each.strip() for each in first]
+        unnamed = [f"Unnamed: {place}" for place in range(len(given))]
+        names = [
+            name or (each if each not in given else f"{each}.1") for name, each in zip(given, unnamed, strict=True)
+        ]
     _require_one_of_each(names, path)
+    uneven: list[tuple[int, int]] = []
+
+    def refuse(row: pyarrow.csv.InvalidRow) -> str:
+        if not row.text.strip():
+            return "skip"
+        uneven.append((row.number or 0, row.actual_columns))
+        return "error"
+
     try:
-        with _readable(path):
-            frame = pd.read_csv(
-                path, sep=found.separator, decimal=found.decimal, encoding=found.encoding,
-                header=0 if found.header else None, skiprows=found.skipped, na_values=list(_MISSING),
-                low_memory=False, skipinitialspace=True,
+        with _readable(path), _as_csv(path, found) as (file, encoding, separator, skipped):
+            table = pyarrow.csv.read_csv(
+                file,
+                # in one thread rows are numbered
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, block_size=_BLOCK, encoding=encoding, column_names=names,
+                    skip_rows=skipped, skip_rows_after_names=int(found.header),
+                ),
+                pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse),
+                pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pyarrow.string()), null_values=_MISSING, strings_can_be_null=True
+                ),
             )  # fmt: skip
     except ValueError as error:
-        if isinstance(error.__cause__, pd.errors.ParserError):
-            _require_even(path, found, len(first))
-        raise
-    # pandas takes the first columns for an index where the first row is longer, and fills up rows that are shorter
-    if not isinstance(frame.index, pd.RangeIndex) or frame.isna().any(axis=None):
-        _require_even(path, found, len(first))
-    # pandas has made names where there are none, and told apart what they would be
-    frame.columns = pd.Index([str(made).strip() for made in frame.columns] if found.header else names)
-    return RawColumns(frame, found)
+        if not uneven:
+            raise
+        (row, values), width = uneven[0], len(first)
+        raise ValueError(
+            f"{path}: row {row - skipped} (blank lines do not count) has {values} values, "
+            f"{'the header' if found.header else 'the first'} has {width}; every row needs one for each column. Look "
+            "for a separator too many or too few, or a column without a name"
+        ) from error
+    return _typed(table, found)
 
 
-def _find_format(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> TextFormat:
-    """Encoding by the whole file, everything else by its beginning.
+@contextmanager
+def _as_csv(path: Path, found: TextFormat) -> Iterator[tuple[IO[bytes], str, str, int]]:
+    """A file as the reader takes it, with encoding, separator and lines to skip; written again where it must be."""
+    if found.separator != _SPACES and not found.is_spaced:
+        with _open(path) as file:
+            yield file, "utf8" if found.encoding == "utf-8-sig" else found.encoding, found.separator, found.skipped
+        return
+    again = io.StringIO(newline="")
+    with _open(path) as file, io.TextIOWrapper(file, found.encoding, newline="") as lines:
+        for _ in range(found.skipped):
+            lines.readline()
+        rows = csv.reader(lines, delimiter=found.separator, skipinitialspace=True) if found.is_spaced else (
+            line.split() for line in lines
+        )  # fmt: skip
+        csv.writer(again).writerows(row for row in rows if row)
+    yield io.BytesIO(again.getvalue().encode()), "utf8", ",", 0
+
+
+def _typed(table: pyarrow.Table, found: TextFormat) -> RawColumns:
+    """Columns as numbers where every text has one meaning, else as texts."""
+    head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
+    columns = {name: _as_numbers(table[name]) for name in table.column_names}
+    texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
+    has_commas = any(proves_commas(pyarrow.array(each.cat.categories, pyarrow.string())) for each in texts.values())
+    if has_commas:
+        # next to decimal commas 1.234 may be a thousand and more
+        points = [name for name, each in columns.items() if each is not None and each.dtype.kind == "f"]
+        texts |= {name: _as_levels(table[name]) for name in points}
+    columns |= texts
+    return RawColumns(pd.DataFrame(columns), found, tuple(zip(*head, strict=True)), has_commas)
+
+
+def _as_numbers(column: pyarrow.ChunkedArray) -> pd.Series[Any] | None:
+    for kind in (pyarrow.int64(), pyarrow.uint64(), pyarrow.float64()):
+        try:
+            numbers: pd.Series[Any] = column.cast(kind).to_pandas()
+            return numbers
+        except pyarrow.ArrowInvalid:
+            continue
+    return None
+
+
+def _as_levels(column: pyarrow.ChunkedArray) -> pd.Series[Any]:
+    plain = pc.utf8_trim_whitespace(column)
+    plain = pc.if_else(pc.is_in(plain, pyarrow.array(_MISSING)), None, plain)
+    levels: pd.Series[Any] = plain.dictionary_encode().to_pandas()
+    return levels
+
+
+def _find_format(path: Path, header: bool | None, name: str | None, limits: SizeLimits) -> tuple[TextFormat, list[str]]:
+    """Encoding by the whole file, everything else by its beginning; with the first row.
 
     Raises:
-        ValueError: no text.
+        ValueError: no text, or one whose first line has no end.
     """
     encoding = _find_encoding(path, limits)
     with _open(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         sample = text.read(_SAMPLE)
     whole = len(sample) < _SAMPLE
-    lines = sample.splitlines()[: None if whole else -1]
+    lines = _LINE_END.split(sample)[: None if whole else -1]
+    if not lines:
+        raise ValueError(f"its first line is longer than {_SAMPLE:,} characters")
     skipped, separator = 0, ""
-    if lines and (said := _SEP_LINE.fullmatch(lines[0].strip(" "))):
-        skipped, separator, lines = 1, said[1], lines[1:]
-    lines = [line for line in lines if line.strip()]
-    separator = separator or _find_separator(lines)
-    rows = _split(lines, separator)
-    body = [cell.strip() for row in rows[1:] for cell in row]
-    decimal = _find_decimal(body, separator)
+    if said := _SEP_LINE.fullmatch(lines[0].strip(" ")):
+        skipped, separator = 1, said[1]
+    while skipped < len(lines) and not lines[skipped].strip():
+        skipped += 1
+    separator = separator or _find_separator([line for line in lines[skipped:] if line.strip()])
+    is_spaced = separator != _SPACES and any(re.search(rf'{re.escape(separator)} +"', line) for line in lines)
+    # as they are, for a text in quotes may have several lines
+    ends = "\n".join(lines[skipped:])
+    if separator == _SPACES:
+        rows = [line.split() for line in ends.split("\n") if line.strip()]
+    else:
+        rows = [row for row in csv.reader(io.StringIO(ends), delimiter=separator, skipinitialspace=True) if row]
     if header is None:
-        header = _has_header(rows, decimal) or (bool(rows) and name in [cell.strip() for cell in rows[0]])
-    return TextFormat(encoding, separator, decimal, header, skipped)
+        header = _has_header(rows) or (bool(rows) and name in [cell.strip() for cell in rows[0]])
+    return TextFormat(encoding, separator, header, skipped, is_spaced), rows[0] if rows else []
 
 
 def _find_encoding(path: Path, limits: SizeLimits) -> str:
@@ -238,7 +333,10 @@ def _find_separator(lines: Sequence[str]) -> str:
     """
     best, most = ",", 0.0
     for separator in _SEPARATORS:
-        widths = [len(row) for row in _split(lines, separator)]
+        try:
+            widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
+        except csv.Error:  # a value longer than a reader takes: this does not separate them
+            continue
         if widths and widths[0] > 1:
             share = sum(width == widths[0] for width in widths) / len(widths)
             if share > most:
@@ -250,69 +348,18 @@ def _find_separator(lines: Sequence[str]) -> str:
     return best
 
 
-def _split(lines: Sequence[str], separator: str) -> list[list[str]]:
-    if separator == _SPACES:
-        return [line.split() for line in lines]
-    return list(csv.reader(lines, delimiter=separator))
-
-
-def _find_decimal(cells: Sequence[str], separator: str) -> str:
-    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
-    # in quotes between commas 1,234 has thousands
-    if separator == ",":
-        commas = [cell for cell in commas if not _THOUSANDS.fullmatch(cell)]
-    points = sum(1 for cell in cells if _POINT.fullmatch(cell))
-    return "," if len(commas) > points else "."
-
-
-def _has_header(rows: Sequence[Sequence[str]], decimal: str) -> bool:
+def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first line holds names: no number at all, or words above numbers."""
     if not rows:
         return True
-    is_number = [_is_number(cell, decimal) for cell in rows[0]]
-    if not any(is_number):
+    is_number = are_numbers(rows[0])
+    if not is_number.any():
         return True
     for place, numeric in enumerate(is_number):
-        below = [row[place] for row in rows[1:] if len(row) > place and row[place].strip()]
-        if not numeric and rows[0][place].strip() and below and all(_is_number(cell, decimal) for cell in below):
+        below = [row[place] for row in rows[1:_HEADER_ROWS] if len(row) > place and row[place].strip() not in _MISSING]
+        if not numeric and rows[0][place].strip() and below and are_numbers(below).all():
             return True
     return False
-
-
-def _is_number(text: str, decimal: str) -> bool:
-    try:
-        float(text.replace(decimal, ".") if decimal != "." else text)
-    except ValueError:
-        return False
-    return True
-
-
-def _numbered_rows(path: Path, found: TextFormat) -> Generator[tuple[int, list[str]]]:
-    """Rows with the number of the line, from 1; without blank ones."""
-    with _readable(path), _open(path) as file, io.TextIOWrapper(file, found.encoding, newline="") as text:
-        for _ in range(found.skipped):
-            text.readline()
-        if found.separator == _SPACES:
-            for number, line in enumerate(text, found.skipped + 1):
-                if line.strip():
-                    yield number, line.split()
-            return
-        lines = csv.reader(text, delimiter=found.separator)
-        for row in lines:
-            if row:
-                yield lines.line_num + found.skipped, row
-
-
-def _require_even(path: Path, found: TextFormat, width: int) -> None:
-    """Refuse a file with a row that has more or fewer values than the first line; blank lines do not count."""
-    with closing(_numbered_rows(path, found)) as rows:
-        uneven = next(((number, len(row)) for number, row in rows if len(row) != width), None)
-    if uneven:
-        raise ValueError(
-            f"{path}: line {uneven[0]} has {uneven[1]} values, {'the header' if found.header else 'the first'} has "
-            f"{width}; every row needs one for each column. Look for a separator too many or too few, or a column "
-            "without a name"
-        )
 
 
 @contextmanager
@@ -326,7 +373,6 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _read_parquet(path: Path, limits: SizeLimits) -> pd.DataFrame:
-    import pyarrow
     import pyarrow.parquet
 
     with _readable(path):
@@ -395,8 +441,6 @@ def _readable(path: Path) -> Iterator[None]:
     """The errors of all readers and decompressors, in a sentence."""
     try:
         yield
-    except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty") from error
     except Exception as error:
         if str(error).startswith(str(path)):
             raise

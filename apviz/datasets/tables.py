@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apviz.datasets.cards import Card
 from apviz.datasets.columns import Column, column_of, encode, quoted
+from apviz.datasets.decimals import MARKS
 from apviz.datasets.preprocessing import (
     MINIMUM_ROWS,
     Dataset,
@@ -28,16 +29,18 @@ from apviz.datasets.preprocessing import (
     train_size,
     varying_inputs,
 )
-from apviz.datasets.reading import UNLIMITED, SizeLimits, TextFormat, read_columns
+from apviz.datasets.reading import HEAD_ROWS, UNLIMITED, SizeLimits, TextFormat, read_columns
 from apviz.rounding import copies, lost, merged_rows
 
 Missing = Literal["drop", "fill", "refuse"]
 Copies = Literal["keep", "drop"]
+#: decimal mark of all columns that can be read in two ways, or of each
+Decimal = str | Mapping[str, str] | None
 MISSING: tuple[Missing, ...] = ("drop", "fill", "refuse")
 COPIES: tuple[Copies, ...] = ("keep", "drop")
 #: how pandas calls a column whose name is empty
 UNNAMED = r"Unnamed: \d+(\.\d+)?"
-_HEAD_ROWS, _HEAD_CHARACTERS = 5, 60
+_HEAD_CHARACTERS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,7 @@ class TableChoices:
     missing: Missing = "drop"
     copies: Copies = "keep"
     header: bool | None = None
+    decimal: Decimal = None
 
     def __post_init__(self) -> None:
         if not _is_place(self.target):
@@ -63,6 +67,9 @@ class TableChoices:
         for setting, value, known in (("missing", self.missing, MISSING), ("copies", self.copies, COPIES)):
             if value not in known:
                 raise ValueError(f"{setting} = {value!r}: expected {' or '.join(known)}")
+        marks = self.decimal.values() if isinstance(self.decimal, Mapping) else [self.decimal or "."]
+        if not all(mark in MARKS for mark in marks):
+            raise ValueError(f"decimal = {self.decimal!r}: expected '.' or ',', or such a mark by name of the column")
 
 
 def _is_place(value: object) -> bool:
@@ -140,6 +147,13 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
+        asked = [each for each in (*inputs, target) if each.question]
+        if asked:
+            raise ValueError(
+                f"{self.path}: {quoted([each.question for each in asked], 3)}. Say which: decimal = "
+                f'{{"{asked[0].name}": "."}} or {{"{asked[0].name}": ","}} (--decimal "{asked[0].name}=."), or leave '
+                "the column out"
+            )
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(
                 f"{self.path}: no input column varies; the others are "
@@ -173,7 +187,12 @@ class PreparedTable:
 
 
 def inspect_table(
-    path: str | Path, *, header: bool | None = None, target: str | int | None = None, limits: SizeLimits = UNLIMITED
+    path: str | Path,
+    *,
+    header: bool | None = None,
+    target: str | int | None = None,
+    decimal: Decimal = None,
+    limits: SizeLimits = UNLIMITED,
 ) -> Table:
     """Reads a file and says what its columns hold; nothing is prepared.
 
@@ -183,6 +202,7 @@ def inspect_table(
         header: whether the first line of a text file holds names; None: it does unless it has numbers where names
             would stand.
         target: the column that is wanted; where the first line has it, that line holds names.
+        decimal: decimal mark, `.` or `,`, of numbers that can be read in two ways (see `load_table`).
         limits: of a file that strangers brought.
 
     Raises:
@@ -197,21 +217,27 @@ def inspect_table(
             f"{path} has {len(frame.columns)} column: a target and at least one input are needed, separated by commas, "
             "semicolons, tabs, bars or spaces"
         )
-    decimal_comma = text is not None and text.decimal == ","
-    day_first = decimal_comma or (text is not None and text.separator == ";")
+    day_first = read.has_commas or (text is not None and text.separator == ";")
+    decimals = dict(decimal) if isinstance(decimal, Mapping) else dict.fromkeys(frame.columns, decimal)
+    unknown = [name for name in decimals if name not in frame.columns]
+    if unknown:
+        raise ValueError(
+            f"decimal = {decimal!r}: {path} has no column {quoted(unknown)}; it has {quoted(list(frame.columns))}"
+        )
+    columns = tuple(
+        column_of(
+            name, frame.iloc[:, place], decimal=decimals.get(name), beside_commas=read.has_commas, day_first=day_first
+        )
+        for place, name in enumerate(frame.columns)
+    )
+    if text is not None:
+        text = replace(text, marks=frozenset(each.mark for each in columns if each.mark))
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    head = frame.head(_HEAD_ROWS).astype(object).where(frame.head(_HEAD_ROWS).notna(), "")
-    return Table(
-        path, len(frame),
-        tuple(
-            column_of(name, frame.iloc[:, place], decimal_comma=decimal_comma, day_first=day_first)
-            for place, name in enumerate(frame.columns)
-        ),
-        text,
-        tuple(tuple(str(cell)[:_HEAD_CHARACTERS] for cell in row) for row in head.itertuples(index=False)),
-        sha256,
-    )  # fmt: skip
+    first = frame.head(HEAD_ROWS)
+    head = read.head or tuple(first.astype(object).where(first.notna(), "").itertuples(index=False))
+    shown = tuple(tuple(str(cell)[:_HEAD_CHARACTERS] for cell in row) for row in head)
+    return Table(path, len(frame), columns, text, shown, sha256)
 
 
 def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
@@ -307,6 +333,7 @@ def load_table(
     missing: Missing = "drop",
     copies: Copies = "keep",
     header: bool | None = None,
+    decimal: Decimal = None,
     seed: int = 0,
     n: int | None = None,
     dtype: torch.dtype = torch.float32,
@@ -325,6 +352,8 @@ def load_table(
         copies: `keep` rows that are exact copies of another, or `drop` all but the first.
         header: whether the first line of a text file holds names; None: it does unless it has numbers where names
             would stand.
+        decimal: decimal mark, `.` or `,`, of numbers that can be read in two ways, such as 70,567 in a column without
+            0,5 or 1,234,567; for all such columns, or by the name of each. Without it such columns are refused.
         seed: of the shuffle before the split.
         n: keeps the first n of the shuffled training rows; all test rows stay.
         dtype: torch.float32 or torch.float64.
@@ -345,8 +374,12 @@ def load_table(
     """
     check_settings(seed, n, dtype)
     several: Any = tuple(inputs) if isinstance(inputs, Iterable) and not isinstance(inputs, str) else inputs
-    choices = TableChoices(target=target, inputs=several, missing=missing, copies=copies, header=header)
-    data = dataset_of(inspect_table(path, header=header, target=target), choices, seed=seed, n=n, dtype=dtype)
+    choices = TableChoices(
+        target=target, inputs=several, missing=missing, copies=copies, header=header, decimal=decimal
+    )
+    data = dataset_of(
+        inspect_table(path, header=header, target=target, decimal=decimal), choices, seed=seed, n=n, dtype=dtype
+    )
     for note in data.notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)
     return data

@@ -1,0 +1,148 @@
+"""Read numbers written as text: which mark is the decimal one is judged per column, and asked where it cannot be told.
+
+A mark, comma or point, may be decimal or stand between thousands. Most texts allow one reading only: 0,5 and 70,56 have
+a decimal comma, 1,234,567 and 1,234.5 have commas between thousands. 70,567 allows both. Such texts are read as the
+others of their column are; where those do not tell, nothing else does: other columns of a file may be written
+otherwise. Only the point is decimal without proof, unless another column of the file proves decimal commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+MARKS: Final = (".", ",")
+_NAMES: Final = {".": "point", ",": "comma"}
+_OTHER: Final = {".": ",", ",": "."}
+#: of the proofs in a column, the share that must agree before they decide what other texts mean
+_AGREE: Final = 0.9
+#: proofs by the number of digits alone (70,56) may be typing errors: they count from this share of what they decide
+_LEAST_PROOF: Final = 0.01
+_SIGN, _EXPONENT = r"^[+\-−]?", r"([eE][+\-−]?\d+)?$"
+_PLAIN = rf"{_SIGN}(\d+{_EXPONENT[:-1]}$|(?i:inf|infinity)$)"
+#: thousands in the French, SI or Swiss manner, which nothing can be mistaken for
+_SPACES = "[ \u00a0\u202f'’]"
+_SPACED = rf"{_SIGN}\d{{1,3}}({_SPACES}\d{{3}})+([.,]\d*)?$"
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Numbers of the different texts of a column.
+
+    Attributes:
+        values: (m,), NaN where a text is no number.
+        mark: decimal mark of the column; empty where no text has one, or it is not known.
+        proven: whether a text of the column proves it.
+        example: a text that allows two readings, where nothing decides; else empty.
+        readings: its values with a decimal point, and with a decimal comma.
+    """
+
+    values: Array
+    mark: str = ""
+    proven: bool = False
+    example: str = ""
+    readings: tuple[float, float] = (np.nan, np.nan)
+
+
+def parse_numbers(
+    texts: pyarrow.Array, counts: NDArray[Any], told: str | None = None, beside_commas: bool = False
+) -> Numbers:
+    """Read the different texts of a column.
+
+    Args:
+        counts: (m,), rows that have each text.
+        told: decimal mark for texts that allow two readings, as somebody decided; None: the column must tell.
+        beside_commas: whether another column of the file proves decimal commas.
+    """
+    spaced = _matches(texts, _SPACED)
+    if spaced.any():
+        plain = pc.replace_substring_regex(texts, _SPACES, "")
+        texts = pc.if_else(pyarrow.array(spaced), plain, texts)
+    decimal, grouped, either = ({mark: _matches(texts, pattern(mark)) for mark in MARKS} for pattern in _PATTERNS)
+    for mark in MARKS:
+        decimal[mark] &= ~either[mark]
+        grouped[mark] &= ~either[mark]
+    is_read_with = {mark: decimal[mark] | grouped[_OTHER[mark]] for mark in MARKS}
+    proofs = {mark: int(counts[is_read_with[mark]].sum()) for mark in MARKS}
+    open_ones = either["."] | either[","]
+    undecided = int(counts[open_ones].sum())
+    mark = max(MARKS, key=lambda each: proofs[each])
+    weak = int(counts[decimal[mark] & ~_matches(texts, _STRONG[mark])].sum())
+    solid = proofs[mark] - weak + (weak if weak >= _LEAST_PROOF * undecided else 0)
+    proven = solid > 0 and proofs[mark] >= _AGREE * sum(proofs.values())
+    if not proven:
+        mark = ""
+        # the usual mark needs no proof, where nothing speaks against it
+        if either["."].any() and not either[","].any() and not proofs[","] and not beside_commas:
+            mark = "."
+    chosen = told or mark
+    is_comma = is_read_with[","] | (open_ones if chosen == "," else False)
+    is_number = is_read_with["."] | is_read_with[","] | _matches(texts, _PLAIN) | open_ones
+    values = _floats(texts, is_number, is_comma)
+    if chosen or not undecided:
+        return Numbers(values, chosen or (MARKS[proofs[","] > 0] if any(proofs.values()) else ""), proven)
+    place = int(np.flatnonzero(open_ones)[np.argmax(counts[open_ones])])
+    one, readings = pc.take(texts, [place]), []
+    for each in MARKS:
+        readings.append(float(_floats(one, np.array([True]), np.array([each == ","]))[0]))
+    return Numbers(values, "", False, str(one[0]), (readings[0], readings[1]))
+
+
+def proves_commas(texts: pyarrow.Array) -> bool:
+    """Whether the different texts of a column are numbers with decimal commas beyond doubt."""
+    found = parse_numbers(texts, np.ones(len(texts), dtype=np.int64)) if len(texts) else None
+    return bool(found and found.proven and found.mark == "," and not np.isnan(found.values).mean() > 1 - _AGREE)
+
+
+def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether each text is a number with either decimal mark."""
+    stripped = pyarrow.array([text.strip() for text in texts], pyarrow.string())
+    return ~np.isnan(parse_numbers(stripped, np.ones(len(texts), dtype=np.int64)).values)
+
+
+def describe_readings(name: str, found: Numbers) -> str:
+    """Return the question that a column asks, with the raw text and both values."""
+    point, comma = found.readings
+    return (
+        f"{name} can be read in two ways: “{found.example}” is {point:.10g} with a decimal point, {comma:.10g} with a "
+        "decimal comma"
+    )
+
+
+def _matches(texts: pyarrow.Array, pattern: str) -> NDArray[np.bool_]:
+    return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _floats(texts: pyarrow.Array, is_number: NDArray[np.bool_], is_comma: NDArray[np.bool_] | bool) -> Array:
+    texts = pc.replace_substring(pc.replace_substring(texts, "−", "-"), "+", "")
+    with_point = pc.replace_substring(texts, ",", "")
+    with_comma = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
+    plain = pc.if_else(pyarrow.array(np.broadcast_to(is_comma, len(texts))), with_comma, with_point)
+    values = np.full(len(texts), np.nan)
+    values[is_number] = pc.filter(plain, pyarrow.array(is_number)).to_numpy(zero_copy_only=False).astype(np.float64)
+    return values
+
+
+def _decimal(mark: str) -> str:
+    return rf"{_SIGN}(\d*|\d{{1,3}}([{_OTHER[mark]}]\d{{3}})+)[{mark}]\d+{_EXPONENT}|{_SIGN}\d+[{mark}]{_EXPONENT}"
+
+
+def _grouped(mark: str) -> str:
+    return rf"{_SIGN}[1-9]\d{{0,2}}([{mark}]\d{{3}})+$"
+
+
+def _either(mark: str) -> str:
+    return rf"{_SIGN}[1-9]\d{{0,2}}[{mark}]\d{{3}}$"
+
+
+_PATTERNS: Final = (_decimal, _grouped, _either)
+#: decimals that are proven by more than the number of digits behind the mark
+_STRONG: Final = {mark: rf"{_SIGN}(0|\d{{4,}}|\d{{1,3}}([{_OTHER[mark]}]\d{{3}})+|)[{mark}]|[eE]" for mark in MARKS}
