@@ -15,6 +15,7 @@ from rich.console import Console
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as theirs
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
