@@ -113,10 +113,10 @@ def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float6
         return scaling.with_inputs_as_given()
     kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
     if isinstance(kernel, Kernel):
-        ones = np.ones(x.shape[1])
-        kernel.rescaled(0 * ones, ones)  # refuses what does not fit the inputs
+        d = x.shape[1]
+        kernel.rescaled([0.0] * d, [1.0] * d)  # refuses what does not fit the inputs
         try:
-            kernel.rescaled(0 * ones, 2 * ones)
+            kernel.rescaled([0.0] * d, [2.0] * d)
         except ValueError as error:
             raise ValueError(f"{error}; scale=True scales them to [−1, 1], so use scale=False") from None
     return scaling

@@ -50,15 +50,18 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Inputs and targets are given raw. With `scale`, each input is scaled to [−1, 1] and the target standardised, as in
     the paper's preprocessing but by the training rows alone; predictions are in the target's own units, and
-    **hyperparameters, given or fitted, are in scaled units**. An input that does not vary in the training rows is
-    ignored. Arrays, pandas frames and tensors are taken; NumPy arrays (float64) are returned.
+    **hyperparameters, given or fitted, are in scaled units**; `scaling_.to_raw` converts them to raw units, and
+    `apviz.gp.Scaling.of(x, y).to_scaled` raw ones to scaled units. An input that does not vary in the training rows is
+    then ignored. Arrays, pandas frames and tensors are taken; NumPy arrays (float64) are returned.
 
     Args:
         kernel: the name of one of `apviz.kernels.KERNELS`; or a kernel, such as
             `2.0 * apviz.Matern52().on([0, 1]) + apviz.Periodic().on(2)`, of which all numbers are trained, from those
-            it has, in scaled units; or one of `sklearn.gaussian_process.kernels`, which is converted by
-            `apviz.kernels.from_sklearn`: a `WhiteKernel` in it is the noise to start from, its bounds are not taken.
-            Given hyperparameters have their own.
+            it has, in scaled units; or one of `sklearn.gaussian_process.kernels`, which means what it means there:
+            its numbers are in the raw units of inputs and target whatever `scale` is, fixed numbers stay, bounds are
+            kept. A `WhiteKernel` in it is the noise, whose bounds take the place of `noise_floor`. Unlike there the
+            prior mean is trained, from the target's mean on, and without a `WhiteKernel` the noise is too. For the
+            units of `normalize_y=True` standardise the target first. Given hyperparameters have their own kernel.
         ard: of a kernel by name: one lengthscale per input, else one for all.
         solver: of the mean and of the variances, with its own tolerance; None: one that is chosen, to the tolerance
             that predictions need: no mean off by more than a tenth of its posterior standard deviation.
@@ -77,7 +80,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             step after an epoch: with both, 70 steps from raw parameters of zero took 5 to 8 times less work than 50
             without, on five data sets of 8,000 rows, at a likelihood at most 0.005 nat a row below and an RMSE at
             most 1% above (benchmarks/README.md).
-        scale: scale inputs and target; if not, everything is taken in its own units.
+        scale: scale inputs and target; if not, nothing is changed, and everything is in its own units. Inputs of a
+            scikit-learn kernel are never scaled.
         variance: `solves`, one batched solve per up to 1,024 rows predicted, or `lanczos`, the paper's way: cheaper
             for many rows, and too large by an unknown amount that falls with the rank.
         rank: of Lanczos.
@@ -92,8 +96,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         hyperparameters_: those used, in scaled units.
+        kernel_: the fitted scikit-learn kernel, in raw units; None where `kernel` is none or was not trained.
         theta_, theta_names_: (p,) logarithms of noise and kernel, as `log_marginal_likelihood` takes them, and their
-            names; of numbers that may be negative, such as a factor of `apviz.Groups`, the numbers themselves.
+            names: with a scikit-learn kernel its `kernel_.theta`; else in scaled units, and of numbers that may be
+            negative, such as a factor of `apviz.Groups`, the numbers themselves.
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
         mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
@@ -171,7 +177,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 training ends the training: the steps before it are used, and a warning says how many there were.
 
         Raises:
-            ValueError: a setting out of range, bad data, or a checkpoint at `path` of another training.
+            ValueError: a setting out of range, bad data, a kernel that takes inputs in their own units (`apviz.Groups`,
+                user code) where they are scaled, or a checkpoint at `path` of another training.
             TrainingError: a training step failed; what was done before it is kept at `path`.
             RuntimeError: the solve for the mean diverged.
         """

@@ -84,7 +84,8 @@ class Scaling:
         """
         constant = self.half_width == 0
         kernel = h.build_kernel()
-        in_any_units = [kernel.rescaled(self.centre, np.where(constant, u, self.half_width)) for u in (1.0, 2.0)]
+        centre, units = self.centre.tolist(), [np.where(constant, u, self.half_width).tolist() for u in (1.0, 2.0)]
+        in_any_units = [kernel.rescaled(centre, unit) for unit in units]
         if in_any_units[0] != in_any_units[1]:
             raise ValueError(
                 f"{kernel!r} takes column {int(constant.argmax())}, which does not vary in the training rows and is "

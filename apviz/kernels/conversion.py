@@ -21,6 +21,8 @@ _MATERN: dict[float, Callable[..., Kernel]] = {0.5: Matern12, 1.5: Matern32, 2.5
 def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
     """Converts a kernel of `sklearn.gaussian_process.kernels`, at its current hyperparameters.
 
+    Only its values are taken, in raw units; `apviz.GaussianProcess(kernel)` keeps what is fixed and bounds too.
+
     Args:
         kernel: `RBF`, `Matern` of ν = 1/2, 3/2, 5/2 or ∞, `RationalQuadratic`, `ExpSineSquared`, `DotProduct`,
             `ConstantKernel`, `WhiteKernel`, and sums, products and whole powers of them.
@@ -47,6 +49,8 @@ def from_sklearn(kernel: Any, d: int = 1) -> tuple[Kernel, float]:
 
 def from_gpytorch(kernel: Any, d: int) -> Kernel:
     """Converts a kernel of `gpytorch.kernels`, at its current hyperparameters.
+
+    Only its values are taken: priors, constraints and `requires_grad=False` are for GPyTorch's own training.
 
     Args:
         kernel: any that apviz has, and sums, products, `ScaleKernel` and `active_dims` of them, without batches.

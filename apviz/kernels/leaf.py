@@ -41,9 +41,9 @@ class Leaf(Kernel, Function):
         """Returns the formula's shape at these hyperparameters, 0-d float64."""
         return torch.zeros((), dtype=torch.float64)
 
-    def _has_embedding_of(self, kind: type[Leaf]) -> bool:
+    def _has_embedding_of(self, kind: type[Any]) -> bool:
         """Test whether features are those of an apviz class, and not of a subclass that computes others."""
-        return type(self).embed is kind.embed and type(self).lowered is Leaf.lowered
+        return bool(type(self).embed is kind.embed and type(self).lowered is Leaf.lowered)
 
     @property
     def hyperparameters(self) -> dict[str, Hyperparameter]:

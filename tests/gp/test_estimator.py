@@ -50,28 +50,6 @@ POINTS = data(140)[0][90:] * 0.98
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        theirs.ConstantKernel() * theirs.Matern([1.0, 1.0], nu=2.5) + theirs.WhiteKernel(0.1),
-        theirs.ConstantKernel(0.5) * theirs.RBF(0.7) + theirs.DotProduct(1.0) + theirs.WhiteKernel(0.1),
-        theirs.RationalQuadratic(0.8, 0.5) + theirs.WhiteKernel(0.1),
-    ],
-    ids=str,
-)
-def test_a_scikit_learn_kernel_is_fitted_as_well_as_by_scikit_learn_and_predicts_the_same(kernel):
-    x, y = data()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of theirs, at their bounds
-        model = GaussianProcessRegressor(kernel, alpha=0, n_restarts_optimizer=2, random_state=0).fit(*scaled(x, y))
-    gp = regressor(kernel=kernel).fit(x, y)
-    nats = gp.log_marginal_likelihood() + len(y) * np.log(y.std(ddof=1))
-    assert nats > model.log_marginal_likelihood_value_ - 0.1
-    low, high = x.min(0), x.max(0)
-    theirs_mean = y.mean() + y.std(ddof=1) * model.predict(2 * (POINTS - low) / (high - low) - 1)
-    assert np.abs(gp.predict(POINTS) - theirs_mean).max() < 0.1 * y.std()
-
-
 def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
     x, y = data()
     gp = regressor(kernel=SUM).fit(x, y)
@@ -87,29 +65,11 @@ def test_an_apviz_kernel_is_trained_whole_cloned_pickled_and_saved(tmp_path):
     np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
 
 
-def test_a_scikit_learn_kernel_comes_back_from_a_file_as_one_of_apviz(tmp_path):
-    x, y = data()
-    kernel = theirs.RBF([0.5, 0.5]) + theirs.WhiteKernel(0.1)
-    gp = regressor(kernel=kernel, max_steps=3).set_params(kernel__k2__noise_level=0.2)
-    with pytest.warns(ConvergenceWarning):
-        gp.fit(x, y)
-    gp.save(tmp_path / "gp.npz")
-    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu")
-    assert loaded.kernel == apviz.RBF(lengthscale=(0.5, 0.5))
-    np.testing.assert_array_equal(loaded.predict(POINTS), gp.predict(POINTS))
-
-
 def test_a_search_over_a_grid_takes_kernels_of_every_kind():
     x, y = data()
     grid = {"kernel": ["rbf", SUM, theirs.RBF(1.0) + theirs.WhiteKernel(0.1)]}
     search = GridSearchCV(regressor(), grid, cv=2).fit(x, y)
     assert search.best_score_ > 0.8
-
-
-def test_numbers_that_scikit_learn_keeps_fixed_are_said_to_be_trained():
-    kernel = theirs.RBF(0.5, length_scale_bounds="fixed") + theirs.WhiteKernel(0.1)
-    with pytest.warns(UserWarning, match="k1__length_scale of the kernel: fixed numbers are trained too"):
-        regressor(kernel=kernel).fit(*data())
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,9 @@ def test_a_year_stays_a_year_and_a_number_at_its_bound_is_named():
     assert model.kernel_.k1.k2.length_scale == pytest.approx(3.0)
     gp = apviz.GaussianProcess(yearly(), **EXACT).fit(t, y)
     assert gp.log_marginal_likelihood() > -94.26  # scikit-learn's, with the y that is given
-    assert gp.kernel_.k1.k2.k2.periodicity == 1.0 and is_within_what_was_written(gp.kernel_, yearly())
-    assert gp.hyperparameters_.kernel.numbers["1.1.period"] == 1.0
+    assert gp.kernel_.k1.k2.k2.k2.periodicity == 1.0 and is_within_what_was_written(gp.kernel_, yearly())
+    numbers = gp.hyperparameters_.kernel.numbers
+    assert [value for name, value in numbers.items() if name.endswith("period")] == [1.0]
 
 
 def test_adam_keeps_to_what_is_fixed_and_to_bounds_too():
@@ -151,7 +152,7 @@ def test_adam_keeps_to_what_is_fixed_and_to_bounds_too():
     assert fixed.hyperparameters_.noise * fixed.scaling_.std**2 == pytest.approx(0.2, rel=1e-14)
     path = gp.trace_["step"]["kernel_number"]
     assert (path == path[0]).all("step").values.tolist() == [True, False, False, False, True]
-    assert len(np.unique(gp.trace_["step"]["noise"])) > 5
+    assert len(np.unique(gp.trace_["step"]["noise"])) > 3  # until it is at its bound
 
 
 def test_several_white_kernels_are_one_noise_within_the_sum_of_their_bounds():

@@ -165,6 +165,17 @@ def test_kernels_of_every_kind_are_among_the_cases():
     assert {kind for seed in range(CASES) for _, kind in case(seed)[-1]} == set(KINDS)
 
 
+@pytest.mark.parametrize("operator", ["dense", "tiled"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_engines_compute_the_entries_of_kernels_on_raw_numbers_to_their_last_digits(operator, dtype):
+    for seed in range(CASES):
+        x, y, _, h, k, _ = case(seed)
+        system = apviz.KernelSystem(x, y, h.build_kernel(), noise=h.noise, operator=operator, dtype=dtype, device="cpu")
+        expected = k(x, x) + h.noise * np.eye(len(x))
+        found = system.operator.matmul(torch.eye(len(x), dtype=dtype)).numpy()
+        np.testing.assert_allclose(found, expected, atol=20 * torch.finfo(dtype).eps * np.abs(expected).max())
+
+
 # --- what cannot be converted -----------------------------------------------------------------------------------------
 
 
