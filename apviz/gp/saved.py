@@ -287,7 +287,7 @@ def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
 
 
 def _dtype(found: dict[str, Any]) -> str:
-    name = _get(found, "dtype", str)
+    name: str = _get(found, "dtype", str)
     if name not in (known := [str(each) for each in FLOATS]):
         raise ValueError(f"dtype must be {' or '.join(known)}, it is {name!r:.80}")
     return name
