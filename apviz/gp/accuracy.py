@@ -17,8 +17,9 @@ from torch import Tensor
 from apviz import distributed
 from apviz.memory import free_memory
 from apviz.operators import Noise, Operator
-from apviz.solvers import Automatic, Cholesky, Solution, Solver
+from apviz.solvers import Automatic, Cholesky, Hook, NotConverged, Prepared, Run, Solution, Solver
 from apviz.solvers.automatic import USUAL_WORK, WORK_PER_DIGIT
+from apviz.solvers.cholesky import Factored
 from apviz.system import KernelSystem
 
 #: what a solve may leave as error of any predicted mean, in posterior standard deviations
@@ -62,6 +63,32 @@ def mean_error(system: KernelSystem, solution: Solution, double: Operator) -> fl
     r = b - double.matmul(solution.weights.to(b).reshape(-1, 1))
     found = float(weighted_norms(r, system.operator.noise_of()))
     return found if math.isfinite(found) else math.inf
+
+
+def warning_of(system: KernelSystem, solution: Solution, error: float) -> UserWarning | None:
+    """Makes the warning of a mean that is not converged, or may be off by more than `MEAN_ERROR`."""
+    off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
+    if not solution.converged:
+        end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
+        message = f"the mean's solve is not converged, {end}: {off}; {solution.stop_message}"
+        return NotConverged(message, solution)
+    if error <= MEAN_ERROR:
+        return None
+    needed = 0.95 * mean_tolerance(system)  # which the two digits shown do not exceed
+    return UserWarning(
+        f"{off}: their solve ended at a residual of {solution.residual:.1e}; take tol={needed:.1e}, or leave the "
+        f"solver out, for at most {MEAN_ERROR}"
+    )
+
+
+class FactorKeeper(Hook):
+    """Keeps the factor of all of K, where a solve makes one, for the solves that follow."""
+
+    factored: Prepared | None = None
+
+    def on_start(self, run: Run) -> None:
+        if isinstance(run.prepared, Factored):
+            self.factored = run.prepared
 
 
 def ways(system: KernelSystem, solver: Solver | None, dtype_is_free: bool) -> Iterator[tuple[torch.dtype, Solver]]:

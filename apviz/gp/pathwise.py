@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
+from apviz.gp.accuracy import MEAN_ERROR, weighted_norms
 from apviz.gp.variances import to_tolerance
 from apviz.kernels import RandomFeatures
 from apviz.memory import require_memory
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 MOST = 2**53
 #: cosines and sines of a term of the kernel, of which functions are drawn
 FEATURES = 2_000
-# of σ, what the solve may leave as error of a sample at the training inputs, in the root mean square
-SMALL_ERROR = 0.1
 
 
 class PriorSamples:
@@ -71,8 +70,8 @@ class PosteriorSamples:
 
     Attributes:
         solution: how the solve ended.
-        error: (count,) float64, ‖r‖/√n of the residual: a bound on the error, in the root mean square over training
-            inputs, that the solve leaves in each sample.
+        error: (count,) float64, ‖r‖/σ of the residual: a bound on the error that the solve leaves in each sample, in
+            posterior standard deviations of f, at any input.
 
     Raises:
         ValueError: count or features below 1; a kernel with a part whose spectrum is not known.
@@ -103,29 +102,25 @@ class PosteriorSamples:
         deviation = torch.as_tensor(s.operator.noise_of(), dtype=torch.float64).sqrt().reshape(-1, 1).to(s.device)
         noise = deviation * torch.randn(s.n, int(count), dtype=torch.float64, generator=generator).to(s.device)
         observed = self.prior(x) + noise
-        norms, self._small = torch.linalg.vector_norm(observed, dim=0).cpu(), SMALL_ERROR * float(deviation.min())
+        norms = weighted_norms(observed, s.noise)
         solver = posterior.variance_solver
         if may_tighten:
             # half of it: a solve keeps to the mean over samples, and the worst of them is to be below twice that
-            solver = to_tolerance(solver, self._small * s.n**0.5 / (2 * float(norms.max())))
+            solver = to_tolerance(solver, MEAN_ERROR / (2 * float(norms.max())))
         self.solution = posterior.attempt(observed, solver, hooks)
-        self.error = self.solution.residual_per_rhs.cpu() * norms / s.n**0.5
+        self.error = self.solution.residual_per_rhs.cpu() * norms
         self._weights = posterior.weights[:, None] - self.solution.weights.to(posterior.weights)
 
     def warn(self, stacklevel: int) -> None:
         """Warns where the solve is not converged, or its error is not small."""
         solution, worst = self.solution, float(self.error.max())
-        off = f"at the training inputs samples are off by up to {worst:.2e} in the root mean square"
+        off = f"samples may be off by up to {worst:.2g} posterior standard deviations"
         if not solution.converged:
             end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
             message = f"the solve for samples is not converged, {end}: {off}; {solution.stop_message}"
             warnings.warn(NotConverged(message, solution), stacklevel=stacklevel)
-        elif worst > 2 * self._small:  # the mean over right-hand sides is what the solve keeps to
-            message = (
-                f"{off}, a tenth of the noise's standard deviation is {self._small:.2e}; take a variance_solver with a "
-                "smaller tol"
-            )
-            warnings.warn(message, stacklevel=stacklevel)
+        elif worst > MEAN_ERROR:
+            warnings.warn(f"{off}; take a variance_solver with a smaller tol, or none", stacklevel=stacklevel)
 
     def __call__(self, x_star: Any) -> Tensor:
         """Evaluates the samples: x_star (m, d), to (count, m). Evaluates mn kernel entries, in chunks of test points.

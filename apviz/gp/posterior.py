@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from apviz.gp.accuracy import MEAN_ERROR, mean_error, mean_tolerance, ways
+from apviz.gp.accuracy import MEAN_ERROR, FactorKeeper, mean_error, mean_tolerance, warning_of, ways
 from apviz.gp.lanczos import LanczosInverse, check_ranks
 from apviz.gp.pathwise import FEATURES, PosteriorSamples
 from apviz.gp.variances import VARIANCE_TOL, Variances, VarianceSolve, to_tolerance
@@ -22,8 +22,7 @@ from apviz.operators import CountingOperator, Operator
 from apviz.operators.fused import FusedOperator, FusedTF32Operator
 from apviz.operators.interface import MAX_SPAN
 from apviz.settings import require, require_kind, require_number, require_whole
-from apviz.solvers import Hook, NotConverged, Prepared, Run, Solution, Solver, StopReason, attempt, checked_hooks
-from apviz.solvers.cholesky import Factored
+from apviz.solvers import Hook, NotConverged, Prepared, Solution, Solver, StopReason, attempt, checked_hooks
 from apviz.system import DTYPES, KernelSystem, check_finite, dtype_of, tensor_of
 
 Method = Literal["solves", "lanczos"]
@@ -187,7 +186,7 @@ class Posterior:
             if self._is_done(solver):
                 break
             initial_weights = self.weights if bool(torch.isfinite(self.weights).all()) else None
-        self._warn_of_mean(stacklevel=3)
+        self._warn_of_mean()
 
     def _set_up(self, solver: Solver) -> None:
         """Takes up the system, which is a new one, and the solver of its mean."""
@@ -224,7 +223,7 @@ class Posterior:
         made.variance_solves = []
         made._solve_work = 0.0
         made.weights = made._solve(hooks, initial_weights)
-        made._warn_of_mean(stacklevel=3)
+        made._warn_of_mean()
         return made
 
     def _given(self, weights: Any) -> Tensor:
@@ -236,8 +235,8 @@ class Posterior:
         return given
 
     def _solve(self, hooks: Iterable[Hook], initial_weights: Any) -> Tensor:
-        solver = self.solver if self._asked else to_tolerance(self.solver, mean_tolerance(self.system))
-        keeper = _FactorKeeper()
+        solver = self.solver if self._asked is not None else to_tolerance(self.solver, mean_tolerance(self.system))
+        keeper = FactorKeeper()
         self.solution = solution = attempt(
             self.system, solver, [*checked_hooks(hooks), keeper], initial_weights,
             prepared=self._of_mean[0] if self._of_mean else None,
@@ -250,21 +249,10 @@ class Posterior:
         self.mean_error = mean_error(self.system, solution, self.double)
         return solution.weights.to(self.system.device, torch.float64)
 
-    def _warn_of_mean(self, stacklevel: int) -> None:
-        solution, error = self.solution, self.mean_error
-        assert solution is not None  # just solved
-        off = f"predicted means may be off by up to {error:.2g} posterior standard deviations"
-        if not solution.converged:
-            end = f"residual {solution.residual:.2e} after {solution.epochs} epochs"
-            message = f"the mean's solve is not converged, {end}: {off}; {solution.stop_message}"
-            warnings.warn(NotConverged(message, solution), stacklevel=stacklevel + 1)
-        elif error > MEAN_ERROR:
-            tol = mean_tolerance(self.system)
-            warnings.warn(
-                f"{off}: their solve ended at a residual of {solution.residual:.1e}; take tol={tol:.1e}, or leave the "
-                f"solver out, for at most {MEAN_ERROR}",
-                stacklevel=stacklevel + 1,
-            )
+    def _warn_of_mean(self) -> None:
+        assert self.solution is not None  # just solved
+        if (warning := warning_of(self.system, self.solution, self.mean_error)) is not None:
+            warnings.warn(warning, stacklevel=3)
 
     @property
     def work(self) -> float:
@@ -494,16 +482,6 @@ class Posterior:
         chunk = tensor_of(points[rows], "x_star")
         chunk = chunk.to(self.system.device, chunk.dtype if chunk.dtype in DTYPES else torch.float64)
         return chunk if chunk.ndim == 2 else chunk[:, None]
-
-
-class _FactorKeeper(Hook):
-    """Keeps the factor of all of K, where a solve makes one, for the solves that follow."""
-
-    factored: Prepared | None = None
-
-    def on_start(self, run: Run) -> None:
-        if isinstance(run.prepared, Factored):
-            self.factored = run.prepared
 
 
 def _chunks(m: int, size: int) -> Iterator[slice]:

@@ -78,8 +78,9 @@ def alternating_projection(
     Args:
         block_size: rows a block owns, or `auto`.
         hooks: told about every solve, such as an `apviz.Recorder`.
-        solver: any solver of apviz. None: `Automatic(tol=1e-2)`, or alternating projection where `block_size` or
-            settings of it are given.
+        solver: any solver of apviz. None: alternating projection where `block_size` or settings of it are given; else
+            `Automatic(tol=1e-2)` in training, and in predictions what `apviz.Posterior` chooses, so that no mean is off
+            by more than a tenth of its posterior standard deviation.
         variance_solver: of variances and covariances, as of `apviz.gp.posterior.Posterior`.
         probes: of the trace estimate; None: GPyTorch's `num_trace_samples` (10; the paper takes 15). Or an (n, l)
             tensor with ZZᵀ/l ≈ I, used in every step: √n·I makes the gradients exact. Not used where K is factored
@@ -99,10 +100,13 @@ def alternating_projection(
     """
     if solver is not None and (block_size != "auto" or settings):
         raise ValueError("give solver, or block_size and settings of alternating projection, not both")
+    of_means = solver
     if solver is None:
         own = block_size != "auto" or settings
-        solver = overlapping(block_size=block_size, **settings) if own else Automatic()
-    models = _Models(Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed))
+        of_means = overlapping(block_size=block_size, **settings) if own else None
+        solver = of_means or Automatic()
+    solves = Solves(solver, hooks, variance_solver, probes, log_determinant, operator, dataset, seed)
+    models = _Models(solves, of_means)
     with (
         intercepted(ExactGP, "__call__", models.call),
         intercepted(ExactGP, "get_fantasy_model", models.fantasies),
@@ -117,8 +121,10 @@ def alternating_projection(
 class _Models:
     """The models called inside one context."""
 
-    def __init__(self, solves: Solves) -> None:
+    def __init__(self, solves: Solves, solver: Solver | None) -> None:
         self.solves = solves
+        #: of predicted means; None: one that is chosen by what they need
+        self.solver = solver
         self._posteriors: WeakKeyDictionary[Any, dict[int, Posterior]] = WeakKeyDictionary()
         self._looked_at: WeakSet[Any] = WeakSet()
         # of models with fantasies, those of the models that they were made of
@@ -164,7 +170,7 @@ class _Models:
         """Weights to start from where a model has the data of another, and more after them."""
         known = self._known.get(model, {})
         before = known.get(k if len(known) > 1 else 0)
-        if before is None or not torch.equal(before.system.x, x[: before.system.n]):
+        if before is None or not torch.equal(before.system.operator.given, x[: before.system.n]):
             return None
         return torch.cat([before.weights, before.weights.new_zeros(len(x) - before.system.n)])
 
@@ -234,13 +240,13 @@ class _Models:
             return kept
         start = self._start(model, k, x)
         for twin in of_model.values():  # of the same K
-            if twin.hyperparameters == h and _same_noise(twin, noise) and torch.equal(twin.system.x, x):
+            if twin.hyperparameters == h and _same_noise(twin, noise) and torch.equal(twin.system.operator.given, x):
                 of_model[k] = twin.with_targets(y, self.solves.hooks, start)
                 return of_model[k]
         found = Posterior(
-            x, y, h, self.solves.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
+            x, y, h, self.solver, noises=noise if noise.ndim else None, hooks=self.solves.hooks,
             initial_weights=start,
-            variance_solver=self.solves.variance_solver, dtype=x.dtype, device=x.device,
+            variance_solver=self.solves.variance_solver, dtype="auto", device=x.device,
             operator=self.solves.operator, dataset=self.solves.dataset,
         )  # fmt: skip
         of_model[k] = found
@@ -295,7 +301,7 @@ def _dependence(residual: Tensor, train: Expression, noise: Tensor, z: Tensor) -
 
 
 def _same_data(kept: Posterior, x: Tensor, y: Tensor) -> bool:
-    pairs = (kept.system.x, x), (kept.system.b[:, 0], y)
+    pairs = (kept.system.operator.given, x), (kept.system.given_b[:, 0], y.double())
     return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
 
 

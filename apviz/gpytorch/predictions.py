@@ -87,7 +87,7 @@ class _Mean(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (z,), posterior = ctx.saved_tensors, ctx.posterior
-        operator, w = posterior.system.operator, posterior.weights[:, None]
+        operator, w = posterior.double.uncounted, posterior.weights[:, None]
         if torch.is_grad_enabled():
             mean = (w.double().T @ operator.differentiable_columns(z)).squeeze(0)
             return None, *torch.autograd.grad(mean, z, g.to(mean), create_graph=True)
@@ -105,7 +105,7 @@ class _MeanInModel(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         (residual, noise, x, *tensors), posterior, z = ctx.saved_tensors, ctx.posterior, ctx.z
         with torch.no_grad():
-            operator, w = posterior.system.operator, posterior.weights[:, None]
+            operator, w = posterior.double.uncounted, posterior.weights[:, None]
             of_c = operator.cross_derivatives(z, g.to(w)[:, None], w)
             v = posterior.solve(operator.cross_columns(z) @ g.to(w), ctx.solves.hooks)
             of_k = operator.bilinear_derivatives(v[:, None], -w, with_inputs=True)
@@ -123,7 +123,7 @@ class _Covariances(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        (z,), operator = ctx.saved_tensors, ctx.posterior.system.operator
+        (z,), operator = ctx.saved_tensors, ctx.posterior.double.uncounted
         if torch.is_grad_enabled():
             c = operator.differentiable_columns(z)
             w = _Inverse.apply(ctx.posterior, ctx.solves, c, ctx.w)  # type: ignore[no-untyped-call]
@@ -157,7 +157,7 @@ class _CovariancesInModel(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        (_, noise, x, *tensors), operator = ctx.saved_tensors, ctx.posterior.system.operator
+        (_, noise, x, *tensors), operator = ctx.saved_tensors, ctx.posterior.double.uncounted
         with torch.no_grad():
             of_prior, of_c, wg = _by_groups(operator, ctx.z, ctx.w, g)
             of_k = operator.bilinear_derivatives(wg.contiguous(), ctx.w.contiguous(), with_inputs=True)

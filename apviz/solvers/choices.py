@@ -88,9 +88,10 @@ def inner_dtype(operator: Operator) -> tuple[str, str]:
     """Chooses the dtype inside the refinement, and says why."""
     if operator.x.dtype == torch.float32:
         return "system", "float32, as the system"
-    least = FLOAT32_NOISE * operator.largest_signal
-    if operator.noise < least:
-        return "system", f"float64, as the system: σ² is below {FLOAT32_NOISE:g} of the outputscale"
+    # rounding moves the eigenvalues of blocks by about ε √n k(x, x): where that is more than σ², projections diverge
+    share = max(FLOAT32_NOISE, torch.finfo(torch.float32).eps * math.sqrt(operator.n))
+    if operator.noise < share * operator.largest_signal:
+        return "system", f"float64, as the system: σ² is below {share:.1g} of the outputscale"
     return "float32", "the residual is evaluated in float64, so this is no less exact"
 
 

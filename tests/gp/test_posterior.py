@@ -188,10 +188,11 @@ def test_variances_that_stay_much_too_large_say_so_with_the_figures():
     found = posterior(p, variance_solver=LOOSE)  # taken as it is
     with pytest.warns(UserWarning) as caught:
         variance = found.variance(p.z).numpy()
-    ratio = found.variance_solves[0].excess.numpy() / (variance + 1e-4)
+    excess = found.variance_solves[0].excess.numpy()
+    too_large = (excess > 0.01 * (variance + 1e-4)) | (excess > (1 - 1 / 1.1**2) * variance)
     assert ((variance + 1e-4) / (p.variance + 1e-4)).max() > 2
     (message,) = [str(w.message) for w in caught]
-    assert f"at {(ratio > 0.01).sum()} of 100 points" in message and f"at worst {ratio.max():.2g} times" in message
+    assert f"at {too_large.sum()} of 100 points" in message and "too large by any factor" in message
     assert "smaller tol" in message and "variance_solver=apviz.Cholesky()" in message
 
 
@@ -460,13 +461,13 @@ def test_the_metrics_refuse_shapes_that_would_broadcast_and_variances_that_are_n
         negative_log_likelihood(np.ones(3), [1.0, 0.0, math.nan], np.ones(3))
 
 
-def test_the_covariance_of_inputs_in_float64_is_in_the_systems_dtype():
+def test_a_covariance_by_solves_in_float32_is_float64():
     posterior = Posterior(
         torch.rand(30, 1).double() + 1e5, torch.zeros(30), Hyperparameters("rbf", (0.3,), 1.0, 0.1), dtype=torch.float32
     )
     z = torch.linspace(0, 1, 7).double()[:, None] + 1e5
     covariance = posterior.covariance(z)
-    assert covariance.dtype == torch.float32
+    assert covariance.dtype == torch.float64
     torch.testing.assert_close(covariance.diagonal(), posterior.variance(z))
 
 

@@ -1,0 +1,216 @@
+"""Predictions are right whatever the number of rows: means and deviations to a tenth of the posterior deviation."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from types import SimpleNamespace
+
+import gpytorch
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from scipy.spatial.distance import cdist
+
+import apviz
+from apviz.gp import accuracy
+from apviz.gp.posterior import Posterior
+from apviz.solvers import automatic
+from tests.textbook import CORRELATIONS
+
+LENGTHSCALE = 0.5
+
+
+def markov(n, sigma, seed=0, m=32):
+    """Data in one dimension, and the posterior by the tridiagonal precision of Matérn-1/2: no n × n matrix."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.random(n), np.r_[rng.random(m // 2), np.zeros(m // 2)]
+    z[m // 2 :] = x[: m // 2]  # the strictest place: there the deviation is least
+    z[m // 2 :] += 1e-7  # between two inputs, so that no two are equal
+    y = np.sin(5 * x) + sigma * rng.standard_normal(n)
+    order = np.argsort(both := np.r_[x, z])
+    decay = np.exp(-np.diff(both[order]) / LENGTHSCALE)
+    gain = -np.expm1(2 * np.log(decay))
+    diagonal = np.ones(n + m)
+    diagonal[1:] += decay**2 / gain
+    diagonal[:-1] += decay**2 / gain
+    precision = np.zeros((2, n + m))
+    precision[1], precision[0, 1:] = diagonal, -decay / gain
+    precision[1] += (order < n) / sigma**2
+    places = np.argsort(order)[n:]
+    right = np.zeros((n + m, m + 1))
+    right[:, 0] = np.where(order < n, np.r_[y, np.zeros(m)][order] / sigma**2, 0.0)
+    right[places, np.arange(1, m + 1)] = 1.0
+    solved = scipy.linalg.solveh_banded(precision, right)
+    sd = np.sqrt(solved[places, np.arange(1, m + 1)])
+    h = apviz.Hyperparameters("matern12", (LENGTHSCALE,), 1.0, sigma**2, 0.0)
+    return SimpleNamespace(x=x[:, None], y=y, z=z[:, None], h=h, mean=solved[places, 0], sd=sd)
+
+
+def dense(n, sigma, kernel="rbf", d=2, m=40, seed=0):
+    """The same by dense float64 NumPy."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.random((n, d)), rng.random((m, d))
+    z[: m // 2] = x[: m // 2]
+    y = np.sin(5 * x[:, 0]) + x[:, -1] + sigma * rng.standard_normal(n)
+    correlation = CORRELATIONS[kernel]
+    k, c = (correlation(cdist(x, other) / LENGTHSCALE) for other in (x, z))
+    factor = scipy.linalg.cholesky(k + sigma**2 * np.eye(n), lower=True)
+    half = scipy.linalg.solve_triangular(factor, np.c_[c, y], lower=True)
+    mean, sd = half[:, :-1].T @ half[:, -1], np.sqrt(1 - np.square(half[:, :-1]).sum(0))
+    h = apviz.Hyperparameters(kernel, (LENGTHSCALE,), 1.0, sigma**2, 0.0)
+    return SimpleNamespace(x=x, y=y, z=z, h=h, mean=mean, sd=sd)
+
+
+def check(p, **settings):
+    """Fits and predicts without a warning, and holds mean and deviation against the exact ones; returns the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        gp = apviz.GaussianProcess(hyperparameters=p.h, scale=False, device="cpu", **settings).fit(p.x, p.y)
+        mean, sd = gp.predict(p.z, return_std=True, include_noise=False)
+    off = np.abs(mean - p.mean) / p.sd
+    assert off.max() <= gp.mean_error_ + 0.01 and gp.mean_error_ <= 0.1
+    assert (sd / p.sd).max() < 1.1 and (sd / p.sd).min() > 0.99
+    return gp
+
+
+@pytest.mark.parametrize(("n", "sigma"), [(1999, 1e-4), (2001, 1e-4), (2001, 1.0), (2500, 1e-2)])
+def test_no_row_more_changes_how_exact_predictions_are(n, sigma):
+    check(markov(n, sigma))
+
+
+def test_two_inputs_and_next_to_no_noise_beyond_two_thousand_rows():
+    check(dense(2001, 3e-3))
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """No factor of all of K is cheap, and `Automatic` takes none."""
+    monkeypatch.setattr(accuracy, "_factor_is_cheap", lambda system, tol: False)
+    monkeypatch.setattr(automatic, "CHOLESKY_ROWS", 0)
+
+
+@pytest.mark.parametrize(("sigma", "dtype"), [(1e-4, "float64"), (1e-2, "float64"), (0.3, "float32")])
+def test_without_a_factor_of_all_of_k_the_noise_decides_the_dtype_and_the_tolerance(few_are_many, sigma, dtype):
+    gp = check(markov(600, sigma))
+    assert str(gp.posterior_.system.dtype) == f"torch.{dtype}" and isinstance(gp.posterior_.solver, apviz.Automatic)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [1e-4, 1e-3, 1e-2, 0.1, 1.0])
+@pytest.mark.parametrize("n", [1999, 2000, 2001, 2500, 20_000])
+def test_many_rows_are_as_exact(monkeypatch, n, sigma):
+    monkeypatch.setattr(accuracy, "_factor_fits", lambda system: system.n < 20_000)
+    check(markov(n, sigma))
+    if n < 20_000:
+        check(dense(n, sigma))
+
+
+def test_where_one_way_fails_the_next_is_taken(monkeypatch, few_are_many):
+    monkeypatch.setattr(accuracy, "LEAST_CAP", 1)
+    monkeypatch.setattr(accuracy, "CAP_OF_FACTORS", 0)
+    gp = check(dense(500, 0.1, "matern32", d=5, m=10))
+    assert isinstance(gp.posterior_.solver, apviz.Cholesky) and gp.posterior_.system.dtype is torch.float64
+
+
+# --- the bound --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("epochs", [1, 3, 8])
+@pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern52"])
+def test_no_mean_is_off_by_more_than_the_bound(kernel, epochs, dtype):
+    p = dense(150, 0.1, kernel, seed=epochs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = Posterior(
+            p.x, p.y, p.h, apviz.ConjugateGradient(tol=1e-12, max_epochs=epochs), dtype=dtype, device="cpu"
+        )
+    off = np.abs(found.mean(p.z).numpy() - p.mean) / p.sd
+    assert off.max() <= found.mean_error and found.mean_error < 100 * off.max()
+
+
+def test_the_bound_is_by_the_noise_of_each_row():
+    p, rng = dense(150, 0.1, "matern32"), np.random.default_rng(1)
+    noises = 10 ** rng.uniform(-6, 0, 150)
+    k, c = (CORRELATIONS["matern32"](cdist(p.x, other) / LENGTHSCALE) for other in (p.x, p.z))
+    inverse = np.linalg.inv(k + np.diag(noises))
+    mean, sd = c.T @ inverse @ p.y, np.sqrt(1 - np.einsum("nm,nk,km->m", c, inverse, c))
+    for solver in (None, apviz.ConjugateGradient(tol=1e-2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if solver is None else "ignore")
+            found = Posterior(p.x, p.y, p.h, solver, noises=noises, device="cpu")
+        assert (np.abs(found.mean(p.z).numpy() - mean) / sd).max() <= found.mean_error + 1e-6
+        assert (found.mean_error <= 0.1) == (solver is None)
+
+
+def test_a_solve_that_a_cap_ends_warns_by_how_much_means_may_be_off():
+    p = dense(200, 3e-2, "matern32")
+    with pytest.warns(apviz.NotConverged, match="predicted means may be off by up to") as said:
+        gp = apviz.GaussianProcess(
+            solver=apviz.AlternatingProjection(block_size=50, tol=1e-9, max_epochs=2), hyperparameters=p.h, scale=False
+        ).fit(p.x, p.y)
+    (told,) = re.findall(r"up to (\S+) posterior standard deviations", str(said[0].message))
+    assert float(told) == pytest.approx(gp.mean_error_, rel=0.05)
+    assert 0.1 < (np.abs(gp.predict(p.z) - p.mean) / p.sd).max() <= gp.mean_error_
+
+
+def test_a_loose_tolerance_that_was_asked_for_is_kept_and_warns_of_the_one_that_is_needed():
+    p = dense(200, 3e-2, "matern32")
+    with pytest.warns(UserWarning, match="predicted means may be off by up to") as said:
+        gp = apviz.GaussianProcess(solver=apviz.ConjugateGradient(tol=1e-2), hyperparameters=p.h, scale=False).fit(
+            p.x, p.y
+        )
+    assert gp.solution_.converged and (np.abs(gp.predict(p.z) - p.mean) / p.sd).max() > 0.1
+    (needed,) = re.findall(r"take tol=(\S+),", str(said[0].message))
+    check(p, solver=apviz.ConjugateGradient(tol=float(needed)))
+
+
+# --- what is rounded --------------------------------------------------------------------------------------------------
+
+
+def test_predictions_by_weights_of_a_solve_in_float32_are_float64():
+    p = dense(200, 1e-3)
+    k = CORRELATIONS["rbf"](cdist(p.x, p.x) / LENGTHSCALE) + 1e-6 * np.eye(200)
+    found = Posterior(p.x, p.y, p.h, weights=np.linalg.solve(k, p.y), dtype=torch.float32, device="cpu")
+    assert (np.abs(found.mean(p.z).numpy() - p.mean) < 1e-3 * p.sd).all()
+
+
+def test_a_model_that_is_saved_or_pickled_predicts_the_same_bit_for_bit(tmp_path, few_are_many):
+    p = dense(300, 0.3)
+    gp = check(p)
+    assert gp.posterior_.system.dtype is torch.float32
+    gp.save(tmp_path / "gp.npz")
+    for again in (apviz.GaussianProcess.load(tmp_path / "gp.npz", device="cpu"), pickle.loads(pickle.dumps(gp))):
+        np.testing.assert_array_equal(again.predict(p.z), gp.predict(p.z))
+        assert again.mean_error_ == gp.mean_error_ and again.posterior_.system.dtype is torch.float32
+        _, sd = again.predict(p.z, return_std=True, include_noise=False)
+        np.testing.assert_allclose(sd, p.sd, rtol=0.1)
+
+
+def test_a_model_of_gpytorch_in_float32_predicts_to_a_tenth_of_its_deviation():
+    p = dense(300, 1e-2)
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self):
+            x, y = (torch.tensor(values, dtype=torch.float32) for values in (p.x, p.y))
+            super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = gpytorch.means.ZeroMean()
+            self.covar_module = gpytorch.kernels.RBFKernel()
+            self.covar_module.lengthscale, self.likelihood.noise = LENGTHSCALE, 1e-4
+
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    model = Model().eval()
+    noise = float(model.likelihood.noise)
+    k, c = (CORRELATIONS["rbf"](cdist(p.x, other) / float(model.covar_module.lengthscale)) for other in (p.x, p.z))
+    solved = np.linalg.solve(k + noise * np.eye(300), np.c_[c, p.y])
+    sd = np.sqrt(1 - (c * solved[:, :-1]).sum(0))
+    with apviz.gpytorch.alternating_projection(), torch.no_grad():
+        found = model(torch.tensor(p.z, dtype=torch.float32))
+        mean, variance = found.mean.double().numpy(), found.variance.double().numpy()
+    assert (np.abs(mean - c.T @ solved[:, -1]) <= 0.1 * sd).all()
+    np.testing.assert_allclose(np.sqrt(variance), sd, rtol=0.1)
