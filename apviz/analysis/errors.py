@@ -48,7 +48,7 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
         energy, residual = epoch["energy"].values, _residual_norms(trace)
         of_residual, of_energy = _measured(trace)
         of_residual, of_energy = _drift(trace, energy, residual, of_residual, of_energy)
-        of_energy = of_energy + 4 * _EPS * np.nanmax(np.abs(energy))
+        of_energy = of_energy + 4 * _EPS * np.nanmax([0.0, *np.abs(energy)])
         low = np.maximum(residual - of_residual, 0) ** 2 / largest
         high = (residual + of_residual) ** 2 / smallest
         # what every epoch says of −2h(W*)
@@ -57,7 +57,9 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
         lower = np.fmax(low, 2 * (energy - of_energy) + from_below)
         upper = np.fmin(high, 2 * (energy + of_energy) + from_above)
         lower, upper = (np.where(np.isfinite(upper), edge, np.nan) for edge in (lower, upper))
-        estimate = np.maximum(2 * energy + (from_below + from_above) / 2, 0)
+        # of what is left at the end, between its bounds
+        left = residual[-1] ** 2 / math.sqrt(largest * smallest) - 2 * energy[-1]
+        estimate = np.maximum(2 * energy + np.clip(left, from_below, from_above), 0)
         factor, name, estimated, how = _theory(trace, epoch["epoch"].values)
         bound = factor * upper[0]
         # by an error that is known, or may hide in the rounding of R

@@ -84,6 +84,7 @@ def write(path: str | Path, saved: Saved) -> None:
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
+    words |= {"residual_is_measured": solution.residual_is_measured}
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -285,13 +286,14 @@ def _solution(found: dict[str, Any], weights: NDArray[Any]) -> Solution:
     reason = _get(found, "stop_reason", str)
     if reason not in StopReason.__members__:
         raise ValueError(f"stop_reason must be one of {', '.join(StopReason.__members__)}, it is {reason!r:.80}")
-    numbers = {name: _number(found, name) for name in _NUMBERS}
+    numbers: dict[str, Any] = {name: _number(found, name) for name in _NUMBERS}
     return Solution(
         weights=torch.from_numpy(weights),
         stop_reason=StopReason[reason],
         stop_message=_get(found, "stop_message", str),
         residual_per_rhs=torch.tensor([numbers["residual"]], dtype=torch.float64),
         epochs=_get(found, "epochs", int),
+        residual_is_measured=found.get("residual_is_measured") is True,
         **numbers,
     )
 

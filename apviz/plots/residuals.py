@@ -50,7 +50,9 @@ def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeNam
     for trace, _, entry, look in drawn if not many else ():
         checked |= curves.add_checks(trace, look.color, entry)
     for trace, _, entry, look in drawn:
-        what = "residual" if trace.residual_is_measured else "residual by the recursion"
+        # not of one that still grows: at every pass all of its curve would be sent again
+        by_recursion = "stop_message" in trace.attrs and not trace.residual_is_measured
+        what = "residual by the recursion" if by_recursion else "residual"
         curves.add_run(trace, trace["epoch"]["residual"].values, what, look, entry, showlegend=not many)
     if many:
         _add_methods(curves, several, [look for *_, look in drawn])

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+import apviz
 from apviz import plots
 from apviz.analysis import errors
+
+
+@pytest.fixture(scope="module")
+def runs(runs):
+    """Some solves in float64, in which the error is known after every epoch, and those in float32 by their names."""
+    x = np.random.default_rng(0).uniform(-1, 1, (120, 2))
+    system = apviz.KernelSystem(
+        x, np.sin(3 * x), apviz.Matern52(lengthscale=0.5), noise=0.05, dtype=torch.float64, device="cpu"
+    )
+    solvers = {
+        "ap": apviz.AlternatingProjection(block_size=20),
+        "cyclic": apviz.AlternatingProjection(block_size=20, rule="cyclic"),
+        "cg": apviz.ConjugateGradient(),
+    }
+    found, recorder = {"float32": runs["ap"], "skeletons": runs["skeletons"]}, apviz.Recorder()
+    for name, solver in solvers.items():
+        apviz.solve(system, solver, [recorder])
+        found[name] = recorder.trace
+    return found
 
 
 def edges(figure):
@@ -90,11 +111,14 @@ def test_runs_without_an_energy_are_named_and_alone_are_an_error(runs, edited):
         plots.k_norm_error(unknown)
 
 
-def test_with_skeletons_the_error_is_drawn_at_passes_and_nothing_between_them(runs):
-    trace = runs["skeletons"]
+@pytest.mark.parametrize("name", ["skeletons", "float32"])
+def test_where_the_error_is_known_at_passes_it_is_a_bar_and_between_them_a_line_that_is_called_an_estimate(runs, name):
+    trace = runs[name]
     figure = plots.k_norm_error(trace, x="epochs")
-    upper, lower = figure.data
-    assert upper.mode == lower.mode == "markers" and "known at passes" in figure.layout.title.text
+    line, upper, lower = [each for each in figure.data if each.line.dash != "dot"]
+    assert line.mode == "lines" and "estimate" in line.hovertemplate and line.line.width == 1
+    np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"])
+    assert upper.mode == lower.mode == "markers" and "what a pass found" in figure.layout.title.text
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
     np.testing.assert_array_equal(upper.x, [0, *exact])
     np.testing.assert_allclose(upper.y - upper.error_y.arrayminus, lower.y, rtol=1e-6)

@@ -154,8 +154,9 @@ class Exact:
         return float(-0.5 * (w.astype(LONG) * (self.b + self.residual(w))).sum())
 
     def is_definite(self, scale: float, shift: float) -> bool:
-        """Whether scale·K + shift·I has a Cholesky factor."""
-        return cholesky(LONG(scale) * self.k + LONG(shift) * np.eye(len(self.k), dtype=LONG)) is not None
+        """Whether scale·K + shift·I has a Cholesky factor, but for rounding."""
+        rounding = 4 * len(self.k) * LONG_EPS * self.largest
+        return cholesky(LONG(scale) * self.k + LONG(shift + rounding) * np.eye(len(self.k), dtype=LONG)) is not None
 
 
 def cholesky(k: np.ndarray) -> Any:

@@ -15,6 +15,7 @@ from tests.trust import __main__ as campaigns
 from tests.trust import (
     addresses,
     arguments,
+    bands,
     install,
     interrupt,
     journey,
@@ -73,6 +74,44 @@ def test_the_cases_have_what_users_have():
     assert {type(case.solver).__name__ for case in cases} >= {
         "AlternatingProjection", "ConjugateGradient", "Cholesky", "Automatic", "ASkotch", "StochasticDualDescent",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("first", of_which_one_is_quick(range(0, 100, 10)))
+def test_bands_hold_the_truth_and_recorded_numbers_are_those_of_the_weights(first):
+    wrong = {seed: verdict for seed in range(first, first + 10) if (verdict := bands.judge(seed)).is_wrong}
+    assert not wrong
+
+
+@pytest.mark.parametrize("what", ["band", "bound", "weights", "eigenvalues", "test error"])
+def test_the_campaign_finds_what_does_not_hold(monkeypatch, what):
+    band, eigenvalues, weights = bands.k_norm_error, apviz.tracing.recorder.spectrum, apviz.solvers.run.Run.weights
+
+    def lied(trace):
+        found = band(trace)
+        change = {"upper": found["lower"] * 0.99} if what == "band" else {"bound": 0 * found["bound"]}
+        return found.assign(change)
+
+    def too_small(*args, **settings):
+        found = eigenvalues(*args, **settings)
+        return replace(found, lambda_max=replace(found.lambda_max, bound=0.9 * found.lambda_max.value))
+
+    seed = next(
+        seed
+        for seed in range(99)
+        if (made := bands.solve_of(seed)).case.dtype == torch.float64
+        and getattr(made.case.solver, "rule", "") == "gauss-southwell"
+        and (what != "bound" or bands.judge(seed).how == "band after every epoch")
+    )
+    assert not bands.judge(seed).is_wrong
+    if what in ("band", "bound"):
+        monkeypatch.setattr(bands, "k_norm_error", lied)
+    elif what == "weights":
+        monkeypatch.setattr(apviz.solvers.run.Run, "weights", property(lambda run: weights.fget(run) * (1 + 1e-6)))
+    elif what == "eigenvalues":
+        monkeypatch.setattr(apviz.tracing.recorder, "spectrum", too_small)
+    else:
+        monkeypatch.setattr(apviz.PredictionHook, "measure", lambda hook, run: {"test_rmse": 0.123})
+    assert bands.judge(seed).how == "false"
 
 
 @pytest.mark.parametrize("first", of_which_one_is_quick([0, 4]))

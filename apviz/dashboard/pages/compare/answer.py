@@ -26,7 +26,7 @@ _ABOVE = "max(300px, calc(100vh - 280px))"
 #: a line with nothing on it, so that nothing below moves when something is said
 _NOTHING = "&nbsp;"
 #: of numbers that were not measured
-_SIGNS = {Basis.EXTRAPOLATED: "≈", Basis.BOUND: "≤"}
+_SIGNS = {Basis.EXTRAPOLATED: "≈", Basis.BOUND: "up to about"}
 
 
 def curve_styles(figure: go.Figure) -> list[list[str]]:
