@@ -22,6 +22,8 @@ from apviz.system import KernelSystem
 VARIANCE_TOL = 1e-4
 # of the variance with the noise: a bound on its excess that is larger is solved on for, and warned of if it stays
 SMALL_EXCESS = 0.01
+# share of the variance with the noise under which an excess is nothing, also of a solve that missed its tolerance
+NO_EXCESS = 1e-6
 # how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
 TIGHTENINGS = 4
 TIGHTEN_BY = 1e-3
@@ -152,13 +154,14 @@ class Variances:
     def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
         """What is to be said of a batch, if anything."""
         where = f"rows {solved.rows.start} to {solved.rows.stop}"
-        if not solved.converged:
+        ratio = self._excess_ratio(variance, solved.excess)
+        # a missed tolerance that leaves nothing to see, such as an excess of 4e-30, is not worth a word
+        if not solved.converged and not (ratio <= NO_EXCESS).all():
             return (
                 f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
                 f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
                 f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
             )
-        ratio = self._excess_ratio(variance, solved.excess)
         if not (ratio > SMALL_EXCESS).any():
             return None
         float64 = "" if self.system.dtype is torch.float64 else "float64, "
