@@ -24,6 +24,8 @@ VARIANCE_TOL = 1e-4
 # largest bound on the excess that is neither solved on for nor warned of: of the variance with the noise, and of the
 # variance itself, where the standard deviation is then too large by a tenth
 SMALL_EXCESS, SMALL_EXCESS_OF_F = 0.01, 1 - 1 / 1.1**2
+# share of that under which an excess is nothing, also of a solve that missed its tolerance
+NO_EXCESS = 1e-4
 # of an entry of k(X, x*) and its product with a weight, in ε: sums that cancel keep them
 ROUNDINGS = 8.0
 # how often a solve for variances goes on to a smaller tolerance, and the smallest part of its residual aimed at at once
@@ -157,13 +159,14 @@ class Variances:
     def _warning(self, variance: Tensor, solved: VarianceSolve, chunk: Tensor) -> str | None:
         """What is to be said of a batch, if anything."""
         where = f"rows {solved.rows.start} to {solved.rows.stop}"
-        if not solved.converged:
+        ratio = self._excess_ratio(variance, solved.excess)
+        # a missed tolerance that leaves nothing to see, such as an excess of 4e-30, is not worth a word
+        if not solved.converged and not (ratio <= NO_EXCESS).all():
             return (
                 f"the solve for the variances of {where} is not converged, residual {solved.residual:.2e} after "
                 f"{solved.epochs} epochs: they are too large, by at most {float(solved.excess.max()):.2e} "
                 f"(k(x*, x*) is up to {float(self.prior(chunk).max()):.2e}); {solved.stop_message}"
             )
-        ratio = self._excess_ratio(variance, solved.excess)
         if not (ratio > 1).any():
             return None
         share = (solved.excess / variance.cpu()).max()

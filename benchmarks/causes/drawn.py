@@ -112,8 +112,9 @@ def id_column(rng: Rng) -> Case:
 
 def few_rows(rng: Rng) -> Case:
     n = int(rng.integers(3, 12))
-    case = usual(rng)
-    return wrong(case, "FEW_ROWS", f"{n} rows", data=partial(case.data, n))
+    d, frequency, deviation = int(rng.integers(1, 3)), float(rng.uniform(2, 4)), float(rng.uniform(0.2, 0.4))
+    data = partial(waves, d=d, frequency=frequency, noise=deviation)
+    return wrong(usual(rng, data=data, noise=deviation**2), "FEW_ROWS", f"{n} rows", data=partial(data, n))
 
 
 def repeated(data: Data, rng: Rng, share: float, deviation: float, merged: bool = False) -> Data:
@@ -188,7 +189,7 @@ def with_kernel(case: Case, **numbers: float) -> Any:
 def collapsed(rng: Rng) -> Case:
     case = usual(rng, dtype=torch.float64, solver=apviz.Cholesky())
     name = ("lengthscale", "outputscale")[rng.integers(2)]
-    value = size(rng, -14, -7)
+    value = size(rng, -7.5, -6.5)
     return wrong(case, "COLLAPSED", f"{name} of {value:.1g}", kernel=with_kernel(case, **{name: value}))
 
 

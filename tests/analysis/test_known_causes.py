@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from apviz.analysis import Limit
-from benchmarks.causes import CASES, HEALTHY, ended, is_healthy
+from benchmarks.causes.running import AnyCase, case_of, count, ended, is_healthy
+from benchmarks.causes.systems import CASES, HEALTHY, Case
 
 KEPT = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "causes.json").read_text())["results"]
 
@@ -54,19 +55,46 @@ def test_with_it_undone_the_solve_is_quick_and_predicts(case):
     assert is_healthy(ended(case.healed().diagnosed()[1]))
 
 
-def test_the_cases_are_sixty_of_every_kind_and_the_healthy_are_many():
-    assert len(CASES) == 60 and len({case.why for case in CASES}) == 60
-    assert {case.cause for case in CASES} <= {limit.name for limit in Limit}
-    assert sum(case.cause == HEALTHY for case in CASES) >= 12 and len({case.cause for case in CASES}) >= 15
-    assert all(bool(case.undone) == (case.cause != HEALTHY) for case in CASES)
+#: a tuning seed; those that judge are not looked at here
+SEED = 0
 
 
-def test_what_was_kept_is_of_these_cases_and_has_few_missed_and_no_false_alarm():
-    assert [(row["cause"], row["why"]) for row in KEPT["rows"]] == [(case.cause, case.why) for case in CASES]
-    for name, totals in KEPT.items():
-        if name.startswith("seed"):
-            assert totals["cases"] == 60 and totals["right"] >= 54 and totals["false alarms"] == 0
-    assert KEPT["seed 0"]["right"] == sum(row["said"] == row["cause"] for row in KEPT["rows"])
+def every() -> list[AnyCase]:
+    return [case_of(number, SEED) for number in range(count())]
+
+
+# the first of every maker of drawn systems that takes no training
+@pytest.mark.parametrize("number", [60, 63, 66, 69, 72, 75, 78, 81, 83, 87, 89, 95, 106, 108, 110, 113, 115])
+def test_what_was_drawn_wrong_is_named(number):
+    case = case_of(number, SEED)
+    found = case.diagnosed(SEED)[0] if isinstance(case, Case) else case.diagnosed()
+    assert found.limit.name == case.cause and found.evidence and found.advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(CASES), count()))
+def test_what_was_drawn_wrong_is_named_in_the_others_too(number):
+    case = case_of(number, SEED)
+    found = case.diagnosed(SEED)[0] if isinstance(case, Case) else case.diagnosed()
+    assert found.limit.name == case.cause
+
+
+def test_of_the_cases_100_have_a_cause_and_25_are_healthy():
+    cases = every()
+    assert sum(case.cause != HEALTHY for case in cases) == 100 and sum(case.cause == HEALTHY for case in cases) == 25
+    assert {case.cause for case in cases} <= {limit.name for limit in Limit} and len({c.cause for c in cases}) >= 28
+    assert all(bool(case.undone) == (case.cause != HEALTHY) for case in cases if isinstance(case, Case))
+
+
+def test_what_was_kept_was_drawn_fresh_and_has_few_missed_and_no_false_alarm():
+    totals = {int(name.removeprefix("seed ")): each for name, each in KEPT.items() if name.startswith("seed ")}
+    assert totals and min(totals) >= 100  # thresholds were set with smaller ones
+    for each in totals.values():
+        assert (each["causes"], each["healthy"]) == (100, 25)
+        assert each["right"] >= 95 and each["false alarms"] == 0
+    first = next(iter(totals.values()))
+    assert first["right"] == sum(row["said"] == row["cause"] != HEALTHY for row in KEPT["rows"])
+    assert [row["cause"] for row in KEPT["rows"]] == [case.cause for case in every()]
 
 
 def test_the_table_of_the_benchmarks_page_is_of_what_was_kept():

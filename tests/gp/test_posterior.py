@@ -244,6 +244,19 @@ def test_a_hook_may_stop_a_solve_for_variances_which_then_warns():
     assert (variance.numpy() >= p.variance).all() and (variance <= p.h.outputscale).all()
 
 
+def test_a_missed_tolerance_that_leaves_an_excess_of_nothing_is_not_warned_of():
+    """The review saw "not converged … too large by at most 4.49e-30"."""
+    p = problem()
+    far = p.z + 14.0  # columns of 1e-17 and less
+    found = posterior(p, variance_solver=apviz.ConjugateGradient(tol=1e-9, max_epochs=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        variance = found.variance(far)
+    (solved,) = found.variance_solves
+    assert not solved.converged and float(solved.excess.max()) < 1e-15
+    np.testing.assert_allclose(variance, p.h.outputscale, rtol=1e-12)
+
+
 def test_a_mean_that_is_not_converged_warns():
     with pytest.warns(UserWarning, match="the mean's solve is not converged, residual .* max_epochs"):
         found = posterior(problem(), apviz.ConjugateGradient(max_epochs=1))

@@ -274,7 +274,7 @@ def test_above_the_table_stands_the_verdict_on_the_runs_of_a_system(page):
     traces = find_traces(page.parent)
     text = page.read_text("utf-8")
     sentence = unescape(re.search(r"<p><b>(.*?)</b></p>", text).group(1))
-    assert sentence == judge(traces, full_names(traces)).sentence and sentence.startswith("Cholesky, ")
+    assert sentence == judge(traces, full_names(traces)).sentence and sentence.startswith("Cholesky solved it in ")
     assert text.index("<p><b>") < text.index("<tbody>")
 
 

@@ -38,7 +38,7 @@ class Limit(Enum):
     CONSTANT = "the targets are all the same: there is nothing to solve for"
     PRECISION = "floor of the precision: rounding, not the method"
     LOOSE = "the tolerance is too loose"
-    MODEL = "nothing is predicted: the test error is that of the mean"
+    MODEL = "next to nothing is predicted: the test error is near that of the mean"
     TOLERANCE = "the tolerance is tighter than the predictions need"
     LARGE_BLOCKS = "the blocks are too large: their factors cost more than all else"
     METHOD = "the method: another needs far less work on this system"

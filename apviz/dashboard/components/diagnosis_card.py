@@ -9,7 +9,7 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from apviz.analysis.diagnosis import Diagnosis, Limit, diagnose
+from apviz.analysis.diagnosis import Diagnosis, diagnose
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
@@ -60,9 +60,7 @@ class DiagnosisCard:
         if trace is None or found is None:
             return
         self._of.object = f"Diagnosis of {escape(trace.label)}{f', {which}' if which else ''}"
-        self._limit.object = _capitalised(
-            found.limit.value if found.limit is not Limit.NOTHING else "nothing limited this run: it converged quickly"
-        )
+        self._limit.object = _capitalised(found.limit.value)
         self._evidence.object, self._advice.object = escape(found.evidence), escape(found.advice)
         # two columns of figures fit a phone, four do not
         table = pd.DataFrame([{**row} for row in found.figures])
