@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 MARKS: Final = (".", ",")
-_NAMES: Final = {".": "point", ",": "comma"}
 _OTHER: Final = {".": ",", ",": "."}
 #: of the proofs in a column, the share that must agree before they decide what other texts mean
 _AGREE: Final = 0.9
@@ -111,9 +110,11 @@ def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:
 def describe_readings(name: str, found: Numbers) -> str:
     """Return the question that a column asks, with the raw text and both values."""
     point, comma = found.readings
+    between = "commas" if "," in found.example else "points"
+    why = {"." if between == "commas" else ",": f"{between} between thousands"}
     return (
-        f"{name} can be read in two ways: “{found.example}” is {point:.10g} with a decimal point, {comma:.10g} with a "
-        "decimal comma"
+        f"{name} can be read in two ways: “{found.example}” is {point:.10g} ({why.get('.', 'decimal point')}) or "
+        f"{comma:.10g} ({why.get(',', 'decimal comma')})"
     )
 
 

@@ -192,6 +192,7 @@ _OPTIONAL: Final[dict[str, Any]] = {
     "stop_reason": str, "stop_message": str, "tol": _NUMBER, "seed": int, "choices": str, "hyperparameters": str,
     "kernel_parameters": str, "stagnated_steps": int, "trace_id": str, "factor_dtype": str,
     "distinct_rows": int, "input_spreads": list, "zero_right_hand_sides": list,
+    "oddities": list,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("solver_settings", "training_settings", "choices", "hyperparameters", "kernel_parameters")
