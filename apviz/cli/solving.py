@@ -365,7 +365,7 @@ def inspect(
     console.print(table)
     said = [column.note for column in found.columns if column.note]
     said += [each.message for each in found.oddities()]
-    said += [f'{column.question}: say --decimal "{column.name}=." or --decimal "{column.name}=,"'
+    said += [f'{column.question.of(column.name)}: say --decimal "{column.name}=." or --decimal "{column.name}=,"'
              for column in found.columns if column.question]  # fmt: skip
     for each in said:
         console.print(each, highlight=False, markup=False)

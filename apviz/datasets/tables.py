@@ -169,12 +169,12 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
-        asked = [each for each in (*inputs, target) if each.question]
+        asked = {each.name: each.question.of(each.name) for each in (*inputs, target) if each.question}
         if asked:
+            name = next(iter(asked))
             raise ValueError(
-                f"{self.path}: {quoted([each.question for each in asked], 3)}. Say which: decimal = "
-                f'{{"{asked[0].name}": "."}} or {{"{asked[0].name}": ","}} (--decimal "{asked[0].name}=."), or leave '
-                "the column out"
+                f"{self.path}: {quoted(list(asked.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
+                f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
             )
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(
@@ -307,10 +307,6 @@ def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
         target_name=target.name,
     )
     check_values(raw, str(table.path))
-    odd = find_oddities(raw.inputs, raw.target, (*names, target.name), numbers=np.flatnonzero(rows))
-    odd = _without_dates(odd, inputs)
-    # what is constant is said below, in words of its own
-    notes += [each.message for each in odd if each.kind is not OddityKind.CONSTANT_COLUMN]
     notes += [how for *_, how in parts if how]
     if target.first is not None:
         notes.append(f"{target.name}: days since {target.first}")
@@ -318,6 +314,10 @@ def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
     constant += [each.name for each in unused if each.kind == "constant"]
     if constant:
         notes.append(f"left out, for every row has the same value: {quoted(constant)}")
+    odd = find_oddities(raw.inputs, raw.target, (*names, target.name), numbers=np.flatnonzero(rows))
+    odd = _without_dates(odd, inputs)
+    # what is constant is said above
+    notes += [each.message for each in odd if each.kind is not OddityKind.CONSTANT_COLUMN]
     return PreparedTable(raw, tuple(notes), table.rows - int(rows.sum()))
 
 
