@@ -65,6 +65,26 @@ def _floats(text: str | None, option: str) -> list[float] | None:
         raise ValueError(f"{option} takes numbers separated by commas, such as 0.1,0.2; got {text!r}") from None
 
 
+DecimalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Decimal mark of numbers in a file that can be read in two ways, such as 70,567: . or , or, for one "
+        "column, NAME=. or NAME=, (repeatable)."
+    ),
+]
+
+
+def _decimal(given: list[str] | None) -> datasets.Decimal:
+    """Mark for all columns, or one for each."""
+    if not given or given[0] in (".", ","):
+        return given[0] if given else None
+    split = [word.rpartition("=") for word in given]
+    wrong = [word for word, (name, _, mark) in zip(given, split, strict=True) if not name or mark not in (".", ",")]
+    if wrong:
+        raise ValueError(f"--decimal takes . or , or NAME=. or NAME=, for one column; got {wrong[0]!r}")
+    return {name: mark for name, _, mark in split}
+
+
 def _load(
     name: str, target: str | None, n: int | None, seed: int, dtype: torch.dtype, **choices: Any
 ) -> datasets.Dataset:
@@ -73,7 +93,7 @@ def _load(
         return datasets.load(name, seed=seed, n=n, dtype=dtype)
     if Path(name).suffix or Path(name).exists():
         if target is None:
-            table = datasets.inspect_table(name)
+            table = datasets.inspect_table(name, decimal=choices.get("decimal"))
             able = ", ".join(each.name for each in table.columns if each.can_be_target)
             raise ValueError(
                 f"{name} is a file: say which column to predict with --target NAME (or a position); there are {able}"
@@ -97,6 +117,7 @@ def compare(
     copies: Annotated[
         str, typer.Option(help="Rows of a file that are exact copies of another: keep or drop.")
     ] = "keep",
+    decimal: DecimalOption = None,
     # torchrun takes --n for one of its own options, and refuses it
     n: Annotated[int | None, typer.Option("--n", "--rows", help="Training rows to keep; all if not given.")] = None,
     methods: Annotated[str, typer.Option(help=f"Among {', '.join(comparison.METHODS)}.")] = "ap,cg,pcg,auto",
@@ -155,7 +176,8 @@ def compare(
         chosen_inputs = None if inputs is None else _words(inputs)
         with ranks.in_turn() if ranks else nullcontext():
             data = _load(
-                dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies
+                dataset, target, n, seed, DTYPES[dtype], inputs=chosen_inputs, missing=missing, copies=copies,
+                decimal=_decimal(decimal),
             )  # fmt: skip
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         data = data.for_comparison()
@@ -215,6 +237,7 @@ def _forecasting(system: KernelSystem, solvers: list[Solver], tol: float, max_ep
 def advise(
     dataset: Annotated[str, typer.Argument(help="A data set (see `apviz datasets`), or a file: CSV, Parquet, .npz …")],
     target: Annotated[str | None, typer.Option(help="The column to predict, for a file.")] = None,
+    decimal: DecimalOption = None,
     n: Annotated[int | None, typer.Option(help="Training rows to keep; all if not given.")] = None,
     kernel: Annotated[str | None, typer.Option(help=f"Among {', '.join(KERNELS)}.")] = None,
     lengthscale: Annotated[str | None, typer.Option(help="One number, or d of them.")] = None,
@@ -235,7 +258,7 @@ def advise(
         if dtype not in DTYPES:
             raise ValueError(f"--dtype must be float32 or float64, got {dtype!r}")
         scales = _floats(lengthscale, "--lengthscale")
-        data = _load(dataset, target, n, seed, DTYPES[dtype])
+        data = _load(dataset, target, n, seed, DTYPES[dtype], decimal=_decimal(decimal))
         chosen = comparison.choose_hyperparameters(data, kernel, scales, outputscale, noise)
         system = comparison.build_system(data, chosen, rhs=rhs, seed=seed, dtype=DTYPES[dtype], device=device)
         advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
@@ -323,24 +346,29 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from `apviz datasets`
 
 
 @sets.command("inspect")
-def inspect(file: Annotated[Path, typer.Argument(help="A table of your own: CSV, Parquet, .npz …")]) -> None:
-    """Say how a file is written and what its columns hold."""
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A table of your own: CSV, Parquet, .npz …")],
+    decimal: DecimalOption = None,
+) -> None:
+    """Say how a file is written, what its columns hold, and what is odd about them."""
     try:
-        found = datasets.inspect_table(file)
+        found = datasets.inspect_table(file, decimal=_decimal(decimal))
     except (ValueError, OSError, ImportError) as error:
         fail(error)
     console.print(f"{file.name}: {found.rows:,} rows; {found.text or 'columns as the file says'}", highlight=False)
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for heading in ("column", "type", "missing", "what is in it", "first row"):
         table.add_column(heading, justify="right" if heading == "missing" else "left")
-    first = found.head[0] if found.head else [""] * len(found.columns)
-    for column, cell in zip(found.columns, first, strict=True):
-        cells = (column.name, column.kind, f"{column.missing:,}", column.about, cell)
-        table.add_row(*map(escape, cells))
-    console.print(table)
     for column in found.columns:
-        if column.note:
-            console.print(column.note, highlight=False, markup=False)
+        first = next(iter(found.cells(column)), "")
+        table.add_row(*map(escape, (column.name, column.kind, f"{column.missing:,}", column.about, first)))
+    console.print(table)
+    said = [column.note for column in found.columns if column.note]
+    said += [each.message for each in found.oddities()]
+    said += [f'{column.question.of(column.name)}: say --decimal "{column.name}=." or --decimal "{column.name}=,"'
+             for column in found.columns if column.question]  # fmt: skip
+    for each in said:
+        console.print(each, highlight=False, markup=False)
 
 
 app.command()(experiment)

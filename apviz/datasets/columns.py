@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow
 from numpy.typing import NDArray
 
-from apviz.datasets.decimals import describe_readings, parse_numbers
+from apviz.datasets.decimals import Question, parse_numbers
 
 Kind = Literal["number", "text", "date", "constant", "unusable"]
 Array = NDArray[np.float64]
@@ -55,8 +55,7 @@ class Column:
         note: what had to be decided in reading it, in words; empty where nothing had.
         first: of dates, the day that is 0.
         mark: decimal mark of numbers that were read from texts; empty where none has one.
-        question: which two readings the numbers allow, in words; empty where there is one. It must be answered before
-            the column is used.
+        question: where numbers can be read in two ways: it must be answered before the column is used.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Column:
     note: str = ""
     first: date | None = None
     mark: str = ""
-    question: str = ""
+    question: Question | None = None
 
     @property
     def names_rows(self) -> bool:
@@ -203,8 +202,7 @@ def _from_levels(
     number = parsed.values
     if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
         note = _left_over(name, levels, counts, np.isnan(number), "numbers")
-        question = describe_readings(name, parsed) if parsed.example else ""
-        return replace(_number(name, _spread(number, codes), note=note), mark=parsed.mark, question=question)
+        return replace(_number(name, _spread(number, codes), note=note), mark=parsed.mark, question=parsed.question)
     form, other = _find_form(levels, counts, day_first)
     if form:
         when = _parse_dates(levels, form)

@@ -33,6 +33,23 @@ _SPACES = "[ \u00a0\u202f'’]"
 _SPACED = rf"{_SIGN}\d{{1,3}}({_SPACES}\d{{3}})+([.,]\d*)?$"
 
 
+@dataclass(frozen=True)
+class Question:
+    """Which of two readings is meant.
+
+    Attributes:
+        example: a text of the column that allows both.
+        readings: its value by the decimal mark, in words.
+    """
+
+    example: str
+    readings: dict[str, str]
+
+    def of(self, name: str) -> str:
+        """Return the question of a column in words."""
+        return f"{name} can be read in two ways: “{self.example}” is {' or '.join(self.readings.values())}"
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """Numbers of the different texts of a column.
@@ -41,15 +58,13 @@ class Numbers:
         values: (m,), NaN where a text is no number.
         mark: decimal mark of the column; empty where no text has one, or it is not known.
         proven: whether a text of the column proves it.
-        example: a text that allows two readings, where nothing decides; else empty.
-        readings: its values with a decimal point, and with a decimal comma.
+        question: where texts allow two readings and nothing decides.
     """
 
     values: Array
     mark: str = ""
     proven: bool = False
-    example: str = ""
-    readings: tuple[float, float] = (np.nan, np.nan)
+    question: Question | None = None
 
 
 def parse_numbers(
@@ -90,10 +105,13 @@ def parse_numbers(
     if chosen or not undecided:
         return Numbers(values, chosen or (MARKS[proofs[","] > 0] if any(proofs.values()) else ""), proven)
     place = int(np.flatnonzero(open_ones)[np.argmax(counts[open_ones])])
-    one, readings = pc.take(texts, [place]), []
+    one, readings = pc.take(texts, [place]), dict[str, str]()
+    between = "," if either[","][place] else "."
     for each in MARKS:
-        readings.append(float(_floats(one, np.array([True]), np.array([each == ","]))[0]))
-    return Numbers(values, "", False, str(one[0]), (readings[0], readings[1]))
+        value = float(_floats(one, np.array([True]), np.array([each == ","]))[0])
+        role = f"decimal {_NAMES[each]}" if each == between else f"{_NAMES[between]}s between thousands"
+        readings[each] = f"{value:.10g} ({role})"
+    return Numbers(values, question=Question(str(one[0]), readings))
 
 
 def proves_commas(texts: pyarrow.Array) -> bool:
@@ -106,15 +124,6 @@ def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:
     """Whether each text is a number with either decimal mark."""
     stripped = pyarrow.array([text.strip() for text in texts], pyarrow.string())
     return ~np.isnan(parse_numbers(stripped, np.ones(len(texts), dtype=np.int64)).values)
-
-
-def describe_readings(name: str, found: Numbers) -> str:
-    """Return the question that a column asks, with the raw text and both values."""
-    point, comma = found.readings
-    return (
-        f"{name} can be read in two ways: “{found.example}” is {point:.10g} with a decimal point, {comma:.10g} with a "
-        "decimal comma"
-    )
 
 
 def _matches(texts: pyarrow.Array, pattern: str) -> NDArray[np.bool_]:

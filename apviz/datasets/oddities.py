@@ -53,6 +53,9 @@ class OddityKind(StrEnum):
     CONSTANT_COLUMN = "constant column"
 
 
+ROW_KINDS: Final = frozenset({OddityKind.DUPLICATE_ROWS, OddityKind.NEAR_DUPLICATE_ROWS})
+
+
 @dataclass(frozen=True)
 class Oddity:
     """One oddity of a table of numbers.
@@ -71,7 +74,9 @@ class Oddity:
     message: str
 
 
-def find_oddities(x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str] | None = None) -> list[Oddity]:
+def find_oddities(
+    x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str] | None = None, numbers: ArrayLike | None = None
+) -> list[Oddity]:
     """Return what is odd about inputs and targets, the most harmful kind first.
 
     The units of columns do not matter, so raw and scaled numbers give the same findings. Missing and infinite values
@@ -104,9 +109,10 @@ def find_oddities(x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str]
         x: (n, d), inputs.
         y: (n,) or (n, m), targets.
         names: of the d columns, and of the targets after them where they have names.
+        numbers: (n,), places of the rows in a table that they were chosen from, from 0; None: the rows are all of it.
 
     Raises:
-        ValueError: x is not a matrix, or y or names do not match it.
+        ValueError: x is not a matrix, or y, names or numbers do not match it.
 
     Examples:
         >>> import numpy as np
@@ -127,27 +133,30 @@ def find_oddities(x: ArrayLike, y: ArrayLike | None = None, names: Sequence[str]
     if len(named) not in (d, d + targets.shape[1]):
         raise ValueError(f"names has {len(named)} entries; expected {d}, one for each column of x")
     of_targets = named[d:] or [f"target {place + 1}" for place in range(targets.shape[1])]
+    rows = np.arange(n) if numbers is None else np.asarray(numbers, dtype=np.intp)
+    if rows.shape != (n,):
+        raise ValueError(f"numbers has shape {rows.shape}; expected ({n},), one for each row of x")
     x = np.where(np.isfinite(x), x, np.nan)
     targets = np.where(np.isfinite(targets), targets, np.nan)
     varies = np.array([_varies(column) for column in x.T], dtype=bool)
-    outliers = {int(place): rows for place in np.flatnonzero(varies) if len(rows := _outliers(x[:, place]))}
-    in_targets = {place: rows for place, column in enumerate(targets.T) if len(rows := _outliers(column))}
+    outliers = {int(place): far for place in np.flatnonzero(varies) if len(far := _outliers(x[:, place]))}
+    in_targets = {place: far for place, column in enumerate(targets.T) if len(far := _outliers(column))}
     ordinary = np.ones(n, dtype=bool)
-    for rows in outliers.values():
-        ordinary[rows] = False
+    for each in outliers.values():
+        ordinary[each] = False
     numbered = [int(place) for place in np.flatnonzero(varies) if _counts_rows(x[:, place])]
     found = [
-        *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, outliers, named[:d]),
-        *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets),
-        *_row_oddities(x[:, varies], targets),
+        *_report_outliers(OddityKind.OUTLIER_IN_INPUTS, x, outliers, named[:d], rows),
+        *_report_outliers(OddityKind.OUTLIER_IN_TARGETS, targets, in_targets, of_targets, rows),
+        *_row_oddities(x[:, varies], targets, rows),
         *_equal_columns(x[ordinary][:, varies], [name for name, kept in zip(named[:d], varies, strict=True) if kept]),
     ]
     if numbered and len(numbered) < varies.sum():
-        found.append(_report_ids(x, numbered, named))
+        found += [_report_id(x[:, place], named[place], rows) for place in numbered]
     constant = [place for place in range(d) if not varies[place]]
     if constant:
         said = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
-        found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], np.arange(n), said))
+        found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, said))
     return found
 
 
@@ -218,7 +227,7 @@ def _counts_rows(column: Array) -> bool:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _row_oddities(x: Array, targets: Array) -> Iterator[Oddity]:
+def _row_oddities(x: Array, targets: Array, numbers: NDArray[np.intp]) -> Iterator[Oddity]:
     """Duplicate and near-duplicate rows."""
     n = len(x)
     if not x.shape[1] or n < 2:
@@ -230,10 +239,11 @@ def _row_oddities(x: Array, targets: Array) -> Iterator[Oddity]:
         if targets.shape[1]:
             same = n - np.count_nonzero(_is_first(np.column_stack([x, targets])))
             said += f", {same:,} of them with the same targets"
+        again = numbers[again]
         yield _oddity(OddityKind.DUPLICATE_ROWS, (), again, [said + _which(again)])
     complete = first[~np.isnan(x[first]).any(axis=1)]
     pairs = _near_pairs(x[complete]) if len(complete) > 1 else np.empty((0, 2), dtype=np.intp)
-    near = complete[np.unique(pairs[:, 1])]
+    near = numbers[complete[np.unique(pairs[:, 1])]]
     if len(near):
         said = f"{len(near):,} of {n:,} rows are closer than {NEAR:g} of every column's range to another, and not equal"
         yield _oddity(OddityKind.NEAR_DUPLICATE_ROWS, (), near, [f"{said} to it{_which(near)}"])
@@ -338,7 +348,11 @@ def _rms_apart(one: Array, other: Array) -> float:
 
 
 def _report_outliers(
-    kind: OddityKind, values: Array, outliers: dict[int, NDArray[np.intp]], names: Sequence[str]
+    kind: OddityKind,
+    values: Array,
+    outliers: dict[int, NDArray[np.intp]],
+    names: Sequence[str],
+    numbers: NDArray[np.intp],
 ) -> Iterator[Oddity]:
     if not outliers:
         return
@@ -346,24 +360,20 @@ def _report_outliers(
     for place, rows in outliers.items():
         centre, deviation = _centre_and_deviation(values[:, place])
         worst = values[rows[0], place]
-        text = f"{names[place]} is {worst:.4g} in row {rows[0] + 1:,}, {abs(worst - centre) / deviation:,.3g} robust "
-        text += f"deviations from its median {centre:.4g}"
+        text = f"{names[place]} is {worst:.4g} in row {numbers[rows[0]] + 1:,}, {abs(worst - centre) / deviation:,.3g} "
+        text += f"robust deviations from its median {centre:.4g}"
         said.append(text + (f" ({len(rows):,} such values)" if len(rows) > 1 else ""))
     rows = np.unique(np.concatenate(list(outliers.values())))
-    yield _oddity(kind, [names[place] for place in outliers], rows, said)
+    yield _oddity(kind, [names[place] for place in outliers], numbers[rows], said)
 
 
-def _report_ids(x: Array, numbered: Sequence[int], names: Sequence[str]) -> Oddity:
-    said = []
-    for place in numbered:
-        column = x[:, place][~np.isnan(x[:, place])]
-        steps = np.diff(column)
-        ordered = ", in the order of the rows" if (steps > 0).all() or (steps < 0).all() else ""
-        said.append(
-            f"{names[place]} numbers the rows: {len(column):,} different values on a grid from {column.min():.6g} to "
-            f"{column.max():.6g}{ordered}; leave it out unless it is a time or a place"
-        )
-    return _oddity(OddityKind.ID_COLUMN, [names[place] for place in numbered], np.arange(len(x)), said)
+def _report_id(column: Array, name: str, numbers: NDArray[np.intp]) -> Oddity:
+    there = column[~np.isnan(column)]
+    steps = np.diff(there)
+    ordered = ", in the order of the rows" if (steps > 0).all() or (steps < 0).all() else ""
+    text = f"{name} numbers the rows: {len(there):,} different values on a grid from {there.min():.6g} to "
+    text += f"{there.max():.6g}{ordered}; leave it out unless it is a time or a place"
+    return _oddity(OddityKind.ID_COLUMN, [name], numbers, [text])
 
 
 def _oddity(kind: OddityKind, columns: Sequence[str], rows: NDArray[np.intp], said: Sequence[str]) -> Oddity:

@@ -209,9 +209,9 @@ def _read_text(path: Path, header: bool | None, name: str | None, limits: SizeLi
             raise
         (row, values), width = uneven[0], len(first)
         raise ValueError(
-            f"{path}: row {row - skipped} (blank lines do not count) has {values} values, "
-            f"{'the header' if found.header else 'the first'} has {width}; every row needs one for each column. Look "
-            "for a separator too many or too few, or a column without a name"
+            f"{path}: row {row - skipped} has {values} values, {'the header' if found.header else 'the first'} has "
+            f"{width} (blank lines do not count); every row needs one for each column. Look for a separator too many "
+            "or too few, or a column without a name"
         ) from error
     return _typed(table, found)
 

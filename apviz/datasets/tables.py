@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from apviz.datasets.cards import Card
 from apviz.datasets.columns import Column, column_of, encode, quoted
 from apviz.datasets.decimals import MARKS
+from apviz.datasets.oddities import ROW_KINDS, Oddity, OddityKind, find_oddities
 from apviz.datasets.preprocessing import (
     MINIMUM_ROWS,
     Dataset,
@@ -30,7 +32,7 @@ from apviz.datasets.preprocessing import (
     varying_inputs,
 )
 from apviz.datasets.reading import HEAD_ROWS, UNLIMITED, SizeLimits, TextFormat, read_columns
-from apviz.rounding import copies, lost, merged_rows
+from apviz.rounding import lost, merged_rows
 
 Missing = Literal["drop", "fill", "refuse"]
 Copies = Literal["keep", "drop"]
@@ -118,6 +120,26 @@ class Table:
             )
         return self.columns[names.index(name)]
 
+    def cells(self, column: Column) -> tuple[str, ...]:
+        """The first rows of a column as the file has them; what they are read as where that is not the same."""
+        place = self.columns.index(column)
+        return tuple(
+            _with_reading(row[place], column, value) for row, value in zip(self.head, column.values, strict=False)
+        )
+
+    def oddities(self) -> list[Oddity]:
+        """Outliers, duplicate rows, equal columns and the like among its columns; see `find_oddities`."""
+        used = [each for each in self.columns if each.kind != "unusable" and not each.names_rows]
+        numeric = [each for each in used if each.kind in ("number", "date")]
+        found = _without_dates(
+            find_oddities(_matrix(numeric, self.rows), names=[each.name for each in numeric]), numeric
+        )
+        if len(used) == len(numeric):
+            return found
+        # rows are equal only if their texts are too; texts are no numbers otherwise
+        of_rows = [each for each in find_oddities(_matrix(used, self.rows)) if each.kind in ROW_KINDS]
+        return [each for each in found if each.kind not in ROW_KINDS] + of_rows
+
     def default_target(self) -> str:
         """Name of the last column that can be predicted, or the last of all."""
         able = [each.name for each in self.columns if each.can_be_target]
@@ -147,12 +169,12 @@ class Table:
                     raise ValueError(f"{self.path}: {each.name} is the target, and cannot be an input too")
                 if each.kind == "unusable":
                     raise ValueError(f"{self.path}: {each.name} holds {each.about}, of which no input can be made")
-        asked = [each for each in (*inputs, target) if each.question]
+        asked = {each.name: each.question.of(each.name) for each in (*inputs, target) if each.question}
         if asked:
+            name = next(iter(asked))
             raise ValueError(
-                f"{self.path}: {quoted([each.question for each in asked], 3)}. Say which: decimal = "
-                f'{{"{asked[0].name}": "."}} or {{"{asked[0].name}": ","}} (--decimal "{asked[0].name}=."), or leave '
-                "the column out"
+                f"{self.path}: {quoted(list(asked.values()), 3)}. Say which: decimal = {{{name!r}: '.'}} or "
+                f'{{{name!r}: \',\'}} (--decimal "{name}=." or "{name}=,"), or leave the column out'
             )
         if not any(each.kind != "constant" for each in inputs):
             raise ValueError(
@@ -240,6 +262,25 @@ def inspect_table(
     return Table(path, len(frame), columns, text, shown, sha256)
 
 
+def _matrix(columns: Sequence[Column], rows: int) -> NDArray[np.float64]:
+    return np.column_stack([each.values for each in columns]) if columns else np.empty((rows, 0))
+
+
+def _without_dates(found: Sequence[Oddity], columns: Sequence[Column]) -> list[Oddity]:
+    """Leave out that days are on a grid."""
+    dates = {each.name for each in columns if each.kind == "date"}
+    return [each for each in found if each.kind is not OddityKind.ID_COLUMN or not dates & set(each.columns)]
+
+
+def _with_reading(text: str, column: Column, value: float) -> str:
+    if column.kind != "number" or np.isnan(value) or not text:
+        return text
+    with suppress(ValueError):
+        if float(text) == value:
+            return text
+    return f"{text} (?)" if column.question else f"{text} → {value:.10g}"
+
+
 def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
     """Makes numbers of a table: texts become 0 and 1, dates days, missing values go or are filled.
 
@@ -273,6 +314,10 @@ def prepare_table(table: Table, choices: TableChoices) -> PreparedTable:
     constant += [each.name for each in unused if each.kind == "constant"]
     if constant:
         notes.append(f"left out, for every row has the same value: {quoted(constant)}")
+    odd = find_oddities(raw.inputs, raw.target, (*names, target.name), numbers=np.flatnonzero(rows))
+    odd = _without_dates(odd, inputs)
+    # what is constant is said above
+    notes += [each.message for each in odd if each.kind is not OddityKind.CONSTANT_COLUMN]
     return PreparedTable(raw, tuple(notes), table.rows - int(rows.sum()))
 
 
@@ -422,7 +467,7 @@ def dataset_of(
 
 
 def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str]:
-    """What nobody gave a name, is a copy, or becomes alike by rounding to dtype.
+    """What nobody gave a name, or becomes alike by rounding to dtype.
 
     Raises:
         ValueError: a column of which not even float64 keeps the values apart.
@@ -436,9 +481,6 @@ def _rounding_notes(table: RawTable, path: Path, dtype: torch.dtype) -> list[str
             "pandas writes them, write the file with index=False, or drop it"
         )
     raw = np.column_stack([table.inputs[:, varying], table.target])
-    twice = copies(raw)
-    if twice:
-        notes.append(f"{twice:,} of {len(raw):,} rows are exact copies of another; they are kept")
     exact, columns = np.column_stack(scaled(table)), (*names, table.target_name)
     rounded = exact.astype(str(dtype).removeprefix("torch."))
     fewer = lost(columns, raw, rounded)

@@ -27,7 +27,7 @@ class Section:
     """Runs of one system, with verdict, table and figures.
 
     Attributes:
-        prepared: what was made of a table of one's own, a sentence each.
+        prepared: what was made of a table of one's own, and what is odd about the data, a sentence each.
         chosen: what `auto` took for a run, and why.
         short_forms: what they stand for in the names of methods.
     """
@@ -152,9 +152,11 @@ def _section(traces: Sequence[Trace]) -> Section:
     chosen = {run: "; ".join(f"{name} {why}" for name, why in whys.items()) for run, whys in choices.items() if whys}
     title = f"{a['dataset'] or 'unnamed data'}: n = {a['n']:,}, d = {a['d']}"
     verdict = judge(drawn, full_names(drawn)).sentence
-    prepared, short = drawn[-1].preparation.get("notes", []), abbreviations([trace.method for trace in drawn])
+    # the notes of a table have what is odd about it, with names of its columns
+    said = drawn[-1].preparation.get("notes", drawn[-1].oddities)
+    short = abbreviations([trace.method for trace in drawn])
     return Section(
-        title, verdict, facts, prepared, chosen, table_rows(drawn), short, _figures(drawn), len(traces) - len(drawn)
+        title, verdict, facts, said, chosen, table_rows(drawn), short, _figures(drawn), len(traces) - len(drawn)
     )  # fmt: skip
 
 

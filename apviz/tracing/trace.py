@@ -178,6 +178,11 @@ class Trace:
         """What was made of the user's own table: the choices, the file, `notes` in words; empty for other data."""
         return dict(json.loads(self.attrs.get("data_preparation", "{}")))
 
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        """What is odd about inputs and targets, a sentence each; see `apviz.datasets.oddities`."""
+        return tuple(str(each["message"]) for each in self.attrs.get("oddities", []))
+
     def noise_in_words(self, digits: int) -> str:
         """Writes σ², or its range where rows have their own."""
         least, largest = self.attrs["noise"], self.attrs.get("largest_noise")

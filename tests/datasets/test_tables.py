@@ -104,7 +104,7 @@ def test_a_row_longer_or_shorter_than_the_header_is_refused_with_its_line(tmp_pa
     rows = [rng.normal(size=values if number >= from_row else 3).round(3) for number in range(30)]
     path = written(tmp_path / name, "x0,x1,y", rows)
     with pytest.raises(
-        ValueError, match=rf"row {from_row + 2} .* has {values} values, the header has 3; every row needs"
+        ValueError, match=rf"row {from_row + 2} has {values} values, the header has 3 .*; every row needs"
     ):
         load_table(path, "y")
 
@@ -113,13 +113,13 @@ def test_a_row_of_another_length_is_refused_without_a_header_too(tmp_path):
     rows = np.random.default_rng(0).normal(size=(30, 3)).round(3).tolist()
     for other in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
         path = written(tmp_path / "t.csv", "0.5,0.5,0.5", [*rows, other])
-        with pytest.raises(ValueError, match=rf"row 32 .* has {len(other)} values, the first has 3"):
+        with pytest.raises(ValueError, match=rf"row 32 has {len(other)} values, the first has 3"):
             load_table(path, -1)
 
 
 def test_commas_at_the_ends_of_rows_are_refused(tmp_path):
     rows = [[*row, ""] for row in np.random.default_rng(0).normal(size=(30, 3)).tolist()]
-    with pytest.raises(ValueError, match="row 2 .* has 4 values, the header has 3; .* a separator too many"):
+    with pytest.raises(ValueError, match="row 2 has 4 values, the header has 3 .*; .* a separator too many"):
         load_table(written(tmp_path / "t.csv", "x0,x1,y", rows), "y")
 
 
@@ -166,7 +166,7 @@ def test_columns_left_out_and_rows_that_are_copies_are_told(tmp_path, frame, nam
         data = load_table(path, "price")
     assert data.notes == (
         "left out, for every row has the same value: c, d",
-        "5 of 25 rows are exact copies of another; they are kept",
+        "5 of 25 rows have the inputs of an earlier row, 5 of them with the same targets (rows 21, 22, 23, 24, 25)",
     )
     assert [str(each.message) for each in said] == [f"{path}: {note}" for note in data.notes]
 
@@ -198,7 +198,7 @@ def test_a_file_that_was_cut_or_damaged_is_refused_in_a_sentence(tmp_path, frame
             load_table(tmp_path / name, "price")
     (tmp_path / name).write_bytes(whole[: len(whole) // 2] + bytes(40) + whole[len(whole) // 2 + 40 :])
     if name == "t.csv.gz":
-        with pytest.raises(ValueError, match=r"t.csv.gz( cannot be read as a table|: row \d+ .* has)"):
+        with pytest.raises(ValueError, match=r"t.csv.gz( cannot be read as a table|: row \d+ has)"):
             load_table(tmp_path / name, "price")
 
 

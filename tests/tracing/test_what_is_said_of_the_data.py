@@ -10,6 +10,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
+from apviz.report import find_traces, write_report
 from apviz.tracing.trace import common_sign, sign_of
 
 
@@ -54,12 +55,32 @@ def test_kappa_of_distinct_rows_is_that_of_the_merged_system():
     assert "kappa_of_distinct_rows" not in traced(x, np.ones(80), apviz.RBF(), 0.1)["spectrum"].attrs
 
 
+def test_outliers_equal_columns_and_row_numbers_are_named_and_said_in_the_report(tmp_path):
+    x = np.random.default_rng(0).uniform(size=(120, 4))
+    x[:, 1], x[:, 2], x[5, 3] = x[:, 0], np.arange(120), 1e6
+    y = np.sin(x[:, 0])
+    y[7] = -1e4
+    trace = traced(x, y, apviz.RBF(), 0.1)
+    assert [each["kind"] for each in trace.attrs["oddities"]] == [
+        "outlier in inputs", "outlier in targets", "equal columns", "ID-like column",
+    ]  # fmt: skip
+    assert trace.oddities[0].startswith("column 4 is 1e+06 in row 6, ")
+    trace.save(tmp_path / "run.zarr")
+    page = write_report(find_traces(tmp_path), tmp_path / "report.html").read_text("utf-8")
+    assert "About the data: column 4 is 1e+06 in row 6" in page and "column 1 and column 2 are equal" in page
+
+
+def test_of_healthy_data_nothing_odd_is_said():
+    x = np.random.default_rng(0).uniform(size=(120, 3))
+    assert traced(x, np.sin(5 * x[:, 0]), apviz.RBF(), 0.1).attrs["oddities"] == []
+
+
 def test_what_is_said_of_the_data_is_read_back_from_disk(tmp_path):
     x = np.tile(np.random.default_rng(0).uniform(-1, 1, (30, 2)), (2, 1))
     trace = traced(x, np.zeros(60), apviz.RBF(), 0.1)
     trace.save(tmp_path / "run.zarr")
     read = apviz.open_trace(tmp_path / "run.zarr")
-    for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides"):
+    for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides", "oddities"):
         assert read.attrs[name] == trace.attrs[name]
     assert read["spectrum"].attrs == trace["spectrum"].attrs
 

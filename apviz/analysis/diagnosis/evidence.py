@@ -170,7 +170,7 @@ def of_data(trace: Trace) -> Evidence:
 def oddities(trace: Trace) -> list[Odd] | None:
     """What was recorded of outliers, equal columns, …; None where nobody looked, or in no form of apviz's."""
     try:
-        return [Odd(str(each["kind"]), str(each["message"])) for each in json.loads(trace.attrs["oddities"])]
+        return [Odd(str(each["kind"]), str(each["message"])) for each in trace.attrs["oddities"]]
     except (KeyError, TypeError, ValueError):
         return None
 

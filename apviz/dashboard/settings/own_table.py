@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from apviz.dashboard.components.text import escape
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.store.own_data import OwnData, OwnTable, check, discard, look_into, prepare, receive
 from apviz.datasets.columns import Column
+from apviz.datasets.decimals import Question
 from apviz.datasets.tables import PreparedTable, Table, TableChoices
 
 #: reads the files of all sessions: a large table takes seconds, in which other visitors go on
@@ -77,6 +78,8 @@ class OwnTablePanel:
         #: counts the previews, of which only the last is shown
         self._asked = 0
         self._filling = False
+        #: of the file that is shown: columns that can be read in two ways, and decimal marks that were chosen
+        self._questions, self._marks = dict[str, Question](), dict[str, str]()
         most = system.limits.max_upload_mb
         self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
         self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
@@ -109,6 +112,7 @@ class OwnTablePanel:
         )  # fmt: skip
         self.target = pmui.Select(label="Column to predict", options=[], styles={"flex": "1 1 220px"})
         self.header = pmui.Checkbox(label="The first line holds the names of the columns")
+        self.marks = server_owned(pn.Column(visible=False, **_WIDE))
         self.missing = pmui.RadioBoxGroup(
             label="Where a value is missing", inline=True, value="drop",
             options={"drop the row": "drop", "fill it: numbers by the median, texts as a text of its own": "fill"},
@@ -127,7 +131,7 @@ class OwnTablePanel:
             widget.param.watch(lambda event: self._preview(), name)
         self.header.param.watch(lambda event: self._read_again(), "value")
         return pmui.Dialog(
-            self.how, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.summary,
+            self.how, pn.FlexBox(self.target, self.use, close, align_items="center", **_WIDE), self.marks, self.summary,
             pmui.Typography("Inputs: the ticked columns", variant="subtitle2"), self.columns, self.header,
             _labelled(self.missing), _labelled(self.copies),
             pmui.Typography("What is made of it", variant="subtitle2"), self.notes,
@@ -154,6 +158,7 @@ class OwnTablePanel:
         if self._received is not None:
             discard(self._received)
         self._received = self._table = None
+        self._questions, self._marks = {}, {}
         self._close()
 
     def _refuse(self, error: Exception) -> None:
@@ -162,9 +167,9 @@ class OwnTablePanel:
     def _open(self, path: Path, choices: TableChoices | None = None, header: bool | None = None) -> None:
         """Reads a file, and shows its columns as they are chosen, or would be by default."""
         self.note.param.update(object="Reading the file …", severity="info", visible=True)
-        max_mb = self._system.limits.max_upload_mb
+        max_mb, marks = self._system.limits.max_upload_mb, dict(self._marks)
         in_background(
-            lambda: look_into(path, max_mb, choices.header if choices else header),
+            lambda: look_into(path, max_mb, choices.header if choices else header, marks or None),
             lambda result: self._show(path, result, choices),
         )
 
@@ -187,13 +192,32 @@ class OwnTablePanel:
         self.target.param.update(options=able, value=target if target in able else None)
         self.missing.value = choices.missing if choices else "drop"
         self.copies.value = choices.copies if choices else "keep"
-        heads = zip(*table.head, strict=True) if table.head else [()] * len(table.columns)
-        self.columns.show(
-            {each.name: _row(each, cells) for each, cells in zip(table.columns, heads, strict=True)}, ticked=ticked
-        )
+        self.columns.show({each.name: _row(each, table.cells(each)) for each in table.columns}, ticked=ticked)
+        self._ask(table)
         self._filling = False
         self._preview()
         self.dialog.open = True
+
+    def _ask(self, table: Table) -> None:
+        """Show a choice for each column that can be read in two ways, with the raw text and both values."""
+        self._questions |= {each.name: each.question for each in table.columns if each.question}
+        choices: list[pmui.Select] = []
+        for name, question in self._questions.items():
+            options = {"choose …": ""} | {said: mark for mark, said in question.readings.items()}
+            label = f"{name}: “{question.example}” is"
+            choices.append(pmui.Select(label=label, options=options, value=self._marks.get(name, ""), **_WIDE))
+            choices[-1].param.watch(lambda event, name=name: self._decide(name, event.new), "value")
+        self.marks.param.update(objects=choices, visible=bool(choices))
+
+    def _decide(self, name: str, mark: str) -> None:
+        """Read the file again with the decimal mark that was chosen for a column."""
+        assert self._table is not None
+        self._marks = {key: value for key, value in (self._marks | {name: mark}).items() if value}
+        try:
+            choices = self._choices()
+        except ValueError:
+            choices = None
+        self._open(self._table.path, choices, bool(self.header.value))
 
     def _cannot_read(self, path: Path, error: Exception) -> None:
         if self._table is not None and self._table.path == path and self.dialog.open:
@@ -230,8 +254,9 @@ class OwnTablePanel:
         assert self._table is not None
         header = None if self._table.text is None else self._table.text.header
         return TableChoices(
-            target=target, inputs=inputs, missing=self.missing.value, copies=self.copies.value, header=header
-        )
+            target=target, inputs=inputs, missing=self.missing.value, copies=self.copies.value, header=header,
+            decimal=dict(self._marks) or None,
+        )  # fmt: skip
 
     def _preview(self) -> None:
         """Says what would be made of the table."""
@@ -241,6 +266,9 @@ class OwnTablePanel:
         asked, table = self._asked, self._table
         try:
             choices = self._choices()
+            for each in table.columns:
+                if each.question and each.name in (*(choices.inputs or ()), choices.target):
+                    raise ValueError(f"{each.question.of(each.name)}: choose one of them, or leave the column out")
         except ValueError as error:
             self._say(error)
             return
@@ -297,6 +325,8 @@ class OwnTablePanel:
     def _look_again(self) -> None:
         own = self._system.own.find(self._system.dataset)
         if own is not None:
+            decided = own.choices.decimal
+            self._questions, self._marks = {}, dict(decided) if isinstance(decided, Mapping) else {}
             self._open(own.path, own.choices)
 
     def _remove_it(self) -> None:

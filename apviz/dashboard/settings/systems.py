@@ -69,7 +69,7 @@ class SystemSpec:
         if self.own is not None:
             path, choices = self.own.path, self.own.choices
             try:
-                table = inspect_table(path, header=choices.header, target=choices.target)
+                table = inspect_table(path, header=choices.header, target=choices.target, decimal=choices.decimal)
                 data = dataset_of(table, choices, seed=self.seed, n=self.n, dtype=dtype)
             except FileNotFoundError as error:
                 raise ValueError(f"the table {self.dataset} is not here any more; upload the file again") from error

@@ -14,7 +14,7 @@ from typing import Any, Final
 from apviz import datasets
 from apviz.dashboard.store.importing import require_inside
 from apviz.datasets.reading import SUFFIXES, SizeLimits
-from apviz.datasets.tables import PreparedTable, Table, TableChoices, dataset_of, inspect_table, prepare_table
+from apviz.datasets.tables import Decimal, PreparedTable, Table, TableChoices, dataset_of, inspect_table, prepare_table
 from apviz.files import folder_made_whole
 
 #: a file may unpack to so many times what may be uploaded
@@ -47,7 +47,7 @@ class OwnTable:
         if not preparation:
             return True
         mine = asdict(self.choices)
-        same = all(preparation.get(name) == mine[name] for name in ("missing", "copies", "header"))
+        same = all(preparation.get(name) == mine[name] for name in ("missing", "copies", "header", "decimal"))
         inputs = self.choices.inputs is None or list(self.choices.inputs) == preparation.get("inputs")
         return same and inputs and (preparation.get("sha256"), preparation.get("target")) == (
             self.sha256, self.choices.target,
@@ -171,7 +171,7 @@ def receive(path: Path, name: str) -> Path:
     return path.rename(path.with_name(plain))
 
 
-def look_into(path: Path, max_mb: float, header: bool | None = None) -> Table:
+def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: Decimal = None) -> Table:
     """What the columns of a file hold, which may unpack to ten times `max_mb`.
 
     Raises:
@@ -179,7 +179,7 @@ def look_into(path: Path, max_mb: float, header: bool | None = None) -> Table:
     """
     most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
     try:
-        return inspect_table(path, header=header, limits=most)
+        return inspect_table(path, header=header, decimal=decimal, limits=most)
     except ValueError as error:
         raise ValueError(without_folder(error, path)) from error
 

@@ -85,7 +85,7 @@ def test_a_messy_file_is_read_shown_and_used_in_one_go(panel):
     assert not panel.dialog.open and panel.system.dataset == "mine.csv" and panel.system.n == 49
     assert panel.system.spec().load().feature_names[-1] == "tag"
     assert "49 rows to train on. Target: preis" in describe_dataset(panel.system)
-    assert "5 of 62 rows are exact copies of another; they are kept" in describe_dataset(panel.system)
+    assert "5 of 62 rows have the inputs of an earlier row, 5 of them with the same" in describe_dataset(panel.system)
     assert panel.received() == []
 
 
@@ -114,6 +114,43 @@ def test_a_choice_that_leaves_nothing_says_so_and_cannot_be_used(panel):
     assert panel.summary.severity == "info" and not panel.use.disabled
     panel.drops("a,b\n" + "x,y\nz,y\n" * 20)
     assert "No column of this file can be predicted" in panel.said and panel.use.disabled
+
+
+TICKS = "volume;price;spread\n" + "\n".join(
+    f"{1 + 7 * k % 400},{100 + k % 800};{11 + k % 37},{k % 90 + 10};{k * k}" for k in range(60)
+)
+
+
+def test_numbers_that_can_be_read_in_two_ways_are_shown_raw_and_asked_about(panel):
+    panel.drops(TICKS)
+    (choice,) = panel.marks.objects
+    assert panel.marks.visible and choice.label == "volume: “1,100” is" and choice.value == ""
+    assert list(choice.options) == ["choose …", "1100 (commas between thousands)", "1.1 (decimal comma)"]
+    rows = {row[0]: [str(cell) for cell in row] for row in panel.columns.rows}
+    assert any("1,100 (?)" in cell for cell in rows["volume"]) and any("11,10 → 11.1" in c for c in rows["price"])
+    assert "Volume can be read in two ways: “1,100” is 1100" in panel.said and panel.use.disabled
+    panel.columns.ticked = ["price"]
+    assert not panel.use.disabled  # nobody needs it
+    panel.columns.ticked = ["price", "volume"]
+    assert panel.use.disabled
+    choice.value = "."
+    assert panel.columns.ticked == ["price", "volume"] and not panel.use.disabled
+    assert panel.marks.objects[0].value == "."  # and may be changed
+    panel.press(panel.use)
+    own = panel.system.own.find(panel.system.dataset)
+    assert own.choices.decimal == {"volume": "."}
+    data = panel.system.spec().load()
+    assert set(data.feature_names) == {"volume", "price"}
+    panel.press(panel._change)
+    assert panel.marks.objects == [] or panel.marks.objects[0].value == "."
+    panel.drops(GOOD)
+    assert not panel.marks.visible and panel.marks.objects == []
+
+
+def test_outliers_and_equal_columns_are_said_before_a_table_is_used(panel):
+    lines = [f"{k / 60},{k / 60},{(7 * k % 60) / 60 if k != 4 else 1e6},{(k % 13) / 13}" for k in range(60)]
+    panel.drops("a,b,c,price\n" + "\n".join(lines))
+    assert "C is 1e+06 in row 5" in panel.said and "A and b are equal" in panel.said
 
 
 def test_a_file_without_names_is_shown_so_and_can_be_read_the_other_way(panel):

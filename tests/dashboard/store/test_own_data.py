@@ -106,7 +106,7 @@ def test_another_kind_of_file_is_refused(tmp_path, name, content, reason):
         ("t.csv", b"", "t.csv is empty"),
         ("t.csv", b"a\n1\n2", "t.csv has 1 column: a target and at least one input are needed"),
         ("t.csv", bytes(range(256)), "t.csv cannot be read as a table"),
-        ("t.csv", b"a,b\n1,2\n1,2,3,4", "t.csv: line 3 has 4 values, the header has 2"),
+        ("t.csv", b"a,b\n1,2\n1,2,3,4", "t.csv: row 3 has 4 values, the header has 2"),
         ("t.csv", b",".join(b"c%d" % k for k in range(5000)), "t.csv has 5,000 columns; up to 2,000 are accepted"),
         ("t.parquet", b"PAR1", "t.parquet cannot be read as a table"),
         ("t.npz", b"PK", "t.npz cannot be read as a table"),
