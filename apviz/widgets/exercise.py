@@ -11,6 +11,9 @@ import numpy as np
 from IPython.display import Markdown, display
 from numpy.typing import NDArray
 
+NO_ANSWER: Final = (
+    "No answer yet: put yours in place of the dots in the cell above, run that cell, then this one again."
+)
 #: digits from which on a rounded number counts as known
 FEW_DIGITS: Final = 2
 #: what a wrong number often is, by what makes of the right one
@@ -47,7 +50,7 @@ def check(
         Whether it is right.
     """
     if answer is ...:
-        display(Markdown("*No answer yet: put yours in place of the dots, and run this cell again.*"))
+        display(Markdown(f"*{NO_ANSWER}*"))
         return False
     found, why = _compare(answer, right, tolerance, mistakes or {})
     display(Markdown(f"✓ **Right.** {why}" if found else f"✗ **Not yet.** {why} *Hint: {hint}*"))

@@ -21,11 +21,14 @@ from pygments.formatters import HtmlFormatter
 
 from apviz.plots._style import THEMES, dark_colors
 from apviz.widgets.bundle import page_script
+from apviz.widgets.exercise import NO_ANSWER
 from apviz.widgets.live_widget import style
 from notebooks.build.figures import Figures
 from notebooks.build.mathematics import mathml
 
 TEMPLATES = Path(__file__).parent / "templates"
+#: in place of `NO_ANSWER` where no cell can run
+NO_PYTHON = "This page cannot check an answer: open the notebook for that. The solution is in the folded cell below."
 
 
 def write_pages(notebooks: Sequence[tuple[str, NotebookNode]], folder: Path) -> None:
@@ -84,7 +87,7 @@ def exported(exporter: Exporter, notebook: NotebookNode, around: Mapping[str, st
         f'<script type="application/json" id="figure-{number}">{parts}</script>'
         for number, parts in enumerate(resources["figures"], start=1)
     ]
-    return str(html).replace("</body>", "\n".join([*data, "</body>"]))
+    return str(html).replace(NO_ANSWER, NO_PYTHON).replace("</body>", "\n".join([*data, "</body>"]))
 
 
 def title(notebook: NotebookNode) -> str:

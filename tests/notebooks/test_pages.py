@@ -19,9 +19,10 @@ from apviz.plots._player import slider
 from apviz.plots._style import theme_named
 from apviz.plots.rkhs import trajectory_step
 from apviz.widgets import Angles, WhichBlock
+from apviz.widgets.exercise import NO_ANSWER
 from apviz.widgets.live_widget import STATIC
 from notebooks.build.mathematics import mathml
-from notebooks.build.pages import aims, as_seen_from_pages, page, write_pages
+from notebooks.build.pages import NO_PYTHON, aims, as_seen_from_pages, page, write_pages
 from tests.notebooks.making import made
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -58,6 +59,13 @@ def stepped():
     place = {"x": 0, "y": 0, "len": 1, "pad": {"t": 60}}
     figure.update_layout(sliders=[slider([str(step) for step in range(13)], theme_named("light"), **place)])
     return json.loads(figure.to_json())
+
+
+def test_an_exercise_on_a_page_does_not_ask_to_run_a_cell():
+    notebook = made(("exercise", "answer = ..."), "check(answer, 1)", ("solution", "check(1, 1)"))
+    show(notebook.cells[2], {"text/markdown": f"*{NO_ANSWER}*"})
+    html = page(notebook, "here")
+    assert NO_PYTHON in html and "run that cell" not in html
 
 
 @pytest.fixture(scope="module")

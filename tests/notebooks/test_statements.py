@@ -793,6 +793,25 @@ def test_the_probes_of_notebook_06_give_an_unbiased_gradient_and_its_error_falls
 # 07
 
 
+def test_the_numbers_of_notebook_07_are_those_of_its_matrix():
+    data = apviz.datasets.load("china", n=1000, seed=0)
+    x, y, test_x, test_y = (each.double().numpy() for each in (data.train_x, data.train_y, data.test_x, data.test_y))
+    test_x, test_y, prior = test_x[:50], test_y[:50], matern52(x, 0.4, 0.55)
+    q = np.sqrt(5) * np.linalg.norm((test_x[:, None] - x) / 0.4, axis=-1)
+    across, error = 0.55 * (1 + q + q**2 / 3) * np.exp(-q), {}
+    for noise in (2e-5, 1e-3):
+        mean = across @ np.linalg.solve(prior + noise * np.eye(1000), y)
+        error[noise] = np.sqrt(np.mean((mean - test_y) ** 2))
+    # "down", by more than the 1% of the exercise, at fifty times the noise
+    assert error[1e-3] < 0.9 * error[2e-5] and 'check("down", right' in source_of("07", "solution-noise")
+    values = np.linalg.eigvalsh(prior[:200, :200])
+    copies = np.linalg.eigvalsh(np.tile(prior[:200, :200], (5, 5)))
+    assert copies[-1] == pytest.approx(5 * values[-1]) and np.sum(copies < 1e-9 * copies[-1]) >= 800
+    every = np.linalg.eigvalsh(prior) + 2e-5
+    root = np.sqrt(every[-1] / every[0])
+    assert 0.5 * root * np.log(2 * root / 0.01) == pytest.approx(12_500, rel=0.01)  # far above the cap of 1,000
+
+
 def test_notebooks_07_and_08_name_the_limits_that_apviz_and_gpytorch_have():
     from apviz.solvers.automatic import CHOLESKY_ROWS
     from apviz.solvers.choices import MAX_HISTORY
