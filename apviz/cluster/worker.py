@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import io
 import os
 import pickle
@@ -28,6 +29,7 @@ T = TypeVar("T")
 LOOK_SECONDS: Final = 0.5
 #: in the meeting folder: who sees it, sees the folder of the run
 HERE: Final = "here"
+_SIGNATURE_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,13 @@ class Job:
         out: the folder or URL that they write to; None: nowhere.
         meeting: the name of a folder in it by which a worker knows whether it sees the same one.
         versions: of the process that waits for them.
+        key: signs what workers keep in that folder for one another; it is in no file.
     """
 
     out: str | None
     meeting: str
     versions: dict[str, str]
+    key: bytes
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,29 @@ def on_worker(job: Job, task: Task[T], shared: Any, *needed: Returned[Any]) -> R
         return _apart(task, shared, needed, limit, with_files=out is not None)
     kept = out / job.meeting / f"{task.name}.done".replace("/", "-")
     # what it returned may have been lost with a worker, after it had written all
-    if is_there(kept):
-        found: Returned[T] = pickle.loads(kept.read_bytes())
+    found: Returned[T] | None = signed_by(job.key, task.name, kept.read_bytes()) if is_there(kept) else None
+    if found is not None:
         return found
     returned = _run(task, out, shared, limit)
     if not returned.error:
-        write_whole(kept, pickle.dumps(returned))
+        write_whole(kept, signed(job.key, task.name, returned))
     return returned
+
+
+def signed(key: bytes, name: str, value: Any) -> bytes:
+    """Pickle what came of a task, behind a signature: who can write to the folder must not run code on workers."""
+    content = pickle.dumps(value)
+    return _signature(key, name, content) + content
+
+
+def signed_by(key: bytes, name: str, kept: bytes) -> Any:
+    """Return what was signed with a key for a task; None, and nothing is unpickled, where it was not."""
+    signature, content = kept[:_SIGNATURE_BYTES], kept[_SIGNATURE_BYTES:]
+    return pickle.loads(content) if hmac.compare_digest(signature, _signature(key, name, content)) else None
+
+
+def _signature(key: bytes, name: str, content: bytes) -> bytes:
+    return hmac.digest(key, name.encode() + b"\0" + content, "sha256")
 
 
 def _apart(
