@@ -5,6 +5,7 @@ seconds to import, and is imported when one of them is asked for.
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +13,26 @@ import typer
 from rich.logging import RichHandler
 from typer.core import TyperGroup
 
-from apviz.cli.terminal import console, errors, fail
+from apviz.cli.terminal import console, errors, fail, leave
 from apviz.dashboard.entrance import Entrance, check_access
 
 
 class Commands(TyperGroup):
     """All commands."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Run a command; a full disk below the output, and a warning that -W error raises, end it in a sentence."""
+        try:
+            try:
+                return super().main(*args, **more)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            leave("")
+        except OSError as error:
+            leave(f"what the command says cannot be written: {error.strerror or error}")
+        except Warning as warning:
+            leave(f"a warning, which -W error makes an error: {warning}")
 
     # typer brings a click of its own, whose types are private
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from io import TextIOWrapper
@@ -43,3 +44,13 @@ def fail(error: Exception) -> NoReturn:
     """Says what was wrong, and ends the command."""
     errors.print(f"[red]error:[/] {escape(str(error))}", highlight=False)  # a path may hold brackets
     raise typer.Exit(2)
+
+
+def leave(why: str) -> NoReturn:
+    """Ends the process where its output leads nowhere, so that what is left of it is not tried again."""
+    with contextlib.suppress(OSError):
+        if why:
+            errors.print(f"[red]error:[/] {escape(why)}", highlight=False)
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)

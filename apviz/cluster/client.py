@@ -171,7 +171,8 @@ class Cluster:
         """
         out = out.absolute() if isinstance(out, Path) else out
         with _interrupts() as interrupted, _meeting(out) as (meeting, scratch):
-            run = _Run(self, Job(None if out is None else str(out), meeting, versions(), secrets.token_bytes()), tasks, shared)
+            job = Job(None if out is None else str(out), meeting, versions(), secrets.token_bytes())
+            run = _Run(self, job, tasks, shared)
             try:
                 for task, returned in run.returned(interrupted):
                     came_back = None

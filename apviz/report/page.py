@@ -93,7 +93,7 @@ def write_report(traces: Sequence[Trace], path: P) -> P:
 
 def _reason(error: Exception) -> str:
     """Message of an error; its kind too where that was not foreseen."""
-    is_foreseen = isinstance(error, (ValueError, OSError)) and str(error)
+    is_foreseen = (type(error) is ValueError or isinstance(error, OSError)) and str(error)
     return str(error) if is_foreseen else f"{type(error).__name__} {error}".rstrip()
 
 

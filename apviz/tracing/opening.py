@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -139,6 +140,8 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
             check_metadata(place, psutil.virtual_memory().available, MOST_CHUNKS)
         except ValueError as error:
             raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
+    if sys.flags.optimize:
+        _mend_zarr()
     try:
         with xr.open_datatree(str(place), engine="zarr") as tree:
             loaded = tree.load()
@@ -150,6 +153,19 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
     if TRACE_ID in loaded.attrs and place.is_dir():
         _require_every_chunk(place)
     return loaded
+
+
+def _mend_zarr() -> None:
+    """Does what Zarr does within an `assert`, which Python's -O leaves out: takes `node_type` from what describes a
+    group.
+    """
+    from zarr.core.group import GroupMetadata
+
+    plain = GroupMetadata.from_dict.__func__  # type: ignore[attr-defined]
+    if plain.__module__ == GroupMetadata.__module__:
+        GroupMetadata.from_dict = classmethod(  # type: ignore[method-assign, assignment]
+            lambda cls, data: plain(cls, {name: value for name, value in data.items() if name != "node_type"})
+        )
 
 
 def attributes_of(path: Path) -> dict[str, Any]:

@@ -124,9 +124,9 @@ def test_a_websocket_through_the_proxy_yields_the_document_of_the_dashboard(visi
     assert "china" in json.dumps(document)
 
 
-def test_a_message_may_be_as_long_as_the_dashboard_takes_them(visit, page):
+def test_a_message_may_be_nearly_as_long_as_the_dashboard_takes_them(visit, page):
     (token,) = set(re.findall(TOKEN, page))
-    assert visit.document(token, padding=20 * 2**20)["title"] == "apviz"
+    assert visit.document(token, padding=2**20)["title"] == "apviz"
 
 
 def test_the_launcher_of_jupyterlab_offers_the_dashboard_and_nothing_else(visit):

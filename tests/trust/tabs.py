@@ -14,7 +14,7 @@ import socket
 from typing import Any
 from urllib.parse import urlencode
 
-from tornado.httpclient import AsyncHTTPClient
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _TOKEN = re.compile(r'"token":\s*"([^"]+)"')
@@ -56,10 +56,10 @@ class Tab:
         """Opens a view, says who it is, and waits until the settings are there."""
         token = await self.get(settings)
         url = self.url.replace("http", "ws") + "ws"
+        request = HTTPRequest(url, headers={"Origin": self.url.rstrip("/")}, connect_timeout=PATIENCE)
         self._connection = await websocket_connect(
-            url, subprotocols=["bokeh", token], max_message_size=MESSAGE_BYTES, connect_timeout=PATIENCE,
-            compression_options={},
-        )  # fmt: skip
+            request, subprotocols=["bokeh", token], max_message_size=MESSAGE_BYTES, compression_options={}
+        )
         self._reader = asyncio.create_task(self._read())
         # what comes before is no message to the server
         await asyncio.wait_for(self._welcomed.wait(), PATIENCE)
@@ -89,11 +89,11 @@ class Tab:
         """Shows the page of that place."""
         self.change(await self.of_class("Tabs"), active=page)
 
-    async def drop(self, name: str, content: bytes) -> None:
-        """Drops a file where one's own data go."""
+    async def drop(self, name: str, content: bytes, chunk: int = 1, chunks: int = 1) -> None:
+        """Drops a file, or one piece of it, where one's own data go."""
         where = await self.found(lambda each: each["name"].endswith("FileDropper"))
         entries = [
-            ["name", name], ["type", "text/csv"], ["chunk", 1], ["total_chunks", 1],
+            ["name", name], ["type", "text/csv"], ["chunk", chunk], ["total_chunks", chunks],
             ["data", {"type": "bytes", "data": _base64(content)}],
         ]  # fmt: skip
         self._say("upload_event", [["model", {"id": where["id"]}], ["data", {"type": "map", "entries": entries}]])
