@@ -83,8 +83,10 @@ def write(path: str | Path, saved: Saved) -> None:
     if os.path.lexists(path) and not _is_saved(path):
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
-    words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
-    words |= {"residual_is_measured": solution.residual_is_measured}
+    words = {
+        "stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message,
+        "residual_is_measured": solution.residual_is_measured,
+    }  # fmt: skip
     description = {
         "format": FORMAT,
         "version": VERSION,
