@@ -22,6 +22,7 @@ from tests.processes import FRESH, PRELOADED
 from tests.trust import (
     addresses,
     arguments,
+    gradients,
     install,
     interrupt,
     kill,
@@ -37,7 +38,7 @@ from tests.trust import (
 CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth, "posterior": posterior, "kill": kill, "write": write, "memory": memory, "interrupt": interrupt,
     "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
-    "long": long, "install": install,
+    "long": long, "install": install, "gradients": gradients,
 }  # fmt: skip
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
