@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import numbers
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.masked import is_masked_tensor
 
 from apviz.kernels import Kernel
 from apviz.memory import explained
@@ -214,9 +216,8 @@ def tensor_of(values: Any, name: str) -> Tensor:
     Raises:
         TypeError: something else; the message names it.
     """
+    refuse_masked(values, name)
     if not isinstance(values, Tensor):
-        if np.ma.is_masked(values):
-            raise TypeError(f"{name} has masked values; drop or impute these rows first")
         try:
             array = np.asarray(values)
         except ValueError as error:  # rows of several lengths
@@ -231,11 +232,32 @@ def tensor_of(values: Any, name: str) -> Tensor:
         # a copy: an array may be read-only, run backwards or hold bytes in another order
         kept = array.dtype.newbyteorder("=") if array.dtype.itemsize <= 8 else np.dtype(np.float64)
         values = torch.from_numpy(np.array(array, dtype=kept, order="C"))
-    if values.is_meta or values.is_complex() or values.is_sparse or values.is_quantized:
+    if values.is_meta or values.is_complex() or values.layout != torch.strided or values.is_quantized:
         kind = "a meta tensor" if values.is_meta else f"a {values.layout} tensor of {values.dtype}"
         raise TypeError(f"{name} must be a dense tensor of real numbers, got {kind}")
     tensor: Tensor = values.detach()
     return tensor
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuses arrays with masked values, also in lists, tuples and arrays of objects: NumPy would drop the mask.
+
+    Raises:
+        TypeError: naming them.
+    """
+    if _is_masked(values):
+        raise TypeError(f"{name} has masked values, which are missing; drop or impute these rows first")
+
+
+def _is_masked(values: Any) -> bool:
+    if isinstance(values, numbers.Number | str | bytes | None):
+        return False
+    if isinstance(values, Tensor):
+        return bool(is_masked_tensor(values))
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
+        return any(map(_is_masked, values.flat if isinstance(values, np.ndarray) else values))
+    # objects may make a masked array of themselves; tables have none
+    return hasattr(values, "__array__") and not hasattr(values, "iloc") and np.ma.is_masked(np.asanyarray(values))
 
 
 def _check_shapes(x: Tensor, b: Tensor) -> None:

@@ -67,12 +67,57 @@ def test_a_table_of_numbers_is_taken_as_its_array():
     assert torch.equal(system.x, X) and torch.equal(system.b[:, 0], B)
 
 
+class MakesAMaskedArray:
+    """As lazy and labelled arrays do that are backed by masked ones."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+MASKED = np.ma.masked_greater(X.double().numpy(), 0.5)
+OBJECTS = np.empty(len(X), dtype=object)
+OBJECTS[:] = list(MASKED)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        MASKED, list(MASKED), tuple(MASKED), [list(row) for row in MASKED], [list(MASKED[:3]), list(MASKED[3:])],
+        [*X.double().numpy()[:-1], MASKED[-1]], OBJECTS, MakesAMaskedArray(MASKED),
+        [[1.0, np.ma.masked]] * len(X),
+        torch.masked.masked_tensor(X, X > 0.5),
+    ],
+    ids=lambda x: type(x).__name__,
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors", "ignore:Warning. converting a masked element")
+def test_masked_values_are_never_taken_for_numbers(x):
+    assert MASKED.mask.any(1).all() is not True
+    with pytest.raises(TypeError, match="x has masked values, which are missing"):
+        KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1)
+
+
+def test_masked_arrays_without_masked_values_are_taken():
+    x = np.ma.masked_greater(X.double().numpy(), 1e9)
+    for given in (x, list(x)):
+        assert torch.equal(KernelSystem(given, B, RBF(lengthscale=0.3), noise=0.1).operator.given, X.double())
+
+
+@pytest.mark.parametrize("missing", [None, pd.NA, np.nan])
+def test_missing_values_are_never_taken_for_numbers(missing):
+    rows = [[missing, 1.0], *X.double().tolist()[1:]]
+    table = pd.DataFrame(rows, columns=["a", "b"])
+    for x in (rows, table, table.astype("Float64"), table.astype(object), np.array(rows, dtype=object)):
+        with pytest.raises((TypeError, ValueError), match="x must be numbers|x has 1 NaN"):
+            KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1)
+
+
 def test_arrays_of_any_layout_are_taken_as_their_numbers():
     table = pd.DataFrame(X.double().numpy()).astype("Float64")
     for x in (X.numpy()[::-1][::-1], X.double().numpy().astype(">f8"), X.numpy().astype(np.longdouble), table):
         torch.testing.assert_close(KernelSystem(x, B, RBF(lengthscale=0.3), noise=0.1, dtype=torch.float32).x, X)
-    with pytest.raises(TypeError, match="x has masked values"):
-        KernelSystem(np.ma.masked_greater(X.numpy(), 0.5), B, RBF(lengthscale=0.3), noise=0.1)
     with pytest.raises(ValueError, match="noise = 1e.39 .* beyond what torch.float32 holds"):
         KernelSystem(X, B, RBF(lengthscale=0.3), noise=1e39)
 

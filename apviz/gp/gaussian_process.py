@@ -186,7 +186,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         hooks = checked_hooks(hooks)
         with explained("a fit", LESS_MEMORY):
             x, y = validate_data(
-                self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, ensure_min_samples=2
+                self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, ensure_min_samples=2
             )
             y = y.astype(np.float64)
             check_finite(torch.from_numpy(y)[:, None], "y")
@@ -326,7 +326,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The paper's is of standardised targets: less by log of the training targets' standard deviation.
         """
         check_is_fitted(self, "posterior_")
-        _, y = validate_data(self, inputs_of(x), array_of(y), dtype=np.float64, y_numeric=True, reset=False)
+        _, y = validate_data(self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, reset=False)
         mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
         # in units in which no square overflows
         unit = self.scaling_.std

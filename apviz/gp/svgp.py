@@ -15,7 +15,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, centre_of
 from apviz.operators.keops import find_cache
 from apviz.settings import require, require_number, require_whole
-from apviz.system import KernelSystem
+from apviz.system import KernelSystem, tensor_of
 
 find_cache()  # for KeOps, which GPyTorch imports where it is installed
 try:
@@ -96,7 +96,7 @@ class SVGP:
         device: str | torch.device = "auto",
     ) -> None:
         self.settings = s = settings or SVGPSettings()
-        y = torch.as_tensor(y)
+        y = tensor_of(y, "y")
         if y.ndim != 1:
             raise ValueError(f"y must have shape (n,), got {tuple(y.shape)}")
         checked = KernelSystem(x, y, KERNELS[s.kernel](), noise=1.0, operator="tiled", dtype=dtype, device=device)
@@ -187,7 +187,7 @@ class SVGP:
         Raises:
             ValueError: test inputs of another width.
         """
-        x_star = torch.as_tensor(x_star).detach()
+        x_star = tensor_of(x_star, "x_star")
         x_star = x_star[:, None] if x_star.ndim == 1 else x_star
         if x_star.ndim != 2 or x_star.shape[1] != self._x.shape[1]:
             raise ValueError(f"x_star must have shape (m, {self._x.shape[1]}), got {tuple(x_star.shape)}")

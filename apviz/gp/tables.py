@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.rounding import lost, merged_rows
+from apviz.system import refuse_masked
 
 # of a text that is shown
 MOST_CHARACTERS = 30
 
 
-def array_of(values: Any) -> Any:
-    """Returns a tensor as an array, wherever it is; all else as it is."""
+def array_of(values: Any, name: str) -> Any:
+    """Returns a tensor as an array, wherever it is; all else as it is.
+
+    Raises:
+        TypeError: a tensor that is not dense; masked values.
+    """
+    refuse_masked(values, name)
     if not isinstance(values, Tensor):
         return values
-    if values.is_quantized or values.is_sparse or values.is_meta:
+    if values.is_quantized or values.layout != torch.strided or values.is_meta:
         raise TypeError(f"expected an array of dense numbers, got a tensor of {values.dtype}, {values.layout}")
     values = values.detach().cpu()
     # NumPy has no bfloat16
@@ -34,7 +40,7 @@ def inputs_of(x: Any) -> Any:
     Raises:
         ValueError: a column of texts; which, and what to encode it with. A column of dates beside others.
     """
-    x = array_of(x)
+    x = array_of(x, "X")
     for name, values in _columns_of_objects(x):
         date = next((value for value in values if hasattr(value, "year") or isinstance(value, timedelta)), None)
         if date is not None:

@@ -71,10 +71,16 @@ def check_pairs(theirs: Any, given: Tensor, kernel: Kernel, x: Tensor, what: str
         _let_it_settle(theirs, rows)
         together = kernel(some, some.clone())
         apart = torch.cat([kernel(some[:half], some.clone()), kernel(some[half:], some.clone())])
+        between = kernel(some[:half], some[half : 2 * half])  # as many rows on both sides, and others
         derivatives = _derivatives_of_pairs(kernel, some, half)
     except Exception as error:
         raise TypeError(f"{what}; its own code evaluates it, and fails for a few of the rows: {error}") from error
-    if together.shape != (len(some), len(some)) or not _close(together, apart, SAME[some.dtype == torch.float64]):
+    same = SAME[some.dtype == torch.float64]
+    if (
+        together.shape != (len(some), len(some))
+        or not _close(together, apart, same)
+        or not _close(between, together[:half, half : 2 * half], same)
+    ):
         raise TypeError(f"{what}; its own code evaluates it, and its entries depend on other rows than their own two")
     for found, expected in derivatives:
         if not _close(found, expected, SAME_SLOPES[some.dtype == torch.float64]):
@@ -129,8 +135,9 @@ class _Entries:
         if z is x:
             return self._of_points(points, points, values)[rows][:, rows]
         others, columns = self._points(z)
-        # one more point, as `Evaluated` adds a row: the two sides never look equal
-        return self._of_points(points, torch.cat([others, others[-1:]]), values)[rows][:, columns]
+        if torch.is_grad_enabled():  # as `Evaluated` adds a row: the two sides never look equal
+            others = torch.cat([others, others[-1:]])
+        return self._of_points(points, others, values)[rows][:, columns]
 
     def _points(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Points that follow one another only once, and where each row is among their outputs."""

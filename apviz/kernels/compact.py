@@ -48,7 +48,9 @@ class _Piecewise(Function):
         # the first coefficients make the bracket vanish with r where q > 0
         derivative = sum(k * c * r ** (k - 1) for k, c in enumerate(self._coefficients) if k)
         bracket = left * derivative - power * polynomial
-        return torch.where(r > 0, left ** (power - 1) * bracket / (2 * r), self._slope_at_zero)
+        # beyond the support 0⁰ is 1
+        inside = (left > 0) * left ** (power - 1)
+        return torch.where(r > 0, inside * bracket / (2 * r), self._slope_at_zero)
 
     def frequencies(self, width: int, count: int, generator: Generator) -> Tensor:
         if width > MAX_SPECTRUM_WIDTH:

@@ -93,7 +93,7 @@ class Function(ABC):
         raise NotImplementedError
 
     def differentiable_between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Compute the same for autograd, which differentiates it in both; one tensor on both sides as what it is."""
+        """The same for autograd, which differentiates it in both sides; left and right may be one tensor."""
         raise NotImplementedError
 
     def of_each(self, rows: Tensor) -> Tensor:

@@ -101,7 +101,9 @@ def slope(u, FORM: tl.constexpr, A: tl.constexpr, B: tl.constexpr, shape):
             )
         )
         inside = left * derivative - (A + B) * polynomial
-        apart = whole_power(left, A + B - 1) * inside / (2.0 * tl.where(r > 0.0, r, 1.0))
+        # beyond the support 0⁰ is 1
+        factor = tl.where(left > 0.0, whole_power(left, A + B - 1), 0.0)
+        apart = factor * inside / (2.0 * tl.where(r > 0.0, r, 1.0))
         f = tl.where(r > 0.0, apart, at_zero)
     return f
 

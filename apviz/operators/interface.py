@@ -121,7 +121,17 @@ class Operator(ABC):
                 )
 
     def scaled(self, z: Tensor) -> Tensor:
-        """Computes the features of inputs z: (m, d), in any floating dtype, as `inputs` has those of K."""
+        """Computes the features of inputs z: (m, d), in any floating dtype, as `inputs` has those of K.
+
+        Raises:
+            RuntimeError: inside `torch.jit.trace`, which would keep the numbers of this call for all inputs.
+        """
+        if torch.jit.is_tracing():
+            raise RuntimeError(
+                "torch.jit.trace records PyTorch's operations, and apviz solves outside of them: the trace would "
+                "return these numbers for all inputs. Trace the network of features alone, or a GPyTorch model outside of "
+                "alternating_projection()"
+            )
         parts = self._lowered.features(z.to(self.x.device), self._centre)
         return torch.cat(parts, 1).to(self.x.dtype).contiguous()
 

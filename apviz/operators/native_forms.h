@@ -136,7 +136,8 @@ template <int q, int j> struct piecewise {
     const T r = std::sqrt(u), l = left(r);
     const T bracket = l * (T(c1) + r * (T(2 * c2) + r * T(3 * c3))) -
                       T(j + q) * (T(1) + r * (T(c1) + r * (T(c2) + r * T(c3))));
-    return r > T(0) ? whole_power<j + q - 1>(l) * bracket / (T(2) * r) : T(at_zero);
+    const T inside = l > T(0) ? whole_power<j + q - 1>(l) : T(0);  // beyond the support 0⁰ is 1
+    return r > T(0) ? inside * bracket / (T(2) * r) : T(at_zero);
   }
   template <typename T> static inline T slope_in_shape(T, T) { return T(0); }
 };

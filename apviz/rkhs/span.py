@@ -84,7 +84,7 @@ class Span:
 
     def interpolant(self, b: Floats) -> Floats:
         """Weights (n,) K⁻¹b of g, the function of least norm with g(xᵢ) = bᵢ."""
-        return np.asarray(np.linalg.solve(self.gram, b), dtype=np.float64)
+        return np.asarray(np.linalg.solve(self.gram, tensor_of(b, "b").double().numpy()))
 
     def inner(self, v: Floats, w: Floats) -> float:
         """Inner product ⟨·, ·⟩_H of two functions, vᵀKw."""
@@ -127,6 +127,6 @@ class Span:
 
     def values(self, weights: Floats, z: Any) -> Floats:
         """Values (m,) of a function at z: (m, d) or (m,), away from the points, where k(z, X)w has no noise."""
-        z = torch.as_tensor(np.asarray(z, dtype=np.float64))
+        z = tensor_of(z, "z").double()
         z = z[:, None] if z.ndim == 1 else z
         return np.asarray(self.kernel(z, torch.as_tensor(self.x)).numpy() @ weights)

@@ -122,3 +122,23 @@ def test_a_path_that_no_file_can_have_is_refused():
 def test_targets_that_are_missing_among_objects_are_named_as_targets():
     with pytest.raises(ValueError, match="y has 30 NaN or infinite values"):
         apviz.GaussianProcess(device="cpu").fit(X, np.full(30, None))
+
+
+@pytest.mark.parametrize("of", [list, tuple, lambda rows: [list(row) for row in rows], lambda rows: rows])
+def test_masked_values_are_refused_by_fit_and_predict(of):
+    x, y = np.ma.masked_greater(X, np.quantile(X, 0.9)), np.ma.masked_greater(Y, np.quantile(Y, 0.9))
+    gp = apviz.GaussianProcess(hyperparameters=H, device="cpu")
+    with pytest.raises(TypeError, match="X has masked values, which are missing"):
+        gp.fit(of(x), Y)
+    with pytest.raises(TypeError, match="y has masked values"):
+        gp.fit(X, list(y))
+    fitted = gp.fit(of(np.ma.masked_invalid(X)), Y)
+    for ask in (fitted.predict, fitted.sample_y, fitted.posterior_.mean):
+        with pytest.raises(TypeError, match="(X|x_star) has masked values"):
+            ask(of(x))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_trace_of_predictions_is_refused(posterior):
+    with pytest.raises(RuntimeError, match="torch.jit.trace records"):
+        torch.jit.trace(posterior.mean, torch.from_numpy(X[:3]), check_trace=False)

@@ -78,6 +78,21 @@ def asking_for_cholesky(e, how):
         getattr(e, how)()
 
 
+class Traced(torch.nn.Module):
+    def __init__(self, e, how):
+        super().__init__()
+        self.e, self.model, self.how = e, e.model.train(how == "loss"), how
+
+    def forward(self, x):
+        found = self.model(x)
+        return found.mean if self.how == "predict" else self.e.likelihood(found).log_prob(self.e.y)
+
+
+def traced(e, how):
+    with torch.no_grad():
+        torch.jit.trace(Traced(e, how), e.x if how == "loss" else e.test_x, check_trace=False)
+
+
 def plainly(e, how):
     getattr(e, how)()
 
@@ -97,6 +112,10 @@ REFUSED = {
     ),
     "a kernel whose entries depend on other rows": (
         lambda: example(30, 2, PerBatch()), plainly, "a PerBatch;.*entries depend on other rows than their own two",
+    ),
+    "KISS-GP without `grid_bounds`": (
+        lambda: example(30, 2, kernels.GridInterpolationKernel(kernels.RBFKernel(), grid_size=10, num_dims=2)),
+        plainly, "a grid that GPyTorch fits to the rows of each call.*give it grid_bounds",
     ),
     "predictions of a `forward` that does so": (
         lambda: example(30, 2, **returning(lambda k, x: k(x / x.max(0)[0]))), plainly,
@@ -122,9 +141,11 @@ REFUSED = {
     "second derivatives in hyperparameters": (
         lambda: example(30, 2), differentiated_twice, "no second derivatives|twice in test inputs, and once",
     ),
+    "`torch.jit.trace`": (lambda: example(30, 2), traced, "torch.jit.trace records PyTorch's operations"),
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("row", "how"),
     [(row, how) for row in REFUSED for how in ("loss", "predict") if how == "predict" or "predictions" not in row],

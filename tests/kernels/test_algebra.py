@@ -218,15 +218,36 @@ def test_a_piecewise_polynomial_is_the_textbooks_and_gpytorchs(q, d):
         torch.testing.assert_close(found, kernel(x), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("d", [1, 2, 4])
 @pytest.mark.parametrize("q", [0, 1, 2, 3])
-def test_the_slope_of_a_piecewise_polynomial_is_its_derivative(q):
-    function = PiecewisePolynomial(q=q).function(2)
+def test_the_slope_of_a_piecewise_polynomial_is_its_derivative(q, d):
+    function = PiecewisePolynomial(q=q).function(d)
     u = torch.tensor([0.0, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1.5], dtype=torch.float64)
     h = 1e-4 * u[1:]
     above, below = (function.correlation_(at.clone(), torch.empty_like(at)) for at in (u[1:] + h, u[1:] - h))
     torch.testing.assert_close(function.slope(u)[1:], (above - below) / (2 * h), rtol=1e-5, atol=1e-7)
     if q:
         torch.testing.assert_close(function.slope(u)[0], function.slope(u)[1], rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("q", [0, 1, 2, 3])
+def test_pairs_beyond_the_support_of_a_piecewise_polynomial_have_no_derivatives(q):
+    # of one input, (1 - r)^1 ends in a kink: its slope is a power 0 of 0 there
+    x = torch.tensor([[0.0], [0.3], [5.0], [9.0]], dtype=torch.float64)
+    m = torch.ones(4, 1, dtype=torch.float64)
+    gaps, h = np.abs(x.numpy() - x.numpy().T), 1e-6
+
+    def total(lengthscale):
+        r, power = gaps / lengthscale, 2 * q + 1
+        c = {0: (1,), 1: (1, 3), 2: (1, 5, 8), 3: (1, 7, 19, 21)}[q]
+        return (np.maximum(1 - r, 0) ** power * sum(each * r**k for k, each in enumerate(c))).sum()
+
+    for compiled in engines():
+        operator = TiledOperator(x, PiecewisePolynomial(q=q, lengthscale=0.8), NOISE, compiled=compiled)
+        found = operator.bilinear_derivatives(m, m, with_inputs=True)
+        expected = (total(0.8 + h) - total(0.8 - h)) / (2 * h)
+        np.testing.assert_allclose(found.kernel["lengthscale"].item(), expected, rtol=1e-6)
+        np.testing.assert_array_equal(found.inputs[2:], 0.0)
 
 
 def test_kernels_are_compared_by_what_they_are():

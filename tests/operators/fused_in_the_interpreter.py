@@ -72,6 +72,10 @@ CASES: dict[str, tuple[apviz.Kernel, Callable[[Tensor, Tensor], Tensor]]] = {
     "polynomial": (apviz.Polynomial(degree=2, offset=0.5), lambda x, z: (x @ z.T + 0.5) ** 2),
     "piecewise-0": (apviz.PiecewisePolynomial(q=0, lengthscale=1.5), lambda x, z: piecewise0(x, z, 1.5)),
     "piecewise-2": (apviz.PiecewisePolynomial(q=2, lengthscale=1.5), lambda x, z: piecewise2(x, z, 1.5)),
+    "piecewise-0 of one input": (
+        apviz.PiecewisePolynomial(q=0, lengthscale=0.4).on((0,)),
+        lambda x, z: torch.clamp(1 - distance(x[:, :1], z[:, :1], 0.4), min=0),
+    ),
     "sum": (
         2.0 * apviz.RBF(lengthscale=0.4) + apviz.Matern32(lengthscale=2.0),
         lambda x, z: 2.0 * rbf(x, z, 0.4) + matern32(x, z, 2.0),

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gp
 ROOT = __file__.rsplit("/tests/", 1)[0]
 KERNELS = (
     "matern12", "matern32", "matern52", "rbf", "ard", "rational-quadratic", "periodic", "polynomial", "piecewise-0",
-    "piecewise-2", "sum", "product", "with-white", "sum-of-products",
+    "piecewise-2", "piecewise-0 of one input", "sum", "product", "with-white", "sum-of-products",
 )  # fmt: skip
 
 

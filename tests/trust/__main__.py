@@ -23,6 +23,7 @@ from tests.trust import (
     addresses,
     arguments,
     bands,
+    gradients,
     install,
     interrupt,
     kill,
@@ -39,7 +40,7 @@ CAMPAIGNS: dict[str, ModuleType] = {
     "truth": truth, "bands": bands, "posterior": posterior, "kill": kill, "write": write, "memory": memory,
     "interrupt": interrupt,
     "input-tables": tables, "input-arguments": arguments, "input-addresses": addresses, "strangers": strangers,
-    "long": long, "install": install,
+    "long": long, "install": install, "gradients": gradients,
 }  # fmt: skip
 FIGURES = RESULTS / "trust.json"
 #: seconds after which the figures are written
