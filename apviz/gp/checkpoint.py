@@ -225,7 +225,7 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
     """Refuses other data than the training with a trace at `path` was begun with; without a checkpoint, none.
 
     Args:
-        x, y: (n, d) and (n,), in the dtype of the training.
+        x, y: (n, d) and (n,), in the dtype in which the training was given them.
 
     Raises:
         ValueError: it was begun with other data.
@@ -243,5 +243,5 @@ def check_data(path: Path, x: Tensor, y: Tensor) -> None:
 
 
 def fingerprint(x: Tensor, y: Tensor) -> str:
-    """Hashes the data of a training, x: (n, d) and y: (n,), in the dtype they are trained in: 16 hex digits."""
+    """Hashes the data of a training, x: (n, d) and y: (n,), in the dtype they are given in: 16 hex digits."""
     return hashlib.sha256(x.cpu().numpy().tobytes() + y.cpu().numpy().tobytes()).hexdigest()[:16]

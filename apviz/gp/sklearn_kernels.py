@@ -28,7 +28,7 @@ CLASSES: dict[str, type[SklearnKernel]] = {
         kernels.ConstantKernel, kernels.WhiteKernel, kernels.Sum, kernels.Product, kernels.Exponentiation,
     )
 }  # fmt: skip
-# of log 2: as near to a bound as is said
+# difference of logarithms: nearer than this to a bound counts as at it
 AT_BOUND = 1e-6
 
 

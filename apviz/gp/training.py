@@ -139,7 +139,8 @@ class Training:
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
         system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         self._x, self._n, self._d = system.x, system.n, system.d
-        self._data = fingerprint(system.x, system.b[:, 0])
+        # as they were given: the dtype of the training may not tell rows far from zero apart
+        self._data = fingerprint(system.operator.given, system.given_b[:, 0])
         self._formula = system.operator.formula
         # as they were given: they may be far from zero
         inputs, targets = system.operator.given, y.detach().to(self._x.device, torch.float64)

@@ -59,7 +59,7 @@ def model_of(kernel, x, y):
     return GaussianProcessRegressor(kernel, alpha=0, optimizer=None).fit(x, y)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_kernel_that_is_not_trained_is_scikit_learns_raw_and_converted_to_scaled_units(seed):
     x, y, z, kernel = case(seed)
     model = model_of(kernel, x, y)
@@ -86,7 +86,7 @@ def is_within_what_was_written(found, kernel):
     return within.all() and all(np.array_equal(*pair) for pair in numbers)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
 def test_a_trained_kernel_is_at_least_as_likely_as_scikit_learns_and_its_kernel_is_that_model(seed):
     x, y, z, kernel = case(seed, stationary=True)
     with warnings.catch_warnings():
@@ -125,11 +125,11 @@ def yearly():
 
 
 def test_a_year_stays_a_year_and_a_number_at_its_bound_is_named():
-    t, y = months()
-    with pytest.warns(ConvergenceWarning, match=r"wider bounds may lead to a larger likelihood"):
+    t, y = months(100)
+    with pytest.warns(ConvergenceWarning, match=r"length_scale = 3 is at its upper bound: wider bounds may lead to a larger likelihood"):
         model = apviz.GaussianProcess(1.0 * theirs.RBF(2.0, (1.0, 3.0)) + theirs.WhiteKernel(0.1), **EXACT).fit(t, y)
     assert model.kernel_.k1.k2.length_scale == pytest.approx(3.0)
-    gp = apviz.GaussianProcess(yearly(), **EXACT).fit(t, y)
+    gp = apviz.GaussianProcess(yearly(), **EXACT).fit(*months())
     assert gp.log_marginal_likelihood() > -94.26  # scikit-learn's, with the y that is given
     assert gp.kernel_.k1.k2.k2.k2.periodicity == 1.0 and is_within_what_was_written(gp.kernel_, yearly())
     numbers = gp.hyperparameters_.kernel.numbers
@@ -137,7 +137,7 @@ def test_a_year_stays_a_year_and_a_number_at_its_bound_is_named():
 
 
 def test_adam_keeps_to_what_is_fixed_and_to_bounds_too():
-    t, y = months(150)
+    t, y = months(60)
     kernel = theirs.ConstantKernel(100.0, "fixed") * theirs.RBF(5.0, (4.9, 5.1)) + theirs.ConstantKernel(
         4.0
     ) * theirs.ExpSineSquared(1.0, 1.0, periodicity_bounds="fixed")

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import apviz
 from apviz.gp import Scaling
@@ -55,7 +56,7 @@ def leaf(kind, rng, span, largest):
         )
     if kind == "SpectralMixture":
         means, scales = 0.7 / span, 0.3 / span
-        made = apviz.SpectralMixture(weights=[scale], means=[means], scales=[scales])
+        made = apviz.SpectralMixture(weights=[scale], means=[means.tolist()], scales=[scales.tolist()])
 
         def mixture(x, z):
             delta = x[:, None] - z[None]
@@ -233,3 +234,12 @@ def test_inputs_far_from_zero_keep_their_differences_in_float32_and_through_a_fi
         assert each.posterior_.system.dtype is torch.float32
         np.testing.assert_allclose(each.predict(z), expected[0], atol=1e-3)
         assert each.log_marginal_likelihood() == pytest.approx(expected[2], abs=1e-6)
+
+
+def test_rows_that_float32_does_not_tell_apart_are_other_data_to_a_checkpoint(tmp_path):
+    x = np.linspace(0, 20, 30)[:, None]
+    how = {"scale": False, "dtype": "float32", "optimiser": "adam", "max_steps": 1, "device": "cpu"}
+    with pytest.warns(ConvergenceWarning):
+        apviz.GaussianProcess("rbf", path=tmp_path / "t.zarr", **how).fit(1e9 + x, np.sin(x[:, 0]))
+    with pytest.raises(ValueError, match="is of another training: data was"):
+        apviz.GaussianProcess("rbf", path=tmp_path / "t.zarr", **how).fit(1e9 + 2 * x, np.sin(x[:, 0]))
