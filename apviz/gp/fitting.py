@@ -79,10 +79,11 @@ def check_settings(gp: GaussianProcess) -> None:
 
 
 def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
-    """Returns the dtype in which n rows are trained on."""
+    """Returns the dtype in which n rows are trained on; float64 where nothing is, and none is asked for."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
-    return torch.float64 if n <= CHOLESKY_ROWS or gp.optimiser == "l-bfgs" else torch.float32
+    is_coarse = n > CHOLESKY_ROWS and gp.optimiser != "l-bfgs" and gp.hyperparameters is None
+    return torch.float32 if is_coarse else torch.float64
 
 
 def _training_settings(gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int) -> TrainingSettings:
