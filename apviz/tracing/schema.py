@@ -132,7 +132,9 @@ BLOCK: Final[dict[str, Variable]] = {
 #: also in the group ``block``, one row per epoch
 BLOCK_HISTORY: Final[dict[str, Variable]] = {
     "epoch": Variable(("epoch",), "int64", "epoch", "epoch"),
-    "residual_norm": Variable(("epoch", "block"), "float64", "‖R_I‖_F over the owned rows after the epoch (recursive)", "1"),
+    "residual_norm": Variable(
+        ("epoch", "block"), "float64", "‖R_I‖_F over the owned rows after the epoch (recursive)", "1"
+    ),
 }
 
 SPECTRUM: Final[dict[str, Variable]] = {
