@@ -24,8 +24,8 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
     with a bound on how far off they are, each such epoch bounds the error at every other: `lower`, `upper`.
 
     They are measured at the start, at passes and at the end. Between passes only the recursion has them. In float64,
-    of projections and CG, its drift is bounded by what rounding can do (`_drift`); in float32, with skeletons, and
-    where updates are combined, it is not, and the band is NaN (`at_passes` is true). `estimate` is what the energies
+    of plain projections and CG, its drift is bounded by what rounding can do (`_drift`); in float32, with skeletons, a
+    history or a coarse space it is not, and the band is NaN (`at_passes` is true). `estimate` is what the energies
     by the recursion add up to, which is no bound.
 
     `bound` starts from the upper edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random,
@@ -109,7 +109,8 @@ def _drift(
     decrease that is recorded is off by ‖U‖ times that.
     """
     method, a, attrs = trace.method, trace.attrs, trace["spectrum"].attrs
-    simple = method.family in (ALTERNATING_PROJECTION, CONJUGATE_GRADIENT) and not method.history
+    projects = method.family == ALTERNATING_PROJECTION and not (method.history or method.coarse_rank)
+    simple = projects or method.family == CONJUGATE_GRADIENT
     exact = not method.skeleton_rank and a.get("factor_dtype", "float64") == a.get("recursion_dtype") == "float64"
     smallest, known = attrs["lambda_min_bound"], np.isfinite(of_residual)
     size = a["n"] * (a["outputscale"] + a.get("largest_noise", a["noise"]))  # tr K at most
