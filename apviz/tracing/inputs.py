@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,8 @@ from apviz.kernels import pairwise_distances
 from apviz.spectrum import Method, spectrum
 from apviz.system import KernelSystem
 
+#: rows that are searched for oddities
+ODDITY_ROWS = 100_000
 #: rows whose prior correlations with others are looked at, and the kernel entries this takes at most
 SAMPLED_ROWS, SAMPLED_ENTRIES = 64, 4_000_000
 #: share of copies among the rows from which κ is also computed with each merged into one row
@@ -24,13 +24,13 @@ MERGED_SHARE = 0.01
 
 
 def input_attributes(system: KernelSystem) -> dict[str, Any]:
-    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities` as JSON.
+    """Returns root attributes: `distinct_rows`, `input_spreads`, `zero_right_hand_sides`, `oddities`.
 
     A spread is the standard deviation of an input ÷ its lengthscale; of one that the kernel sees at several scales by
     the shortest, of one that it sees at none 0. Right-hand sides are counted from 0, the targets.
+    Oddities are those of `apviz.datasets.oddities`, with their kind and message, of at most 100,000 evenly chosen rows.
     """
-    x = system.operator.given.double().cpu().numpy()
-    deviations = torch.from_numpy(x.std(0))
+    deviations = system.operator.given.double().std(0, correction=0).cpu()
     spreads = torch.zeros(system.d, dtype=torch.float64)
     for scale, columns in system.kernel.shortest_scales(system.d):
         spreads[columns] = torch.maximum(spreads[columns], deviations[columns] / scale.cpu())
@@ -38,8 +38,17 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
         "distinct_rows": len(pd.unique(_row_keys(system.operator.given))),
         "input_spreads": spreads.tolist(),
         "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
-        "oddities": json.dumps([asdict(each) for each in find_oddities(x, system.b[:, 0].double().cpu().numpy())]),
+        "oddities": _oddities(system),
     } | model_attributes(system)
+
+
+def _oddities(system: KernelSystem) -> list[dict[str, Any]]:
+    """Say what is odd about inputs and targets, as JSON."""
+    rows = np.arange(system.n) if system.n <= ODDITY_ROWS else np.linspace(0, system.n - 1, ODDITY_ROWS).astype(np.intp)
+    chosen = torch.from_numpy(rows).to(system.device)
+    x, y = (values[chosen].double().cpu().numpy() for values in (system.operator.given, system.b[:, :1]))
+    found = find_oddities(x, y)
+    return [{"kind": each.kind.value, "count": each.count, "message": each.message} for each in found]
 
 
 def model_attributes(system: KernelSystem) -> dict[str, Any]:

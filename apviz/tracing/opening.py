@@ -193,7 +193,7 @@ _OPTIONAL: Final[dict[str, Any]] = {
     "kernel_parameters": str, "stagnated_steps": int, "trace_id": str, "factor_dtype": str,
     "distinct_rows": int, "input_spreads": list, "zero_right_hand_sides": list, "target_mean_square": _NUMBER,
     "duplicate_disagreement": _NUMBER, "signal": _NUMBER, "nearest_correlation": _NUMBER,
-    "smallest_correlation": _NUMBER, "oddities": str,
+    "smallest_correlation": _NUMBER, "oddities": list,
 }  # fmt: skip
 #: attributes that are JSON themselves
 _JSON: Final = ("solver_settings", "training_settings", "choices", "hyperparameters", "kernel_parameters")

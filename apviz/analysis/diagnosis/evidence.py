@@ -162,6 +162,7 @@ def of_data(trace: Trace) -> Evidence:
         smallest=number("smallest_correlation"),
         spreads=[each for each in spreads if each > 0],
         deviations=[s * scale for s, scale in zip(spreads, scales, strict=False) if s > 0],
+        standardised=bool(trace.preparation),
         gain=gain,
         only_mean=only_mean,
     )
@@ -170,7 +171,7 @@ def of_data(trace: Trace) -> Evidence:
 def oddities(trace: Trace) -> list[Odd] | None:
     """What was recorded of outliers, equal columns, …; None where nobody looked, or in no form of apviz's."""
     try:
-        return [Odd(str(each["kind"]), str(each["message"])) for each in json.loads(trace.attrs["oddities"])]
+        return [Odd(str(each["kind"]), str(each["message"])) for each in trace.attrs["oddities"]]
     except (KeyError, TypeError, ValueError):
         return None
 
