@@ -15,6 +15,8 @@ from apviz.kernels import pairwise_distances
 from apviz.spectrum import Method, spectrum
 from apviz.system import KernelSystem
 
+#: rows that are searched for oddities
+ODDITY_ROWS = 100_000
 #: rows whose prior correlations with others are looked at, and the kernel entries this takes at most
 SAMPLED_ROWS, SAMPLED_ENTRIES = 64, 4_000_000
 #: share of copies among the rows from which κ is also computed with each merged into one row
@@ -40,6 +42,15 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
         "zero_right_hand_sides": (system.b == 0).all(0).nonzero()[:, 0].tolist(),
         "oddities": _oddities(system),
     } | model_attributes(system)
+
+
+def _oddities(system: KernelSystem) -> list[dict[str, Any]]:
+    """Say what is odd about inputs and targets, as JSON."""
+    rows = np.arange(system.n) if system.n <= ODDITY_ROWS else np.linspace(0, system.n - 1, ODDITY_ROWS).astype(np.intp)
+    chosen = torch.from_numpy(rows).to(system.device)
+    x, y = (values[chosen].double().cpu().numpy() for values in (system.operator.given, system.b[:, :1]))
+    found = find_oddities(x, y)
+    return [{"kind": each.kind.value, "count": each.count, "message": each.message} for each in found]
 
 
 def model_attributes(system: KernelSystem) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Evidence:
         test_nearest: median over test rows of the prior correlation with the nearest training row.
         spreads, deviations: standard deviation of every input that has a lengthscale, in lengthscales and as it is.
         inputs: a sentence on their ranges.
+        standardised: whether apviz scaled training and test rows together.
         gain: test RMSE ÷ that of the prior mean, the lowest of a solved system.
         losses: of a training, one a step, if they are known.
         noise_floor: lower bound of σ².
@@ -101,6 +102,7 @@ class Evidence:
     spreads: Sequence[float] = ()
     deviations: Sequence[float] = ()
     inputs: str = ""
+    standardised: bool = False
     gain: float | None = None
     only_mean: bool | None = None
     losses: Sequence[float] = ()
@@ -119,6 +121,10 @@ class Evidence:
     @property
     def is_diagonal(self) -> bool:
         return self.nearest is not None and self.nearest < LITTLE_CORRELATION
+
+    @property
+    def is_alike(self) -> bool:
+        return self.smallest is not None and self.smallest >= ALIKE_CORRELATION
 
     @property
     def is_ordinary(self) -> bool:
@@ -140,6 +146,13 @@ def outliers(e: Evidence) -> Answer:
     """Values far outside of a column."""
     if e.oddities is None:
         return NotMeasured("outliers")
+    narrow = min(e.deviations, default=1.0)
+    if e.standardised and narrow < ORDINARY[0]:
+        evidence = (
+            f"All rows were standardised together, and the training rows have a standard deviation of {narrow:.2g}: a "
+            "value outside of them is so far out that it set the scale."
+        )
+        return Diagnosis(Limit.OUTLIERS, evidence, "Correct the value that set the scale, or leave out its row.")
     said = e.odd("outlier in inputs", "outlier in targets")
     return (said and Diagnosis(Limit.OUTLIERS, said, "Correct these values, or leave out their rows.")) or None
 
@@ -261,7 +274,7 @@ def extrapolation(e: Evidence) -> Answer:
             + (f"{e.nearest:.2g}" if e.nearest is not None else "not known")
             + ": predictions there are the prior mean."
         )
-    elif e.test_nearest is None and e.only_mean and e.nearest is not None and e.nearest >= LITTLE_CORRELATION:
+    elif e.test_nearest is None and e.only_mean and not e.is_alike and (e.nearest or 0.0) >= LITTLE_CORRELATION:
         evidence = (
             f"Predictions at the test rows are the prior mean, though training rows correlate by {e.nearest:.2g} with "
             "their nearest other."
@@ -273,7 +286,7 @@ def extrapolation(e: Evidence) -> Answer:
 
 def alike(e: Evidence) -> Answer:
     """Rows so near in lengthscales that they are one, where nothing shows that this predicts."""
-    if e.smallest is None or e.smallest < ALIKE_CORRELATION or (e.gain is not None and not e.predicts_little):
+    if not e.is_alike or (e.gain is not None and not e.predicts_little):
         return None
     evidence = f"All prior correlations are above {e.smallest:.4g}: to the model all rows are one.{_consequence(e)}"
     return Diagnosis(Limit.SMOOTH, evidence, "Fit the lengthscale, starting from a shorter one.")

@@ -162,6 +162,7 @@ def of_data(trace: Trace) -> Evidence:
         smallest=number("smallest_correlation"),
         spreads=[each for each in spreads if each > 0],
         deviations=[s * scale for s, scale in zip(spreads, scales, strict=False) if s > 0],
+        standardised=bool(trace.preparation),
         gain=gain,
         only_mean=only_mean,
     )
