@@ -872,7 +872,7 @@ def test_the_partitions_and_preconditioners_of_notebook_08_do_what_it_says():
     assert epochs["sequential", 1.0] < epochs["sequential", 0.0] > epochs["kd-tree", 0.0] > 10  # each helps some
     plain, text = names["cg"], prose("08")
     blocks, both, low_rank = (trace["eigenvalues"]["preconditioned"].values for trace in names["schwarz"])
-    values = names["schwarz"][0]["eigenvalues"]["k"].values
+    values = names["schwarz"][0]["eigenvalues"]["eigenvalue"].values
     iterations = [int(trace["epoch"]["epoch"][-1]) for trace in (plain, *names["schwarz"])]
     assert blocks[0] / blocks[-1] > values[0] / values[-1] and iterations[1] < iterations[0]
     assert "Blocks alone have a *larger* $\\kappa(P^{-1}K)$" in text
