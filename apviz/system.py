@@ -14,7 +14,7 @@ from torch import Tensor
 from apviz.kernels import Kernel
 from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
-from apviz.settings import shown
+from apviz.settings import require_torch_defaults, shown
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
@@ -213,7 +213,9 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
     Raises:
         TypeError: something else; the message names it.
+        ValueError: under autocast, or a default device that holds no numbers.
     """
+    require_torch_defaults()
     if not isinstance(values, Tensor):
         if np.ma.is_masked(values):
             raise TypeError(f"{name} has masked values; drop or impute these rows first")

@@ -30,7 +30,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import explained
 from apviz.operators import OPERATORS, native
-from apviz.settings import require, require_kind
+from apviz.settings import in_full_precision, require, require_kind
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.solvers.run import Run
@@ -133,7 +133,10 @@ class Training:
             raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         # checks the data before any work; a step's system takes x and the device from here
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
-        system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
+        with in_full_precision(with_gradients=True):
+            system = KernelSystem(
+                x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset
+            )  # fmt: skip
         self._x, self._n, self._d = system.x, system.n, system.d
         self._data = fingerprint(system.x, system.b[:, 0])
         self._formula = system.operator.formula
@@ -234,7 +237,8 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        with self._files.claimed(self._record) if self._files else nullcontext():
+        claimed = self._files.claimed(self._record) if self._files else nullcontext()
+        with in_full_precision(with_gradients=True), claimed:
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
             try:
                 return self._run(checked_hooks(hooks))
