@@ -45,12 +45,14 @@ def require_torch_defaults() -> None:
     """
     import torch
 
-    default = torch.get_default_device()
-    if default.type == "meta" or (default.type == "cuda" and not torch.cuda.is_available()):
-        why = "holds no numbers" if default.type == "meta" else "is not on this machine"
+    try:
+        why = "is meta, which holds no numbers" if torch.get_default_device().type == "meta" else ""
+    except (AssertionError, RuntimeError) as error:  # it is asked for its number
+        why = f"is not on this machine ({error})"
+    if why:
         raise ValueError(
-            f"PyTorch's default device is {default}, which {why}; apviz chooses devices by itself: call "
-            "torch.set_default_device(None), and leave `with torch.device(...)`"
+            f"PyTorch's default device {why}; apviz chooses devices by itself: call torch.set_default_device(None), "
+            "and leave `with torch.device(...)`"
         )
     if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
         raise ValueError("torch.autocast rounds float32 to 8 bits here: leave it, or solve in float64 outside of it")

@@ -128,15 +128,16 @@ class Training:
         self.settings = s = settings or TrainingSettings()
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
+        if torch.is_inference_mode_enabled():
+            raise ValueError(
+                "a training needs gradients, which torch.inference_mode() leaves out: make it outside of it"
+            )
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
             raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
         # checks the data before any work; a step's system takes x and the device from here
         kernel = s.kernel if isinstance(s.kernel, Kernel) else KERNELS[s.kernel]()
-        with in_full_precision(with_gradients=True):
-            system = KernelSystem(
-                x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset
-            )  # fmt: skip
+        system = KernelSystem(x, y, kernel, noise=1.0, operator="tiled", dtype=dtype, device=device, dataset=dataset)
         self._x, self._n, self._d = system.x, system.n, system.d
         self._data = fingerprint(system.x, system.b[:, 0])
         self._formula = system.operator.formula
