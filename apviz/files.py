@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+#: of a file in the list of a zip file
+_LISTED_BYTES: Final = 250
 
 
 def path_of(path: object) -> Path:
@@ -23,6 +27,18 @@ def path_of(path: object) -> Path:
     if not made.name or "\0" in str(made):
         raise ValueError(f"path must be that of a file, such as 'runs/fit.npz', got {str(path)!r:.200}")
     return made
+
+
+def require_short_list(file: BinaryIO, most: int) -> None:
+    """Refuses a zip file with a list of contents that is too long for so many files, before Python reads it whole.
+
+    Raises:
+        ValueError: with the limit.
+    """
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    if end is not None and end[zipfile._ECD_SIZE] > most * _LISTED_BYTES:  # type: ignore[attr-defined]
+        raise ValueError(f"it lists more files than the {most:,} that are accepted")
+    file.seek(0)
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeVar
 
@@ -34,6 +35,43 @@ def require(condition: bool, setting: str, value: object, accepted: str) -> None
     """
     if not condition:
         raise ValueError(f"{setting} must be {accepted}, got {shown(value)}")
+
+
+def require_torch_defaults() -> None:
+    """Refuses global settings of PyTorch under which what apviz computes would be no numbers, or rounded to 8 bits.
+
+    Raises:
+        ValueError: autocast, or a default device that holds no numbers or is not there; with what to do.
+    """
+    import torch
+
+    try:
+        why = "is meta, which holds no numbers" if torch.get_default_device().type == "meta" else ""
+    except (AssertionError, RuntimeError) as error:  # it is asked for its number
+        why = f"is not on this machine ({error})"
+    if why:
+        raise ValueError(
+            f"PyTorch's default device {why}; apviz chooses devices by itself: call torch.set_default_device(None), "
+            "and leave `with torch.device(...)`"
+        )
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+        raise ValueError("torch.autocast rounds float32 to 8 bits here: leave it, or solve in float64 outside of it")
+
+
+@contextlib.contextmanager
+def in_full_precision(*, with_gradients: bool = False) -> Iterator[None]:
+    """Leaves autocast, which rounds float32 to 8 bits, and where gradients are needed, inference mode.
+
+    A decorator too.
+    """
+    import torch
+
+    with contextlib.ExitStack() as ends:
+        if with_gradients and torch.is_inference_mode_enabled():
+            ends.enter_context(torch.inference_mode(False))
+        for device in filter(torch.is_autocast_enabled, ("cpu", "cuda")):
+            ends.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], accepted: str) -> None:

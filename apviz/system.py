@@ -16,7 +16,7 @@ from torch.masked import is_masked_tensor
 from apviz.kernels import Kernel
 from apviz.memory import explained
 from apviz.operators import Noise, Operator, make_operator
-from apviz.settings import shown
+from apviz.settings import require_torch_defaults, shown
 
 DTYPES = (torch.float32, torch.float64)
 # of a lengthscale: an error of K's entries by about as much
@@ -215,8 +215,10 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
     Raises:
         TypeError: something else; the message names it.
+        ValueError: under autocast, or a default device that holds no numbers.
     """
     refuse_masked(values, name)
+    require_torch_defaults()
     if not isinstance(values, Tensor):
         try:
             array = np.asarray(values)

@@ -46,7 +46,7 @@ c.ServerProxy.servers = {
         "launcher_entry": {"title": "apviz dashboard"},
     }
 }
-# the dashboard's own; the proxy leaves it at 10 MiB, and a larger download would end the visitor's session
+# the proxy's own limit is 10 MiB, and a larger download from the dashboard would end the visitor's session
 tornado.websocket._default_max_message_size = 64 * 2**20
 # it would also pass on requests to every other port of the machine, at proxy/PORT, without a setting against it
 jupyter_server_proxy.setup_handlers = lambda web_app, config: None

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from bokeh.core.serialization import DeserializationError, Deserializer
 from bokeh.document import Document
+from bokeh.protocol.receiver import Receiver
 from bokeh.server.urls import per_app_patterns
 from panel.io.server import WSHandler
 
@@ -31,8 +32,8 @@ _sent: WeakKeyDictionary[Document, int] = WeakKeyDictionary()
 
 def bound_messages() -> None:
     """Bound the messages of all servers of this process that are made from now on."""
-    Deserializer._decode_bytes = _decode_bytes  # type: ignore[method-assign]
-    Deserializer._decode_ndarray = _decode_ndarray  # type: ignore[method-assign]
+    Deserializer._decode_bytes = _decode_bytes
+    Deserializer._decode_ndarray = _decode_ndarray
     per_app_patterns[:] = [
         (route, BoundedSocket if issubclass(handler, WSHandler) else handler) for route, handler, *_ in per_app_patterns
     ]
@@ -66,15 +67,16 @@ class BoundedSocket(WSHandler):
             self._refuse(f"this page has sent more than {SESSION_BYTES / 1e6:.0f} MB")
         else:
             await super().on_message(fragment)
-            if self.receiver._message is not None:
-                self._count()
+            self._count(self.receiver)
 
-    def _count(self) -> None:
+    def _count(self, receiver: Receiver | None) -> None:
         """Count a message that is complete, and drop it."""
+        if receiver is None or receiver._message is None:
+            return
         if self.connection is not None and self.connection._session is not None:
             document = self.connection.session.document
             _sent[document] = _sent.get(document, 0) + self._held
-        self._held, self.receiver._message, self.receiver._partial = 0, None, None
+        self._held, receiver._message, receiver._partial = 0, None, None
 
     def _refuse(self, why: str) -> None:
         self.receiver = None
@@ -100,7 +102,7 @@ def _decode_bytes(self: Deserializer, value: Any) -> Any:
         raise DeserializationError(f"bytes that unpack to more than {MESSAGE_BYTES / 1e6:.0f} MB")
     if not unpacker.eof or unpacker.unused_data:
         raise DeserializationError("bytes that do not unpack: cut off, or with more after them")
-    self._unpacked = MESSAGE_BYTES - left + len(found)  # type: ignore[attr-defined]
+    self._unpacked = MESSAGE_BYTES - left + len(found)
     unpacked = Unpacked(found)
     unpacked.sent = len(data)
     return unpacked

@@ -81,14 +81,14 @@ class Origins:
 
 
 class _Refused(Matcher):
-    """Matches what is refused."""
+    """Matches what is refused, and OPTIONS, by which a page asks whether its WebSocket would be."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
 
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
         why = self._origins.why_refused(request)
-        return {"target_kwargs": {"why": why}} if why else None
+        return {"target_kwargs": {"why": why}} if why or request.method == "OPTIONS" else None
 
 
 class _Refusal(RequestHandler):
@@ -96,9 +96,11 @@ class _Refusal(RequestHandler):
         self._why = why
 
     def prepare(self) -> None:
-        self.set_status(403)
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(self._why)
+        self.set_status(403 if self._why else 204)
+        if self._why:
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.write(self._why)
+        self.finish()
 
 
 class _OwnFrames(OutputTransform):

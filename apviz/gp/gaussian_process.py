@@ -35,7 +35,7 @@ from apviz.gp.tables import array_of, inputs_of, rounding_notes
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, centre_of
 from apviz.memory import explained
-from apviz.settings import renamed, require, require_whole
+from apviz.settings import in_full_precision, renamed, require, require_whole
 from apviz.solvers import Hook, Solver, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.system import check_finite
@@ -184,7 +184,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_settings(self)
         hooks = checked_hooks(hooks)
-        with explained("a fit", LESS_MEMORY):
+        with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
             x, y = validate_data(
                 self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, ensure_min_samples=2
             )
@@ -233,7 +233,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "posterior_")
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
-        with explained("a prediction", FEWER_AT_ONCE):
+        with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             points = self._points(x)
             mean = self.scaling_.mean + self.scaling_.std * _float64(self.posterior_.mean(points))
         if not (return_std or return_cov):
@@ -246,7 +246,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
             include_noise = True
-        with explained("a prediction", FEWER_AT_ONCE):
+        with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
             if return_cov:
                 covariance = self.posterior_.covariance(points, include_noise=include_noise, hooks=hooks)
                 return mean, self.scaling_.std**2 * _float64(covariance)

@@ -31,7 +31,7 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import explained
 from apviz.operators import OPERATORS, native
-from apviz.settings import require, require_kind
+from apviz.settings import in_full_precision, require, require_kind
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
 from apviz.solvers.run import Run
@@ -132,6 +132,10 @@ class Training:
         self._operator, self._dataset, self._preparation = operator, dataset, preparation
         self._constraints = constraints
         require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
+        if torch.is_inference_mode_enabled():
+            raise ValueError(
+                "a training needs gradients, which torch.inference_mode() leaves out: make it outside of it"
+            )
         x, y = tensor_of(x, "x"), tensor_of(y, "y")
         if y.ndim != 1 or (x.ndim and len(y) != len(x)):
             raise ValueError(f"y must have shape (n,) with a target for every row of x, got {tuple(y.shape)}")
@@ -237,7 +241,8 @@ class Training:
             FileExistsError: another training runs at its path, or has done so since this one was made.
             TrainingError: a solve diverged, a factor failed or the memory does not suffice; all steps before are kept.
         """
-        with self._files.claimed(self._record) if self._files else nullcontext():
+        claimed = self._files.claimed(self._record) if self._files else nullcontext()
+        with in_full_precision(with_gradients=True), claimed:
             self._go_back()  # once more, for a second Ctrl-C may have come while it did
             try:
                 return self._run(checked_hooks(hooks))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from apviz.kernels.interface import Function, Hyperparameter, Kernel, Lowered, Part
-from apviz.settings import shown
+from apviz.settings import in_full_precision, require_torch_defaults, shown
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ def numbers_of(setting: str, values: Any) -> Tensor:
     Raises:
         ValueError: something else.
     """
+    with in_full_precision():
+        require_torch_defaults()
     try:
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # which one, by what it is

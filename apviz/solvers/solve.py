@@ -12,7 +12,7 @@ from torch import Tensor
 
 from apviz import distributed
 from apviz.memory import explained
-from apviz.settings import require_kind, shown
+from apviz.settings import in_full_precision, require_kind, require_torch_defaults, shown
 from apviz.solvers.clock import Clock
 from apviz.solvers.interface import LESS_MEMORY, Hook, NotConverged, Prepared, Solution, Solver
 from apviz.solvers.run import Run
@@ -103,7 +103,8 @@ def attempt(
     clock = Clock(system.device)  # choosing is part of the solve's time
     written = system.times_written
     try:
-        with explained(solver.label, LESS_MEMORY):
+        with in_full_precision(), explained(solver.label, LESS_MEMORY):
+            require_torch_defaults()
             if prepared is None:
                 prepared = solver.prepare(system.operator, system.b.shape[1], like=system.b)
                 cost = replace(prepared.cost.taken(), seconds=0.0)  # the clock has been running

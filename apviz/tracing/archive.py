@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from apviz.files import require_short_list
 from apviz.tracing.schema import GROUPS
 
 #: of all traces in a zip, unpacked
@@ -63,6 +64,7 @@ def unpack(
         ValueError: no zip file, or one with anything that a trace does not have; `folder` is to be thrown away.
     """
     try:
+        require_short_list(file, most_files)
         with zipfile.ZipFile(file) as archive:
             members = _checked(archive, most_bytes, most_files)
             found: dict[str, Path] = {}

@@ -110,6 +110,9 @@ class Echo(tornado.websocket.WebSocketHandler):
 
 
 async def asked(port: int, path: str, headers: dict[str, str]) -> int:
+    if path == "OPTIONS":
+        request = HTTPRequest(f"http://127.0.0.1:{port}/ws", method="OPTIONS", headers=headers)
+        return (await AsyncHTTPClient().fetch(request, raise_error=False)).code
     if path == "ws":
         try:
             line = await tornado.websocket.websocket_connect(HTTPRequest(f"ws://127.0.0.1:{port}/ws", headers=headers))
@@ -134,7 +137,7 @@ def test_the_guard_is_before_every_handler_of_a_server_websockets_too():
         server.listen(0, "127.0.0.1")
         (port,) = {each.getsockname()[1] for each in server._sockets.values()}
         found = {}
-        for path in ("ws", "login", "any"):
+        for path in ("ws", "login", "any", "OPTIONS"):
             for headers in ({"Origin": f"http://127.0.0.1:{port}"}, {"Origin": "http://evil.example"},
                             {"Origin": "http://evil.example", "Host": "evil.example"}, {}):  # fmt: skip
                 found[f"{path} {json.dumps(headers).replace(str(port), 'port')}"] = await asked(port, path, headers)
@@ -143,5 +146,7 @@ def test_the_guard_is_before_every_handler_of_a_server_websockets_too():
 
     found = asyncio.run(main())
     refused = {each: code for each, code in found.items() if "evil" in each or each == "ws {}"}
-    assert len(refused) == 7 and set(refused.values()) == {403}, found
+    assert len(refused) == 9 and set(refused.values()) == {403}, found
+    # by which a page asks whether its WebSocket would be refused
+    assert found['OPTIONS {"Origin": "http://127.0.0.1:port"}'] == 204
     assert 403 not in {code for each, code in found.items() if each not in refused}, found

@@ -169,6 +169,16 @@ def test_what_is_no_zip_file_is_refused(tmp_path, content):
         unpack(io.BytesIO(content), tmp_path)
 
 
+def test_a_list_of_too_many_files_is_refused_before_it_is_read(tmp_path, traces, monkeypatch):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(600):
+            archive.writestr(f"epoch/work/c/{number}", b"")
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(ValueError, match="lists more files than the 100 that are accepted"):
+        unpack(file, tmp_path, most_files=100)
+
+
 def test_a_zip_without_a_trace_is_refused(tmp_path):
     file = io.BytesIO()
     zipfile.ZipFile(file, "w").close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
+import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, count
@@ -13,13 +15,15 @@ from typing import Any, Final
 
 from apviz import datasets
 from apviz.dashboard.store.importing import require_inside
-from apviz.datasets.reading import SUFFIXES, SizeLimits
+from apviz.datasets.reading import SUFFIXES, TEXT_SUFFIXES, SizeLimits
 from apviz.datasets.tables import Decimal, PreparedTable, Table, TableChoices, dataset_of, inspect_table, prepare_table
-from apviz.files import folder_made_whole
+from apviz.files import folder_made_whole, require_short_list
 
 #: a file may unpack to so many times what may be uploaded
 MAX_UNPACKING: Final = 10
 MAX_COLUMNS: Final = 2_000
+#: of a text file: a gigabyte of `1,` would take ten as numbers
+MAX_VALUES: Final = 20_000_000
 #: training rows under which there is nothing to solve
 MIN_ROWS: Final = 10
 _MAX_NAME_BYTES: Final = 100
@@ -179,9 +183,27 @@ def look_into(path: Path, max_mb: float, header: bool | None = None, decimal: De
     """
     most = SizeLimits(nbytes=MAX_UNPACKING * max_mb * 1e6, columns=MAX_COLUMNS)
     try:
+        if path.name.lower().endswith(TEXT_SUFFIXES):
+            _require_few_values(path, most)
+        elif path.suffix.lower() == ".npz":
+            with path.open("rb") as file:
+                require_short_list(file, MAX_COLUMNS)
         return inspect_table(path, header=header, decimal=decimal, limits=most)
     except ValueError as error:
         raise ValueError(without_folder(error, path)) from error
+
+
+def _require_few_values(path: Path, limits: SizeLimits) -> None:
+    """Counts what may separate values, as a file unpacks; what cannot be read is told when it is."""
+    size, lines, marks = 0, 0, dict.fromkeys((b",", b";", b"\t", b"|", b" "), 0)
+    packed = path.name.lower().endswith(".gz")
+    with suppress(EOFError, zlib.error, gzip.BadGzipFile), gzip.open(path) if packed else path.open("rb") as file:
+        while part := file.read(2**20):
+            size, lines = size + len(part), lines + part.count(b"\n")
+            limits.check_bytes(path, size)
+            marks = {mark: count + part.count(mark) for mark, count in marks.items()}
+            if lines + max(marks.values()) > MAX_VALUES:
+                raise ValueError(f"{path} has more than {MAX_VALUES:,} values, which is what is accepted")
 
 
 def prepare(table: Table, choices: TableChoices) -> PreparedTable:

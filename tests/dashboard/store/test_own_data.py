@@ -19,6 +19,7 @@ from apviz.dashboard import address
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.system_choice import OWN_N, SystemChoice
 from apviz.dashboard.settings.systems import BY_HAND, spec_of
+from apviz.dashboard.store import own_data
 from apviz.dashboard.store.own_data import OwnData, check, discard, look_into, receive
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.datasets.tables import TableChoices
@@ -119,6 +120,16 @@ def test_what_is_no_table_is_refused_without_a_word_of_where_the_server_keeps_it
     with pytest.raises(ValueError, match=reason) as refusal:
         look_into(path, SMALL_MB)
     assert str(tmp_path) not in str(refusal.value)
+
+
+def test_a_text_of_more_values_than_memory_should_hold_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_data, "MAX_VALUES", 1000)
+    look_into(uploaded(tmp_path, "most.csv", b"1,2\n" * 500), SMALL_MB)
+    monkeypatch.setattr(own_data, "inspect_table", None)
+    for name, content in {"a.csv": b"1,2\n" * 501, "b.csv.gz": gzip.compress(b"1 2\n" * 501), "c.csv": b"1\n" * 1001,
+                          "d.csv": b";" * 1001}.items():  # fmt: skip
+        with pytest.raises(ValueError, match="has more than 1,000 values, which is what is accepted"):
+            look_into(uploaded(tmp_path, name, content), SMALL_MB)
 
 
 def test_a_parquet_file_of_a_few_kilobytes_that_holds_millions_of_numbers_is_refused(tmp_path):
