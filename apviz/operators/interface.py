@@ -129,8 +129,8 @@ class Operator(ABC):
         if torch.jit.is_tracing():
             raise RuntimeError(
                 "torch.jit.trace records PyTorch's operations, and apviz solves outside of them: the trace would "
-                "return these numbers for all inputs. Trace the network of features alone, or a GPyTorch model outside of "
-                "alternating_projection()"
+                "return these numbers for all inputs. Trace the network of features alone, or a GPyTorch model outside "
+                "of alternating_projection()"
             )
         parts = self._lowered.features(z.to(self.x.device), self._centre)
         return torch.cat(parts, 1).to(self.x.dtype).contiguous()
