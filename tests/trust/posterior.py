@@ -260,6 +260,9 @@ def _made_posterior(made: Case) -> tuple[apviz.Posterior, _Held]:
     held = _Held(_exact(made, x, y, z), made.dtype, np.concatenate([x, z[:1], z[2:]]), made.kernel)
     assert posterior.solution is not None
     held.near("the mean", posterior.mean(z), held.exact.mean, held.mean_within(y, made.mu, posterior.solution.residual))
+    deviation = np.sqrt(np.diag(held.exact.covariance).clip(0.0))
+    rounding = held.mean_within(y, made.mu, 0.0)
+    held.near("the mean", posterior.mean(z), held.exact.mean, CLAIM * posterior.mean_error * deviation + rounding)
     made.z = z
     return posterior, held
 
@@ -307,8 +310,8 @@ def _samples(made: Case) -> str:
     variance = np.diag(held.exact.covariance)
     prior = float(made.kernel(torch.zeros(1, made.x.shape[1], dtype=torch.float64)))
     assert posterior.solution is not None
-    # of every function, what its solve leaves: ‖K⁻¹c‖‖r‖
-    left = np.linalg.norm(held.exact.explained, axis=0) * float(drawn.error.max()) * len(made.x) ** 0.5 * CLAIM
+    # of every function, what its solve leaves: ‖K⁻¹c‖‖r‖, of which ‖r‖/σ is stated
+    left = np.linalg.norm(held.exact.explained, axis=0) * float(drawn.error.max()) * made.noise**0.5 * CLAIM
     wide = variance + FEATURES_LEAVE * prior + left**2
     off = held.mean_within(made.y, made.mu, posterior.solution.residual)
     held.near("the mean of samples", values.mean(0), held.exact.mean, FAR * np.sqrt(wide / SAMPLES) + off + left)

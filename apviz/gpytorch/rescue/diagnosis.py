@@ -320,7 +320,8 @@ class _Measured:
 
     def _by_apviz(self, given: Copy, tol: float) -> Solved:
         # what the context takes by default; of more rows than are measured not Cholesky, which is for few
-        solver = Automatic(tol=tol) if self.n == self.given.rows else overlapping(tol=tol)
+        by_default = None if tol == USUAL_TOL else Automatic(tol=tol)
+        solver = by_default if self.n == self.given.rows else overlapping(tol=tol)
         return solved(given, self.truth, lambda: alternating_projection(solver=solver), is_apviz=True)
 
     # --- words ----------------------------------------------------------------------------------------------------
