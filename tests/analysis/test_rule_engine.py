@@ -138,7 +138,7 @@ def test_a_solve_that_was_given_three_epochs_hit_its_limit_whatever_the_noise_is
     """The review saw "noise floor: try σ² = 0.001"."""
     x = np.random.default_rng(0).uniform(-1, 1, (200, 2))
     found = diagnose(traced(x, np.sin(5 * x[:, 0]), apviz.ConjugateGradient(max_epochs=3), noise=1e-4))
-    assert found.limit is Limit.CAP and found.change["max_epochs"] > 3
+    assert found.limit is Limit.CAP and found.change["max_epochs"] > 100
 
 
 def test_blocks_of_three_rows_in_a_preconditioner_are_too_small():
