@@ -27,7 +27,7 @@ FAR_LESS_WORK_SHARE, BOUND_SHARE = 0.25, 0.5
 FEW_ITERATIONS, CAPPED_ITERATIONS = 40, 100
 # epochs to allow where nothing is known of how many are needed, ÷ those that were done
 MORE_EPOCHS = 10
-# epochs of projections whose rate says something
+# epochs, or iterations, whose rate says something
 RATED_EPOCHS = 6
 # a run that would have been done within so many times the epochs it had was cut off; a forecast over more epochs than
 # so many times those that were seen says nothing
@@ -107,7 +107,9 @@ def capped_early(trace: Trace, others: list[Trace]) -> Diagnosis | None:
     if trace.outcome != "max_epochs" or of.work(trace) > QUICK_WORK:
         return None
     done, goal = of.epochs(trace), of.forecast(trace)
-    if goal <= FARTHEST * done:
+    # what few iterations of CG gain says nothing of those that follow
+    is_rated = trace.method.family != CONJUGATE_GRADIENT or done >= RATED_EPOCHS
+    if is_rated and goal <= FARTHEST * done:
         return _capped(trace, math.ceil(goal), f"at its rate it needs about {math.ceil(goal):,}")
     if trace.method.has_blocks and done >= RATED_EPOCHS:
         return None  # it had epochs enough to show that it does not get there

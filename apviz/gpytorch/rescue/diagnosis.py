@@ -132,7 +132,9 @@ def diagnose(
     try:
         truth = exact(given)
     except Exception as error:  # whatever GPyTorch raises
-        found = inspecting.inputs_coarse(model) or _indefinite(given) or _unmeasured(given, error)
+        astray = data.astray(inspecting.evidence_of(model, likelihood))
+        found = astray if isinstance(astray, Diagnosis) else inspecting.inputs_coarse(model)
+        found = found or _indefinite(given) or _unmeasured(given, error)
         return reported(found, n, remarks, rows=given.rows)
     evidence = inspecting.evidence_of(model, likelihood, truth, given.share, losses)
     measured = _Measured(given, truth, n, remarks + tuple(data.remarks(evidence)))

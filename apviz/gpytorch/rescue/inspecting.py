@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,9 @@ def inputs_coarse(model: Any) -> Diagnosis | None:
     return Diagnosis(Limit.SCALE, f"In {dtype}, {'; '.join(coarse[:SHOWN])}.", advice, {"inputs": "standardised"})
 
 
-def evidence_of(model: Any, likelihood: Any, truth: Exact, share: float, losses: Sequence[float]) -> Evidence:
+def evidence_of(
+    model: Any, likelihood: Any, truth: Exact | None = None, share: float = 1.0, losses: Sequence[float] = ()
+) -> Evidence:
     """What is known of data and hyperparameters, with what Cholesky in float64 measured on a share of the rows."""
     x = model.train_inputs[0].detach().double()
     is_table = len(model.train_inputs) == 1 and x.ndim == 2
@@ -122,13 +125,17 @@ def evidence_of(model: Any, likelihood: Any, truth: Exact, share: float, losses:
         sure = found is None or surely or found >= LITTLE_CORRELATION or found < NO_CORRELATION
         return found if sure else None
 
-    return Evidence(
+    known = Evidence(
         rows=x.shape[-2], oddities=oddities, distinct=distinct, disagreement=disagreement,
-        noise=truth.noise / share, signal=truth.signal, target_square=float(truth.b.square().mean()),
-        nearest=correlation(truth.nearest), smallest=truth.smallest, test_nearest=correlation(truth.test_nearest),
         spreads=[d / s if s else math.inf for s, d in scales], deviations=[d for _, d in scales], losses=losses,
-        inputs=f"{', '.join(_spans(model.train_inputs[0]))}.".capitalize(),
-        noise_floor=_noise_floor(likelihood), falling_noise=truth.falling_noise,
+        inputs=f"{', '.join(_spans(model.train_inputs[0]))}.".capitalize(), noise_floor=_noise_floor(likelihood),
+    )  # fmt: skip
+    if truth is None:
+        return known
+    return replace(
+        known, noise=truth.noise / share, signal=truth.signal, target_square=float(truth.b.square().mean()),
+        nearest=correlation(truth.nearest), smallest=truth.smallest, test_nearest=correlation(truth.test_nearest),
+        falling_noise=truth.falling_noise,
     )  # fmt: skip
 
 
