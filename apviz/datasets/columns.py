@@ -91,21 +91,21 @@ def column_of(
     values: pd.Series[Any],
     *,
     decimal: str | None = None,
-    beside_commas: bool = False,
+    points_are_open: bool = False,
     day_first: bool = False,
 ) -> Column:
     """What a column holds that was read from a file.
 
     Args:
         decimal: mark of numbers that allow two readings, as somebody decided.
-        beside_commas: whether other columns of the file have decimal commas.
+        points_are_open: whether a point may stand between thousands, by what the rest of the file is like.
         day_first: where a date such as 03/04/2020 could be read either way.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         if pd.api.types.is_string_dtype(values.dtype.categories):
             # not unpacked: a long text may stand in every row
             codes, levels = values.cat.codes.to_numpy(), values.dtype.categories
-            return _from_levels(name, codes, levels, decimal, beside_commas, day_first)
+            return _from_levels(name, codes, levels, decimal, points_are_open, day_first)
         values = values.astype(values.dtype.categories.dtype)
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if pd.api.types.is_bool_dtype(values.dtype) or kind == "boolean":
@@ -127,7 +127,7 @@ def column_of(
         return _constant(name, np.full(len(values), np.nan), "every value is missing")
     if kind != "string":
         return _unusable(name, values, f"{kind} values")
-    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, beside_commas, day_first)
+    return _from_levels(name, *pd.factorize(values.str.strip()), decimal, points_are_open, day_first)
 
 
 def numbers(column: pd.Series[Any]) -> Array:
@@ -183,7 +183,7 @@ def _unusable(name: str, values: pd.Series[Any], about: str) -> Column:
 
 
 def _from_levels(
-    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, beside_commas: bool, day_first: bool
+    name: str, codes: NDArray[Any], found: pd.Index[Any], decimal: str | None, points_are_open: bool, day_first: bool
 ) -> Column:
     """Numbers with thousands, dates, or texts: what nine values of ten are.
 
@@ -198,7 +198,7 @@ def _from_levels(
     if set(levels.str.lower()) <= {"true", "false"}:
         truth = np.asarray(levels.str.lower().eq("true"), dtype=np.float64)
         return _number(name, _spread(truth, codes), words="false or true, as 0 or 1")
-    parsed = parse_numbers(pyarrow.array(levels, pyarrow.string()), counts, decimal, beside_commas)
+    parsed = parse_numbers(pyarrow.array(levels, pyarrow.string()), counts, decimal, points_are_open)
     number = parsed.values
     if counts[~np.isnan(number)].sum() >= MOST * counts.sum():
         note = _left_over(name, levels, counts, np.isnan(number), "numbers")

@@ -3,7 +3,8 @@
 A mark, comma or point, may be decimal or stand between thousands. Most texts allow one reading only: 0,5 and 70,56 have
 a decimal comma, 1,234,567 and 1,234.5 have commas between thousands. 70,567 allows both. Such texts are read as the
 others of their column are; where those do not tell, nothing else does: other columns of a file may be written
-otherwise. Only the point is decimal without proof, unless another column of the file proves decimal commas.
+otherwise. Only the point is decimal without proof, unless another column of the file proves decimal commas, or values
+are separated as such files are, by semicolons, tabs or bars, and no column proves a decimal point.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ class Numbers:
 
 
 def parse_numbers(
-    texts: pyarrow.Array, counts: NDArray[Any], told: str | None = None, beside_commas: bool = False
+    texts: pyarrow.Array, counts: NDArray[Any], told: str | None = None, points_are_open: bool = False
 ) -> Numbers:
     """Read the different texts of a column.
 
     Args:
         counts: (m,), rows that have each text.
         told: decimal mark for texts that allow two readings, as somebody decided; None: the column must tell.
-        beside_commas: whether another column of the file proves decimal commas.
+        points_are_open: whether a point may stand between thousands, by what the rest of the file is like.
     """
     spaced = _matches(texts, _SPACED)
     if spaced.any():
@@ -96,7 +97,7 @@ def parse_numbers(
     if not proven:
         mark = ""
         # the usual mark needs no proof, where nothing speaks against it
-        if either["."].any() and not either[","].any() and not proofs[","] and not beside_commas:
+        if either["."].any() and not either[","].any() and not proofs[","] and not points_are_open:
             mark = "."
     chosen = told or mark
     is_comma = is_read_with[","] | (open_ones if chosen == "," else False)
@@ -114,10 +115,12 @@ def parse_numbers(
     return Numbers(values, question=Question(str(one[0]), readings))
 
 
-def proves_commas(texts: pyarrow.Array) -> bool:
-    """Whether the different texts of a column are numbers with decimal commas beyond doubt."""
-    found = parse_numbers(texts, np.ones(len(texts), dtype=np.int64)) if len(texts) else None
-    return bool(found and found.proven and found.mark == "," and not np.isnan(found.values).mean() > 1 - _AGREE)
+def proven_mark(texts: pyarrow.Array) -> str:
+    """Return the decimal mark that the different texts of a column prove; empty where they prove none."""
+    if not len(texts):
+        return ""
+    found = parse_numbers(texts, np.ones(len(texts), dtype=np.int64))
+    return found.mark if found.proven and np.isnan(found.values).mean() <= 1 - _AGREE else ""
 
 
 def are_numbers(texts: Sequence[str]) -> NDArray[np.bool_]:

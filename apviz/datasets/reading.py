@@ -24,7 +24,7 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from apviz.datasets.decimals import are_numbers, proves_commas
+from apviz.datasets.decimals import are_numbers, proven_mark
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -44,6 +44,8 @@ _MOST_SAID = 300
 #: in which order separators are tried where more than one fits; spaces only where none does
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 _SPACES = r"\s+"
+#: separators of files that may have decimal commas
+_OF_DECIMAL_COMMAS = ";\t|"
 #: what stands for a missing value
 _MISSING = (
     "", "-", "–", "—", "?", ".", "..", "n.a.", "k.A.", "NA", "na", "Na", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A",
@@ -127,12 +129,14 @@ class RawColumns:
         text: how the file is written; None for one that says so itself.
         head: the first rows of a text file, as they are written.
         has_commas: whether a column proves decimal commas.
+        points_are_open: whether a point may stand between thousands.
     """
 
     frame: pd.DataFrame
     text: TextFormat | None = None
     head: tuple[tuple[str, ...], ...] = ()
     has_commas: bool = False
+    points_are_open: bool = False
 
 
 def read_columns(
@@ -239,13 +243,18 @@ def _typed(table: pyarrow.Table, found: TextFormat) -> RawColumns:
     head = [[each or "" for each in column.to_pylist()] for column in table.slice(0, HEAD_ROWS).columns]
     columns = {name: _as_numbers(table[name]) for name in table.column_names}
     texts = {name: _as_levels(table[name]) for name, number in columns.items() if number is None}
-    has_commas = any(proves_commas(pyarrow.array(each.cat.categories, pyarrow.string())) for each in texts.values())
-    if has_commas:
-        # next to decimal commas 1.234 may be a thousand and more
-        points = [name for name, each in columns.items() if each is not None and each.dtype.kind == "f"]
+    proven = {proven_mark(pyarrow.array(each.cat.categories, pyarrow.string())) for each in texts.values()}
+    points = [name for name, each in columns.items() if each is not None and each.dtype.kind == "f"]
+    # where commas are decimal, or separate nothing, 1.234 may be a thousand and more
+    are_open = "," in proven or (
+        found.separator in _OF_DECIMAL_COMMAS
+        and "." not in proven
+        and not any(proven_mark(table[name].unique().drop_null()) for name in points)
+    )
+    if are_open:
         texts |= {name: _as_levels(table[name]) for name in points}
     columns |= texts
-    return RawColumns(pd.DataFrame(columns), found, tuple(zip(*head, strict=True)), has_commas)
+    return RawColumns(pd.DataFrame(columns), found, tuple(zip(*head, strict=True)), "," in proven, are_open)
 
 
 def _as_numbers(column: pyarrow.ChunkedArray) -> pd.Series[Any] | None:

@@ -248,7 +248,11 @@ def inspect_table(
         )
     columns = tuple(
         column_of(
-            name, frame.iloc[:, place], decimal=decimals.get(name), beside_commas=read.has_commas, day_first=day_first
+            name,
+            frame.iloc[:, place],
+            decimal=decimals.get(name),
+            points_are_open=read.points_are_open,
+            day_first=day_first,
         )
         for place, name in enumerate(frame.columns)
     )

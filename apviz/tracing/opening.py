@@ -151,7 +151,7 @@ def _loaded(path: str | Place, place: Place) -> xr.DataTree:
     except Exception as error:
         raise ValueError(f"{path} does not open as a Zarr trace: {error}") from error
     if TRACE_ID in loaded.attrs and place.is_dir():
-        _require_every_chunk(place)
+        require_every_chunk(place)
     return loaded
 
 
@@ -202,11 +202,11 @@ def last_number(path: Path, arrays: Mapping[str, Any], name: str) -> float:
         return math.nan
 
 
-def _require_every_chunk(path: Place) -> None:
-    """Zarr reads a chunk that is not there as NaN or zeros; apviz leaves none out, so one was lost.
+def require_every_chunk(path: Place) -> None:
+    """Refuse a trace that lost numbers: Zarr reads a missing chunk as NaN or zeros, and apviz leaves none out.
 
     Raises:
-        ValueError: which.
+        ValueError: a chunk is not there, or is cut; which.
     """
     root = json.loads((path / "zarr.json").read_bytes())
     held = path.files() if isinstance(path, Remote) else None
@@ -215,9 +215,19 @@ def _require_every_chunk(path: Place) -> None:
             continue
         chunks = node["chunk_grid"]["configuration"]["chunk_shape"]
         numbers = product(*(range(math.ceil(size / chunk)) for size, chunk in zip(node["shape"], chunks, strict=True)))
+        plain = [each["name"] for each in node["codecs"]] == ["bytes"] and isinstance(node["data_type"], str)
+        size = math.prod(chunks) * np.dtype(node["data_type"]).itemsize if plain else None
         for place in ("/".join(["c", *map(str, number)]) for number in numbers):
-            if not (f"{name}/{place}" in held if held is not None else (path / name / place).is_file()):
+            if not (f"{name}/{place}" in held if held is not None else _has_size(Path(str(path)) / name / place, size)):
                 raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
+
+
+def _has_size(path: Path, size: int | None) -> bool:
+    """Whether a file is there, of that size where it is known."""
+    try:
+        return path.stat().st_size == size or (size is None and path.is_file())
+    except OSError:
+        return False
 
 
 _NUMBER: Final = (int, float)

@@ -81,13 +81,13 @@ def test_one_text_with_a_single_meaning_tells_what_the_others_of_its_column_mean
     ):
         path = table(tmp_path / "t.csv", a=[*ambiguous, *proof])
         column = inspect_table(path).column("a")
-        assert (column.question, column.kind) == ("", "number") and column.values[:2].tolist() == values, proof
+        assert (column.question, column.kind) == (None, "number") and column.values[:2].tolist() == values, proof
         # the same with points, next to a column that has decimal commas
         swapped = [cell.translate(str.maketrans(",.", ".,")) for cell in [*ambiguous, *proof]]
         path = table(tmp_path / "t.csv", a=swapped, b=decimals(np.arange(ROWS) / 7))
         column = inspect_table(path).column("a")
         expected = [70567.0, 12345.0] if values[0] > 1000 else [70.567, 12.345]
-        assert (column.question, column.values[:2].tolist()) == ("", expected), proof
+        assert (column.question, column.values[:2].tolist()) == (None, expected), proof
 
 
 def test_a_single_typing_error_among_many_proves_nothing(tmp_path):
@@ -99,10 +99,15 @@ def test_a_single_typing_error_among_many_proves_nothing(tmp_path):
 
 def test_points_are_decimal_unless_another_column_has_decimal_commas(tmp_path):
     a = ["70.567", "12.345"] * (ROWS // 2)
-    alone = inspect_table(table(tmp_path / "t.csv", a=a, b=[str(k / 4) for k in range(ROWS)])).column("a")
-    assert alone.question == "" and alone.values[0] == 70.567
+    proven = inspect_table(table(tmp_path / "t.csv", a=a, b=[str(k / 4) for k in range(ROWS)])).column("a")
+    usual = inspect_table(table(tmp_path / "t.csv", ",", a=a)).column("a")
+    for column in (proven, usual):
+        assert column.question is None and column.values[0] == 70.567
     beside = inspect_table(table(tmp_path / "t.csv", a=a, b=decimals(np.arange(ROWS) / 7))).column("a")
-    assert "“70.567” is 70.567 (decimal point) or 70567 (points between thousands)" in beside.question
+    alone = inspect_table(table(tmp_path / "t.csv", a=a)).column("a")  # as a German table of whole numbers is
+    for column in (beside, alone):
+        expected = "a can be read in two ways: “70.567” is 70.567 (decimal point) or 70567 (points between thousands)"
+        assert column.question.of("a") == expected
 
 
 def test_quoted_numbers_between_commas_are_asked_about_too(tmp_path):

@@ -7,7 +7,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,9 @@ class Case:
 
     Attributes:
         truth: numbers of columns, by name, that a whole file was written from; None: it may be refused.
+        marks: of columns whose numbers were written in a way of their own, the decimal mark that is right.
+        cells: their texts.
+        order: names of all columns.
         words: for people.
     """
 
@@ -48,6 +51,9 @@ class Case:
     settings: dict[str, Any]
     truth: dict[str, np.ndarray] | None
     words: dict[str, str]
+    marks: dict[str, str] = field(default_factory=dict)
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
 
 class _Draw:
@@ -72,9 +78,13 @@ def case(seed: int) -> Case:
     whole = draw.often(0.5)
     columns, truth = _columns(draw, whole)
     kind = draw.of(("text",) * 5 + ("parquet",) * 3 + ("npy", "npz"))
-    name, content, words = {"text": _text, "parquet": _parquet, "npy": _arrays, "npz": _arrays}[kind](
-        draw, columns, kind, whole
-    )
+    # points stand between thousands only in files without decimal points
+    european = draw.often(0.5)
+    own = whole and kind == "text" and draw.often(0.6)
+    marks = _written_their_own_way(draw, columns, truth, european) if own else {}
+    cells = {name.strip(): [str(each) for each in columns[name]] for name in columns if name.strip() in marks}
+    writers = {"text": _text, "parquet": _parquet, "npy": _arrays, "npz": _arrays}
+    name, content, words = writers[kind](draw, columns, "european" if own and european else kind, whole)
     settings = _settings(draw, list(columns), truth, whole)
     if whole and kind == "parquet" and isinstance(settings["target"], str):
         settings["target"] = next(iter(columns))  # as it is, spaces and all
@@ -84,7 +94,8 @@ def case(seed: int) -> Case:
             settings["target"] = 0
     if not whole:
         name, content = _damaged(draw, name, content, words)
-    return Case(name, content, settings, truth if whole and kind in ("text", "parquet") else None, words)
+    truth_of_whole = truth if whole and kind in ("text", "parquet") else None
+    return Case(name, content, settings, truth_of_whole, words, marks, cells, tuple(map(str.strip, columns)))
 
 
 # --- what is in it ----------------------------------------------------------------------------------------------------
@@ -130,6 +141,36 @@ def _columns(draw: _Draw, whole: bool) -> tuple[dict[str, list[Any]], dict[str, 
     return columns, truth
 
 
+def _written_their_own_way(
+    draw: _Draw, columns: dict[str, list[Any]], truth: dict[str, np.ndarray], european: bool
+) -> dict[str, str]:
+    """Numbers of some columns as texts, each column with decimals and thousands as it likes; which mark is decimal.
+
+    Commas may mean anything in any file, as in `ticks79.csv`, where prices have decimal commas and volumes others.
+    """
+    marks = {}
+    for name, values in columns.items():
+        if name.strip() not in truth or None in values or draw.often(0.4):
+            continue
+        rows, mark = len(values), draw.of((".", ","))
+        other = {".": ",", ",": "."}[mark]
+        largest = 10.0 ** draw.of((5, 6, 8))
+        numbers = draw.rng.uniform(-largest, largest, rows)
+        if draw.often(0.5):
+            numbers = np.sign(numbers) * draw.rng.uniform(1_000, 999_999, rows)
+        how = draw.of(("thousands", "thousands", "three decimals", "both", "decimals"))
+        if european != (mark == ","):
+            how = "thousands" if european else draw.of(("three decimals", "decimals", "both"))
+        if how == "three decimals":
+            numbers = draw.rng.uniform(draw.of((0, 1)), draw.of((999, 20_000)), rows)
+        form = {"thousands": ",.0f", "three decimals": ".3f", "both": ",.2f", "decimals": f".{draw.up_to(5)}f"}[how]
+        texts = [f"{number:{form}}" for number in numbers]
+        truth[name.strip()] = np.array([float(text.replace(",", "")) for text in texts])
+        columns[name] = [text.translate(str.maketrans({",": other, ".": mark})) for text in texts]
+        marks[name.strip()] = mark
+    return marks
+
+
 def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole: bool) -> dict[str, Any]:
     """Arguments of `load_table`."""
     first = names[0].strip()
@@ -166,8 +207,8 @@ def _settings(draw: _Draw, names: list[str], truth: dict[str, np.ndarray], whole
 def _text(draw: _Draw, columns: dict[str, list[Any]], kind: str, whole: bool) -> tuple[str, bytes, dict[str, str]]:
     names = list(columns)
     rows = len(next(iter(columns.values())))
-    separator = draw.of((",", ",", ";", "\t", "|"))
-    decimal = "," if separator in ";\t|" and draw.often(0.4) else "."
+    separator = draw.of((";", "\t", "|") if kind == "european" else (",", ",", ";", "\t", "|"))
+    decimal = "," if kind == "european" or (separator in ";\t|" and draw.often(0.4)) else "."
     missing = draw.of(MISSING)
     nameless = draw.often(0.15)
 

@@ -67,8 +67,12 @@ def _uploaded(path: Path) -> str:
 
 
 def _loaded(path: Path, made: Case) -> str:
+    settings = dict(made.settings)
+    asked = _asked(path, made) if made.truth is not None else {}
+    if asked:
+        settings["decimal"] = asked
     try:
-        data = datasets.load_table(path, **made.settings)
+        data = datasets.load_table(path, **settings)
     except Exception as error:
         names = [path.name, *made.settings]
         fault = fault_of(error, (ValueError, FileNotFoundError), names)
@@ -81,12 +85,46 @@ def _loaded(path: Path, made: Case) -> str:
         assert torch.isfinite(values).all(), f"what is read is not finite, of {made.settings}"
     if made.truth is None:
         return "read"
-    _held_against(made.truth, path, made.settings)
-    return "read, as it was written"
+    _held_against(made.truth, path, settings)
+    return "asked, and read as it was written" if asked else "read, as it was written"
+
+
+def _asked(path: Path, made: Case) -> dict[str, str]:
+    """Marks of the columns that are asked about, which must have both readings, and no text of a single meaning."""
+    table = datasets.inspect_table(path, header=made.settings.get("header"), target=made.settings["target"])
+    names, nameless = list(made.truth or {}), made.settings.get("header") is False
+    asked = {}
+    for place, column in enumerate(table.columns):
+        if column.question is None:
+            continue
+        name = column.name.strip() if not nameless else made.order[place]
+        assert name in made.marks, f"{name} is asked about, and was written plainly, of {names}"
+        single = [cell for cell in made.cells[name] if len(_meanings(cell)) == 1 and ("," in cell or "." in cell)]
+        assert len(single) <= 0.02 * len(made.cells[name]), f"{name} is asked about, and {single[0]!r} tells"
+        value = dict(zip(made.cells[name], (made.truth or {})[name], strict=True))[column.question.example]
+        said = column.question.readings[made.marks[name]].split(" ")[0]
+        assert np.isclose(float(said), value, rtol=1e-9), f"{name} is asked about with {column.question.readings}"
+        asked[column.name] = made.marks[name]
+    return asked
+
+
+def _meanings(text: str) -> set[float]:
+    """Every value that a text with commas and points can have, written without a look at how apviz reads it."""
+    found = set()
+    for decimal, between in ((".", ","), (",", ".")):
+        whole, *behind = text.lstrip("+-").split(decimal)
+        groups = whole.split(between)
+        plain = len(groups) == 1
+        grouped = len(groups) > 1 and 1 <= len(groups[0]) <= 3 and all(len(each) == 3 for each in groups[1:])
+        if len(behind) < 2 and (plain or (grouped and not groups[0].startswith("0"))):
+            found.add(float(f"{''.join(groups)}.{''.join(behind)}"))
+    return found
 
 
 def _held_against(truth: dict[str, np.ndarray], path: Path, settings: dict[str, Any]) -> None:
-    table = datasets.inspect_table(path, header=settings.get("header"), target=settings["target"])
+    table = datasets.inspect_table(
+        path, header=settings.get("header"), target=settings["target"], decimal=settings.get("decimal")
+    )
     nameless = settings.get("header") is False
     assert nameless or set(truth) <= {each.name.strip() for each in table.columns}, "names of columns"
     for place, column in enumerate(table.columns):

@@ -12,8 +12,8 @@ from typing import Any
 
 from apviz.analysis.sweeps import system_key
 from apviz.tracing import Trace
-from apviz.tracing.opening import last_number
-from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRAINING
+from apviz.tracing.opening import last_number, require_every_chunk
+from apviz.tracing.schema import FAILED, FINISHED, SCHEMA_VERSION, TRACE_ID, TRAINING
 
 #: a trace that was written to so many seconds ago may still grow
 FRESH_SECONDS = 30.0
@@ -89,6 +89,8 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
             raise ValueError("it is not an apviz trace: it has no schema_version")
         if version > SCHEMA_VERSION:
             raise ValueError(f"it has schema {version}, this apviz reads up to {SCHEMA_VERSION}; upgrade apviz")
+        if TRACE_ID in attrs:
+            require_every_chunk(path)
         training = attrs.get("kind") == TRAINING
         return RunEntry(
             name, changed, TRAINING if training else "solve", str(attrs.get("label", attrs["method"])),
@@ -102,7 +104,8 @@ def read_entry(name: str, path: Path, changed: float) -> RunEntry:
     except FileNotFoundError:
         problem = "it has no zarr.json: no trace of Zarr v3, or one whose files were lost"
     except (OSError, ValueError) as error:
-        problem = f"{error}" if str(error).startswith("it ") else f"its zarr.json cannot be read: {error}"
+        said = str(error).replace(str(path), "it")
+        problem = said if said.startswith("it ") else f"its zarr.json cannot be read: {said}"
     except Exception as error:  # of any kind: the other runs are listed
         problem = f"its zarr.json is not that of an apviz trace: {type(error).__name__} {error}"
     return RunEntry(name, changed, ending="cannot be read", problem=problem)

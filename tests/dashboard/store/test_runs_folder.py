@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -47,11 +47,32 @@ def test_every_solve_and_training_is_listed_with_what_its_root_attributes_say(fo
     )
 
 
-def test_the_list_needs_no_data_of_a_trace(folder):
-    for path in folder.glob("*.zarr"):
-        for data in path.rglob("c"):
-            shutil.rmtree(data) if data.is_dir() else data.unlink()
+def test_the_list_does_not_read_the_data_of_a_trace(folder, monkeypatch):
+    chunks = [each for each in folder.rglob("*") if each.is_file() and each.name != "zarr.json"]
+    read, real = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or real(path))
     assert len(RunsFolder(folder).names()) == 4
+    # of each solve the last test error and κ
+    assert len(set(read) & set(chunks)) <= 2 * 4
+
+
+@pytest.mark.parametrize("name", ["ap", "cg", "fit"])
+def test_a_trace_that_lost_numbers_of_any_variable_is_never_listed_as_converged(folder, name):
+    path = folder / f"{name}.zarr"
+    chunks = [each for each in path.rglob("*") if each.is_file() and each.name != "zarr.json"]
+    variables = {each.relative_to(path).parts[:2] for each in chunks}
+    assert len(variables) > 8 or name == "fit"
+    for chunk in chunks:
+        whole = chunk.read_bytes()
+        for left in (None, b"", whole[: len(whole) // 2]):
+            chunk.unlink(missing_ok=True)
+            if left is not None:
+                chunk.write_bytes(left)
+            found = entry(RunsFolder(folder), name)
+            assert found.ending == "cannot be read" and not found.finished
+            assert found.problem.startswith(f"it has lost {chunk.relative_to(path).as_posix()}")
+        chunk.write_bytes(whole)
+    assert entry(RunsFolder(folder), name).finished
 
 
 def test_a_trace_is_read_again_only_when_it_has_changed(folder, monkeypatch):
