@@ -11,6 +11,7 @@ import zlib
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from bokeh.core.property.visual import Image
 from bokeh.core.serialization import DeserializationError, Deserializer
 from bokeh.document import Document
 from bokeh.protocol.receiver import Receiver
@@ -34,6 +35,8 @@ def bound_messages() -> None:
     """Bound the messages of all servers of this process that are made from now on."""
     Deserializer._decode_bytes = _decode_bytes
     Deserializer._decode_ndarray = _decode_ndarray
+    # a text for a picture is the name of a file, which Bokeh reads, also where a browser sent it
+    Image.transform = lambda self, value: value if isinstance(value, str) else _read_picture(self, value)
     per_app_patterns[:] = [
         (route, BoundedSocket if issubclass(handler, WSHandler) else handler) for route, handler, *_ in per_app_patterns
     ]
@@ -83,6 +86,7 @@ class BoundedSocket(WSHandler):
         self.close(1009, why)
 
 
+_read_picture = Image.transform
 _unbounded_bytes, _unbounded_ndarray = Deserializer._decode_bytes, Deserializer._decode_ndarray
 
 

@@ -73,6 +73,16 @@ def test_arrays_of_numbers_come_out_as_they_went_in():
     assert Deserializer().deserialize(array).tolist() == [1, 2]
 
 
+def test_a_name_of_a_file_for_a_picture_is_not_read(tmp_path):
+    (tmp_path / "secret.svg").write_text("secret")
+    for path in (tmp_path / "secret.svg", "/etc/hostname"):
+        attributes = {"icon": str(path)}
+        made = Deserializer().deserialize(
+            {"type": "object", "name": "CustomAction", "id": "x", "attributes": attributes}
+        )
+        assert made.icon == str(path)
+
+
 class Socket(messages.BoundedSocket):
     """A visitor's end of the line, without the line."""
 
