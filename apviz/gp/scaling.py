@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import multiplied
+from apviz.kernels.algebra import multiplied
 from apviz.rounding import lost, unit
 
 Array = NDArray[np.float64]

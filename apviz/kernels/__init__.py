@@ -1,6 +1,6 @@
 """Covariance functions, and the algebra of their sums and products: `interface` says what a kernel is to engines."""
 
-from apviz.kernels.algebra import On, Product, Scaled, Sum, multiplied
+from apviz.kernels.algebra import On, Product, Scaled, Sum
 from apviz.kernels.compact import PiecewisePolynomial, White
 from apviz.kernels.conversion import from_gpytorch, from_sklearn
 from apviz.kernels.evaluated import Evaluated
@@ -50,7 +50,6 @@ __all__ = [
     "from_plain",
     "from_sklearn",
     "kernel_named",
-    "multiplied",
     "pairwise_distances",
     "to_plain",
 ]
