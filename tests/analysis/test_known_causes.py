@@ -9,7 +9,6 @@ from apviz.analysis import Limit
 from benchmarks.causes.running import AnyCase, case_of, count, ended, is_healthy
 from benchmarks.causes.systems import CASES, HEALTHY, Case
 
-
 #: seconds and more on a busy core
 LONG = {"σ² of 1e-6, an RBF", "σ² of 1e-4 and 1,200 rows", "σ² of 1e-5", "σ² of 1e-5, 3 inputs"}
 
