@@ -126,7 +126,7 @@ class Operator(ABC):
         Raises:
             RuntimeError: inside `torch.jit.trace`, which would keep the numbers of this call for all inputs.
         """
-        if torch.jit.is_tracing():
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise RuntimeError(
                 "torch.jit.trace records PyTorch's operations, and apviz solves outside of them: the trace would "
                 "return these numbers for all inputs. Trace the network of features alone, or a GPyTorch model outside "

@@ -44,15 +44,6 @@ def input_attributes(system: KernelSystem) -> dict[str, Any]:
     } | model_attributes(system)
 
 
-def _oddities(system: KernelSystem) -> list[dict[str, Any]]:
-    """Say what is odd about inputs and targets, as JSON."""
-    rows = np.arange(system.n) if system.n <= ODDITY_ROWS else np.linspace(0, system.n - 1, ODDITY_ROWS).astype(np.intp)
-    chosen = torch.from_numpy(rows).to(system.device)
-    x, y = (values[chosen].double().cpu().numpy() for values in (system.operator.given, system.b[:, :1]))
-    found = find_oddities(x, y)
-    return [{"kind": each.kind.value, "count": each.count, "message": each.message} for each in found]
-
-
 def model_attributes(system: KernelSystem) -> dict[str, Any]:
     """Return root attributes on how the prior fits the data.
 
