@@ -283,7 +283,7 @@ def test_a_solve_of_gpytorch_shows_the_cause_that_was_found_in_its_model(folder,
     page.select("mine")
     settle(page)
     card = page.details.diagnosis
-    assert card.view.visible and card._limit.object.startswith("Rows that come again")
+    assert card.view.visible and card._limit.object.startswith("Duplicate rows")
     assert (card._evidence.object, card._advice.object) == (cause.evidence, cause.advice) and not card._button.visible
 
 
