@@ -175,7 +175,7 @@ def test_a_list_of_too_many_files_is_refused_before_it_is_read(tmp_path, traces,
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(600):
-            archive.writestr(f"epoch/work/c/{number}", b"")
+            archive.writestr(f"epoch/seconds/c/{number}", b"")
     monkeypatch.setattr(zipfile, "ZipFile", None)
     with pytest.raises(ValueError, match="lists more files than the 100 that are accepted"):
         unpack(file, tmp_path, most_files=100)

@@ -74,8 +74,10 @@ def test_the_table_has_the_formulas_of_the_appendix_and_their_ratio(counted, loo
     ratios = dict(zip(look.column(table, "operation"), look.column(table, "counted ÷ paper"), strict=True))
     shared = to_share_a_square(B, M) / formulas["Cholesky factors, once"]
     assert float(ratios["Cholesky factors, once"]) == pytest.approx(1 + shared, abs=0.001)
-    for name in ("W_I += K_II⁻¹R_I", "R −= K_:I K_II⁻¹R_I", "an epoch", "an iteration of CG"):
+    for name in ("W_I += K_II⁻¹R_I", "R −= K_:I K_II⁻¹R_I", "an epoch"):
         assert float(ratios[name]) == pytest.approx(1, abs=0.05)
+    # the paper leaves out the inner products and updates of vectors: about 20 flops a row and column
+    assert float(ratios["an iteration of CG"]) == pytest.approx(1 + 20 / (2 * N), abs=0.05)
     # the norms at the start and the end of the epoch, too
     assert 1 <= float(ratios["gauss-southwell rule"]) <= (M + 2) / M + 0.05
     assert ratios["evaluating the entries of K"] == "–"
