@@ -29,8 +29,8 @@ def test_uploads_beyond_the_limit_are_refused_and_take_neither_memory_nor_disk(r
         await tab.open({})
         before = memory().rss
         for number in range(1, 9):
-            # 250 MB in 1.1 MB of text
-            await tab.drop("zeros.csv", bytes(250 * MB), number, 10**9)
+            # 40 MB in 50 kB of text
+            await tab.drop("zeros.csv", bytes(40 * MB), number, 10**9)
         await tab.drop("pieces.csv", bytes(2 * MB), 1, 3)
         await tab.drop("pieces.csv", bytes(2 * MB), 2, 3)
         await tab.drop("pieces.csv", bytes(2 * MB), 3, 3)
@@ -39,7 +39,7 @@ def test_uploads_beyond_the_limit_are_refused_and_take_neither_memory_nor_disk(r
         async with asyncio.timeout(PATIENCE):
             while on_disk() != 2 * MB:
                 await asyncio.sleep(0.1)
-        # before: 250 MB for each of them, for as long as the server lived
+        # before: 40 MB for each of them, for as long as the server lived
         assert memory().rss - before < 100 * MB
         await tab.close()
         async with asyncio.timeout(PATIENCE):
