@@ -200,7 +200,8 @@ _REDUCTIONS: Final = frozenset(("sum", "mean"))
 # signs and comparisons, copies, new arrays, views
 _FREE: Final = frozenset((
     "neg", "abs", "clamp", "clamp_min", "argmax", "argmin", "amax", "amin", "aminmax", "max", "min", "sort", "eq",
-    "ne", "lt", "gt", "le", "ge", "equal", "bitwise_and", "bitwise_or", "where", "any", "all", "isfinite", "nonzero", "bincount", "clone", "copy",
+    "ne", "lt", "gt", "le", "ge", "equal", "bitwise_and", "bitwise_or", "where", "any", "all", "isfinite", "nonzero",
+    "bincount", "clone", "copy",
     "_to_copy", "detach", "fill", "empty", "empty_like", "empty_strided", "new_empty", "new_zeros", "zeros",
     "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor", "arange", "eye", "lift_fresh", "slice",
     "select", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "alias", "expand", "permute", "t",
