@@ -77,14 +77,14 @@ def write(path: str | Path, saved: Saved) -> None:
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
     words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
-    words |= {"residual_is_measured": solution.residual_is_measured}
+    measured = {"residual_is_measured": solution.residual_is_measured}
     description = {
         "format": FORMAT,
         "version": VERSION,
         "settings": {name: _plain(name, value) for name, value in saved.settings.items()},
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
-        "solution": summary | words,
+        "solution": summary | words | measured,
         "feature_names": saved.feature_names,
     }
     # a setting from a search over a grid may be one of NumPy's numbers
