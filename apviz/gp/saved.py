@@ -83,17 +83,15 @@ def write(path: str | Path, saved: Saved) -> None:
     if os.path.lexists(path) and not _is_saved(path):
         raise FileExistsError(f"{path} exists, and is no Gaussian process saved by apviz; choose another path")
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
-    words = {
-        "stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message,
-        "residual_is_measured": solution.residual_is_measured,
-    }  # fmt: skip
+    words = {"stop_reason": solution.stop_reason.name, "stop_message": solution.stop_message}
+    measured = {"residual_is_measured": solution.residual_is_measured}
     description = {
         "format": FORMAT,
         "version": VERSION,
         "settings": {name: _plain(name, value) for name, value in saved.settings.items()},
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
-        "solution": summary | words,
+        "solution": summary | words | measured,
         # JSON has no infinity
         "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
         "feature_names": saved.feature_names,
