@@ -124,7 +124,6 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
             hoverinfo="skip",
             hovertemplate=None,
         )
-
     else:
         about = positive(error["estimate"].values)
         rows = curves.thin(about, np.flatnonzero(np.isfinite(about)))
@@ -134,7 +133,7 @@ def _draw(curves: Curves, trace: Trace, name: str, look: Look, error: xr.Dataset
             "error, an estimate by the recursion",
             rows,
             mode="lines",
-            line={"color": color, "width": 1},
+            line=look.line(1),
             name=entry,
             legendgroup=entry,
             showlegend=False,
