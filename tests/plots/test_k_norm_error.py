@@ -104,8 +104,11 @@ def test_a_rule_without_a_bound_gets_a_band_and_no_dots(runs):
     assert bounds == []
 
 
-def test_runs_without_an_energy_are_named_and_alone_are_an_error(runs, edited):
-    unknown = edited(runs["cg"], energy=np.full(runs["cg"]["epoch"].sizes["epoch"], np.nan))
+def test_runs_without_energy_and_residual_are_named_and_alone_are_an_error(runs, edited):
+    # the residual alone bounds the error too
+    epoch = runs["cg"]["epoch"]
+    lost = {name: np.full(epoch[name].shape, np.nan) for name in ("energy", "residual_per_rhs")}
+    unknown = edited(runs["cg"], **lost)
     assert "no band is known for CG" in plots.k_norm_error([runs["ap"], unknown]).layout.title.text
     with pytest.raises(ValueError, match=r"no trace has a K-norm error band"):
         plots.k_norm_error(unknown)
@@ -117,7 +120,8 @@ def test_where_the_error_is_known_at_passes_it_is_a_bar_and_between_them_a_line_
     figure = plots.k_norm_error(trace, x="epochs")
     line, upper, lower = [each for each in figure.data if each.line.dash != "dot"]
     assert line.mode == "lines" and "estimate" in line.hovertemplate and line.line.width == 1
-    np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"])
+    on_a_log_axis = errors.k_norm_error(trace)["estimate"].values > 0
+    np.testing.assert_array_equal(line.x, trace["epoch"]["epoch"][on_a_log_axis])
     assert upper.mode == lower.mode == "markers" and "what a pass found" in figure.layout.title.text
     exact = trace["pass"]["epoch"].values[trace["pass"]["is_exact"].values == 1]
     np.testing.assert_array_equal(upper.x, [0, *exact])
