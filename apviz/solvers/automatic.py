@@ -35,7 +35,8 @@ SKELETON_WORK = 0.65
 class Automatic(Solver):
     """Chooses what suits the system: overlapping alternating projection, CG with low rank, or Cholesky.
 
-    Cholesky up to 2,000 rows, which takes less time than any blocks there. CG, alone or with randomly pivoted Cholesky,
+    Cholesky up to 2,000 rows, which takes less time than any blocks there; up to about 8,000 rows it is often faster
+    than what is chosen (`benchmarks/README.md`). CG, alone or with randomly pivoted Cholesky,
     where a rehearsal on 1,000 rows takes so few iterations that blocks would cost more. Else alternating projection on
     blocks of neighbours sized by n and the free memory, which hands over to CG where it turns out to be slow
     (`benchmarks/results/solvers` has the times of every method on every set).
