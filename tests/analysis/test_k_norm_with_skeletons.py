@@ -57,8 +57,8 @@ def test_the_true_error_is_in_the_band_wherever_there_is_one_and_that_is_at_pass
     slack = 1e-12 * truth[0]
     assert (band["lower"].values[at] <= truth[at] + slack).all()
     assert (truth[at] <= band["upper"].values[at] + slack).all()
-    # and the band is no wider than what the last pass left
-    np.testing.assert_allclose(band["upper"].values[at][:-1], truth[at][:-1], rtol=0.2)
+    # and the band is no wider than what the last pass left, and what float64 may round of h(W)
+    np.testing.assert_allclose(band["upper"].values[at][:-1], truth[at][:-1], rtol=0.2, atol=3e-10 * truth[0])
 
 
 def test_what_the_recursion_adds_up_between_passes_is_not_the_error():
