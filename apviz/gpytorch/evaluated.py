@@ -180,7 +180,7 @@ class _Dense(nn.Module):
         """
         modules = list(self.kernel.modules())
         attributes = [dict(vars(module)) for module in modules]
-        kept = [
+        kept: list[tuple[Any, Any]] = [
             (value, copy.copy(value))
             for each in attributes
             for name, value in each.items()
@@ -195,9 +195,9 @@ class _Dense(nn.Module):
             for module, before in zip(modules, attributes, strict=True):
                 vars(module).clear()
                 vars(module).update(before)
-            for value, before in kept:
+            for value, content in kept:
                 value.clear()
-                value.extend(before) if isinstance(value, list) else value.update(before)
+                value.extend(content) if isinstance(value, list) else value.update(content)
 
 
 def a(thing: object) -> str:
