@@ -180,7 +180,7 @@ class _Dense(nn.Module):
         """
         modules = list(self.kernel.modules())
         attributes = [dict(vars(module)) for module in modules]
-        kept = [
+        kept: list[tuple[Any, Any]] = [
             (value, copy.copy(value))
             for each in attributes
             for name, value in each.items()
