@@ -110,7 +110,7 @@ PLACES = ("_loaded", "check_metadata", "_check_attributes")
 
 @pytest.mark.parametrize(
     ("place", "error"),
-    [*(("_require_every_chunk", error) for error in UNFORESEEN), *product(PLACES, UNFORESEEN[:2])],
+    [*(("require_every_chunk", error) for error in UNFORESEEN), *product(PLACES, UNFORESEEN[:2])],
     ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 def test_whatever_a_trace_raises_as_it_is_read_is_said_of_it_alone(folder, monkeypatch, error, place):
