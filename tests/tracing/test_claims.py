@@ -283,7 +283,7 @@ def test_a_trace_that_is_moved_away_while_it_is_read_never_opens_with_what_is_no
     apviz.solve(a_system(), SOLVER, [apviz.Recorder(path)])
     recorder = apviz.Recorder(other)
     apviz.solve(a_system(50), SOLVER, [recorder])
-    module, name = (opening.xr, "open_datatree") if at == "while it is loaded" else (opening, "_require_every_chunk")
+    module, name = (opening.xr, "open_datatree") if at == "while it is loaded" else (opening, "require_every_chunk")
     whole, gone = getattr(module, name), []
 
     def moved_meanwhile(*arguments, **settings):
