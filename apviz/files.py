@@ -30,7 +30,7 @@ def path_of(path: object) -> Path:
 
 
 def require_short_list(file: BinaryIO, most: int) -> None:
-    """Refuses a zip file with a list of contents that is too long for so many files, before Python reads it whole.
+    """Refuse a zip file that lists more files than are accepted, before Python reads the whole list.
 
     Raises:
         ValueError: with the limit.

@@ -87,7 +87,7 @@ def dashboard(
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Let everybody in who can reach the address.")] = False,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="A host by which visitors come, such as that of a proxy; may be repeated."),
+        typer.Option(metavar="HOST", help="A host that visitors may use, such as that of a proxy; repeatable."),
     ] = None,
     show: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:

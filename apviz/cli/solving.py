@@ -402,7 +402,7 @@ def show(path: Annotated[str, typer.Argument(help="A trace, such as runs/ap.zarr
         _print_trace(trace)
     except (ValueError, OSError) as error:
         fail(error)
-    except Exception as error:  # numbers that nobody foresaw, in a trace of a stranger
+    except Exception as error:  # a stranger's trace may hold any numbers
         fail(ValueError(f"{path} cannot be shown: {type(error).__name__} {error}"))
 
 

@@ -114,7 +114,7 @@ class Login(BasicLoginHandler):
         self.write(_PAGE.format(token=html.escape(self.xsrf_token.decode()), error=html.escape(error)))
 
     def set_cookie(self, name: str, value: str | bytes, *args: Any, **options: Any) -> None:
-        """Sets a cookie for the pages beside this one; only over TLS, if this page came so."""
+        """Set a cookie for this folder of pages; only over TLS, if this page came over TLS."""
         come_by = self.request.protocol, self.request.headers.get("X-Forwarded-Proto", "")
         is_encrypted = any(each.startswith("https") for each in come_by)
         options |= {"path": None, "httponly": True, "samesite": "Strict", "secure": is_encrypted}

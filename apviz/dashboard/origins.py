@@ -25,7 +25,7 @@ class Origins:
 
     Args:
         address: the interface that the server listens on.
-        allowed: hosts or origins by which visitors come, such as `gp.example.org` or `https://gp.example.org:8443`.
+        allowed: hosts or origins that visitors may use, such as `gp.example.org` or `https://gp.example.org:8443`.
 
     Raises:
         ValueError: an `allowed` that names no host.

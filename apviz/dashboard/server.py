@@ -63,7 +63,7 @@ def serve(
         address: the interface to listen on; any but this machine's own asks for a decision about who may come.
         basic_auth: a password, or a JSON file of users and passwords.
         no_auth: let everybody in who can reach the address.
-        allow_origin: hosts by which visitors come, beside those of the address: a name of this machine, or that of a
+        allow_origin: hosts that visitors may use, besides those of the address: a name of this machine, or that of a
             proxy.
         entrance: what answers there until now.
 

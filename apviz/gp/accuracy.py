@@ -26,11 +26,11 @@ from apviz.system import KernelSystem
 MEAN_ERROR = 0.1
 # relative residuals of the mean: the least that float64 can reach, and the largest that is aimed at
 LEAST_TOL, LARGEST_TOL = 1e-15, 1e-2
-# float32 rounds the eigenvalues of K by about so many ε √n k(x, x), and this may be the given share of σ²
+# float32 rounds the eigenvalues of K by about this multiple of ε √n k(x, x), and this may be the given share of σ²
 ROUNDINGS, ROUNDING_SHARE = 8.0, 0.1
 # rows at which a factorisation in float64 takes as long as n² kernel entries; it grows with n, in this unit
 ROWS_PER_WORK = 300
-# epochs before a factorisation that fits is made instead: so many times its cost, but at least these
+# epochs before a factorisation that fits is made instead: this multiple of its cost, but at least these
 CAP_OF_FACTORS, LEAST_CAP = 3, 100
 # of the free memory, what a factorisation may take; it holds three n × n arrays
 FACTOR_SHARE, FACTOR_ARRAYS = 0.45, 3

@@ -96,7 +96,7 @@ class Posterior:
             solve for so many right-hand sides holds a dozen n × batch arrays, and one for each step of `history`.
         dtype: as in `KernelSystem`, of the solves; `auto`: float32 where its rounding is far below the noise and n is
             large, else float64.
-        device, operator, dataset: as in `KernelSystem`. KeOps compiles anew for every width of a batch, and
+        device, operator, dataset: as in `KernelSystem`. KeOps compiles again for every width of a batch, and
             is slow for many columns: tiled is the better engine for variances.
 
     Attributes:

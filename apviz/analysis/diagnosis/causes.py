@@ -29,8 +29,8 @@ FEW_ITERATIONS, CAPPED_ITERATIONS = 40, 100
 MORE_EPOCHS = 10
 # epochs, or iterations, whose rate says something
 RATED_EPOCHS = 6
-# a run that would have been done within so many times the epochs it had was cut off; a forecast over more epochs than
-# so many times those that were seen says nothing
+# a run that would have converged within this multiple of its epochs hit its limit; a forecast over more epochs than
+# this multiple of those seen says nothing
 CAP_FACTOR, FARTHEST = 1.5, 100.0
 # more noise is of use where as much as is not little would make κ a third or less
 OF_USE_FACTOR = 3.0

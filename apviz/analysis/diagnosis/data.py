@@ -33,13 +33,13 @@ TARGET_RATIOS: Final = (1e-4, 100.0)
 ORDINARY: Final = (1e-3, 1e3)
 # lengthscale ÷ deviation, outputscale ÷ mean square, and σ² ÷ mean square of hyperparameters gone astray
 ASTRAY_LENGTHSCALE, ASTRAY_OUTPUTSCALE, ASTRAY_NOISE = 1e4, 1e6, 100.0
-# an input that spreads over so many lengthscales, and over so many times more than another, is in other units
+# an input that spreads over this many lengthscales, and over this multiple of another's, is in other units
 WIDE_SPREAD, SPREAD_RATIO = 30.0, 30.0
 # test RMSE ÷ that of the mean from which little is predicted
 LITTLE_GAIN: Final = 0.9
 # test RMSE ÷ that of the mean, this near to 1, is that of predicting the mean exactly
 NO_GAIN: Final = 1e-3
-# σ² this near to its lower bound is at it, and what is proposed is so many times lower
+# σ² this near to its lower bound is at it, and the proposed bound is lower by this factor
 ON_FLOOR_FACTOR, FLOOR_FACTOR = 1.1, 10.0
 # gain in log likelihood for each unit that log σ² falls, in nats, from which a lower bound matters
 FLOOR_NATS = 1.0

@@ -169,7 +169,7 @@ def of_data(trace: Trace) -> Evidence:
 
 
 def oddities(trace: Trace) -> list[Odd] | None:
-    """What was recorded of outliers, equal columns, …; None where nobody looked, or in no form of apviz's."""
+    """Return the recorded outliers, equal columns, …; None where they were not looked for or cannot be read."""
     try:
         return [Odd(str(each["kind"]), str(each["message"])) for each in trace.attrs["oddities"]]
     except (KeyError, TypeError, ValueError):

@@ -31,7 +31,7 @@ from apviz.tracing import TrainingTrace
 from apviz.tracing.schema import FAILED
 from apviz.tracing.training_trace import SETTLED_STEPS
 
-# a lengthscale or an outputscale so many times its start, or less by as much, is no longer about the data
+# a lengthscale or an outputscale beyond this multiple of its start, or below its inverse, no longer describes the data
 ASTRAY = 1e6
 # the floor to try where there was none
 USUAL_NOISE_FLOOR = 1e-4

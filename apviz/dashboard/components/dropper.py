@@ -44,7 +44,7 @@ _unfinished: set[_Upload] = set()
 class Dropper(pn.widgets.FileDropper):
     """Panel's dropper, of which the browser alone would keep the limit: its server collects whatever is sent.
 
-    A file comes to lie in a folder of its own, which whoever gets it removes.
+    Each file gets a folder of its own, which the receiver removes.
 
     Args:
         folder: of the session; it is removed with it, and so is what was not finished.
