@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,12 +213,24 @@ def require_every_chunk(path: Place) -> None:
         if node.get("node_type") != "array":
             continue
         chunks = node["chunk_grid"]["configuration"]["chunk_shape"]
-        numbers = product(*(range(math.ceil(size / chunk)) for size, chunk in zip(node["shape"], chunks, strict=True)))
+        numbers = _indices([math.ceil(size / chunk) for size, chunk in zip(node["shape"], chunks, strict=True)])
         plain = [each["name"] for each in node["codecs"]] == ["bytes"] and isinstance(node["data_type"], str)
         size = math.prod(chunks) * np.dtype(node["data_type"]).itemsize if plain else None
         for place in ("/".join(["c", *map(str, number)]) for number in numbers):
             if not (f"{name}/{place}" in held if held is not None else _has_size(Path(str(path)) / name / place, size)):
                 raise ValueError(f"{path} has lost {name}/{place}, a part of its numbers; take it from a copy")
+
+
+def _indices(counts: list[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the places of a grid one at a time: `itertools.product` holds every range, and a stranger's may be huge."""
+    if min(counts, default=1) <= 0:
+        return
+    if not counts:
+        yield ()
+        return
+    for first in range(counts[0]):
+        for rest in _indices(counts[1:]):
+            yield (first, *rest)
 
 
 def _has_size(path: Path, size: int | None) -> bool:
