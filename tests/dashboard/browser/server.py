@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from tests.ports import free_port, opens, wait_until
 
 #: seconds that anything may take; a busy machine is slow
-PATIENCE = 60
+PATIENCE = 180
 #: of what is found, what is seen: other pages, made ahead, are there too
 SHOWN = "visible=true"
 #: a solve that goes on until it is stopped: nearly singular, and no residual is small enough
