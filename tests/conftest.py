@@ -3,6 +3,7 @@ compute, most of all on a busy machine."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -47,6 +48,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not item.path.relative_to(tests).as_posix().startswith(LONG), -many[item.path]
 
     items.sort(key=order)
+
+
+@pytest.fixture(autouse=True)
+def _warnings_are_captured_anew():
+    """Undoes what a command does in this process: pytest has put its own way of showing warnings back by then, and
+    logging, which believes that it still has them, would not take them again."""
+    yield
+    logging.captureWarnings(False)
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -103,7 +103,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         trace_: the `TrainingTrace`; None where nothing was trained, and after `load`.
         solution_: how the solve for the mean ended. Where `solution_.converged` is false, `fit` has warned.
         mean_error_: what no predicted mean is off by more, in posterior standard deviations of f: ‖y − μ − KW‖/σ. Where
-            it is above 0.1, `fit` has warned.
+            it is above 0.1, `fit` has warned. NaN in a model that a former version saved.
         posterior_: the `Posterior` in scaled units; its `variance_solves` tell how the last variances were got.
         scaling_: from raw to scaled units, and back.
         n_features_in_: d.

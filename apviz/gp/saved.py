@@ -53,7 +53,8 @@ class Saved:
         hyperparameters: in scaled units.
         given: whether the user gave them, so that they are a setting too.
         solution: how the weights were got; its `weights` are (n,), on the CPU.
-        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite.
+        mean_error: the bound on the error of means, in posterior standard deviations; may be infinite,
+            and NaN where a former version saved the model, which did not bound it.
         scaling: from raw to scaled units.
         feature_names: d names, or None where the training inputs had none.
         dtype: in which the model solves and predicts.
@@ -92,11 +93,12 @@ def write(path: str | Path, saved: Saved) -> None:
         "hyperparameters": saved.hyperparameters.as_plain(),
         "given": saved.given,
         "solution": summary | words | measured,
-        # JSON has no infinity
-        "mean_error": saved.mean_error if math.isfinite(saved.mean_error) else None,
         "feature_names": saved.feature_names,
         "dtype": str(saved.dtype).removeprefix("torch."),
     }
+    if not math.isnan(saved.mean_error):
+        # JSON has no infinity
+        description["mean_error"] = saved.mean_error if math.isfinite(saved.mean_error) else None
     # a setting from a search over a grid may be one of NumPy's numbers
     text = json.dumps(description, allow_nan=False, default=lambda number: number.item())
     arrays = {
@@ -200,7 +202,8 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
     mean, std = entries["target"].tolist()
     if (entries["half_width"] < 0).any() or std <= 0:
         raise ValueError("half_width has negative values, or the target's standard deviation is not positive")
-    dtype = _get(found, "dtype", str)
+    # former versions solved in the dtype that they stored the inputs in, and bounded no error
+    dtype = _get({"dtype": str(x.dtype)} | found, "dtype", str)
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, it is {dtype!r:.80}")
     return Saved(
@@ -210,7 +213,7 @@ def _checked(found: dict[str, Any], entries: dict[str, Any]) -> Saved:
         _hyperparameters(_get(found, "hyperparameters", dict), d),
         _get(found, "given", bool),
         _solution(_get(found, "solution", dict), entries["weights"]),
-        math.inf if found.get("mean_error", 0) is None else _number(found, "mean_error"),
+        _mean_error(found),
         Scaling(entries["centre"].astype(np.float64), entries["half_width"].astype(np.float64), mean, std),
         _feature_names(found.get("feature_names"), d),
         DTYPES[dtype],
@@ -241,6 +244,12 @@ def _number(found: dict[str, Any], name: str) -> float:
     if not math.isfinite(number):  # 1e999 is infinite, and still JSON
         raise ValueError(f"{name} must be finite, it is {number}")
     return number
+
+
+def _mean_error(found: dict[str, Any]) -> float:
+    if "mean_error" not in found:
+        return math.nan
+    return math.inf if found["mean_error"] is None else _number(found, "mean_error")
 
 
 def _settings(found: dict[str, Any]) -> dict[str, Any]:

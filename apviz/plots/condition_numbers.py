@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BELOW: Final = {"kappa": 0.42, "kappa_prime": 0.62}
 _SYMBOLS: Final = {"kappa": "diamond", "kappa_prime": "circle"}
 _NAMES: Final = {"kappa": "κ of K, on which CG depends", "kappa_prime": "κ′ of the blocks, of Theorem 1"}
+#: relative distance of two numbers below which they are one point of the axis
+_SEEN: Final = 1e-6
 #: of λmax and λ′max, with that of λmin
 _BOUNDS: Final = {"kappa": "lambda_max_bound", "kappa_prime": "lambda_max_block_bound"}
 
@@ -94,8 +96,9 @@ def _bound(trace: Trace, which: str) -> float | None:
     largest, smallest = attrs.get(_BOUNDS[which]), attrs.get("lambda_min_bound")
     if largest is None or not smallest:
         return None
-    bound = float(largest / smallest)
-    return bound if math.isfinite(bound) and bound > float(trace["spectrum"][which]) else None
+    bound, value = float(largest / smallest), float(trace["spectrum"][which])
+    # what is exact has a bound too, for rounding, which is no line that anybody sees
+    return bound if math.isfinite(bound) and bound > value * (1 + _SEEN) else None
 
 
 def _name_runs(figure: go.Figure, traces: Sequence[Trace], names: Sequence[str]) -> None:

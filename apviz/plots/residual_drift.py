@@ -49,7 +49,7 @@ def residual_drift(traces: Trace | Sequence[Trace], *, x: X = "work", theme: The
         curves.add_line(trace, drift, "drift", look, entry, rows=at)
     if not any_check:
         raise ValueError(
-            "no trace has a residual check, so no drift is known; a run checks when it converges and every "
+            "no trace has a residual check, so no drift is known; a run checks when it ends and every "
             "`check_every` epochs (AlternatingProjection) or iterations (ConjugateGradient): lower "
             "that setting"
         )

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.causes import tried
+from benchmarks.causes.running import tried
 from benchmarks.leaderboard.__main__ import app
 
 QUICK = (0, 3)

@@ -73,7 +73,7 @@ def test_drift_is_drawn_at_the_checks_only(runs, curve):
 
 def test_a_run_without_checks_is_an_error_that_names_the_setting(runs):
     with pytest.raises(ValueError, match=r"check_every"):
-        plots.residual_drift(runs["cut"])
+        plots.residual_drift(runs["interrupted"])
 
 
 def test_figures_with_two_panels_switch_the_title_of_the_lower_axis(runs):

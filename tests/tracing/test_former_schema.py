@@ -64,8 +64,10 @@ def test_the_same_solve_today_has_the_same_iterates(former, name):
     apviz.solve(system, SOLVERS[name], hooks=[recorder])
     for group in ("update", "epoch"):
         for variable in ("work", "residual"):
-            expected = before[group][variable].values
-            np.testing.assert_allclose(recorder.trace[group][variable].values, expected, rtol=1e-6, atol=1e-14)
+            expected, found = before[group][variable].values.copy(), recorder.trace[group][variable].values
+            if group == "epoch" and variable == "work" and before.outcome == "max_epochs":
+                expected[-1] += 1  # a solve that is cut ends with a pass now, which measures its residual
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-14)
 
 
 def test_conjugate_gradients_of_gpytorch_say_that_they_are(former):
