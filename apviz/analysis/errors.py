@@ -29,7 +29,7 @@ def k_norm_error(trace: Trace) -> xr.Dataset:
     by the recursion add up to, which is no bound.
 
     `bound` starts from the upper edge at epoch 0: Theorem 1 for gauss-southwell, the same in expectation for random,
-    the CG bound for plain CG, NaN where theory gives none. All are of exact arithmetic: from the epoch on at which the
+    exp(−t/(mκ′)) in expectation for shuffled, the CG bound for plain CG, NaN where theory gives none. All are of exact arithmetic: from the epoch on at which the
     error is known to be above, rounding has overtaken them, and they are NaN.
 
     Examples:
@@ -137,7 +137,7 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
     rule = trace.method.rule
     # where skeletons stand for columns, or factors have few digits, an update takes no guaranteed decrease off h
     is_projection = not trace.method.skeleton_rank and trace.attrs.get("factor_dtype") != "float16"
-    if rule in ("gauss-southwell", "random") and is_projection:
+    if rule in ("gauss-southwell", "random", "shuffled") and is_projection:
         jitter = float(trace["block"]["jitter"].max())  # a block that needs some takes less off h
         kappa_prime = (spectrum.attrs["lambda_max_block_bound"] + jitter) / spectrum.attrs["lambda_min_bound"]
         # by updates done, for a solve that was stopped inside an epoch, be it the first
@@ -145,10 +145,14 @@ def _theory(trace: Trace, epochs: np.ndarray) -> tuple[np.ndarray, str, bool, st
         if "update" in trace:  # where CG took over no block is projected onto, and h falls all the same
             of_update = trace["update"]["epoch_of_update"].values[trace["update"]["block"].values >= 0]
         done = np.searchsorted(of_update, epochs, side="right")
-        epochs = done / trace["block"].sizes["block"]
-        name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
+        blocks = trace["block"].sizes["block"]
         how = f"κ′ ≤ {kappa_prime:.3g}, from bounds on λ′max and λmin"
-        return theorem_1(epochs, kappa_prime), name, False, how
+        if rule == "shuffled":
+            # the first update of an epoch is a uniform draw, and the others do not raise the error
+            factor = theorem_1((done // blocks).astype(float), blocks * kappa_prime)
+            return factor, "a bound for shuffled blocks, in expectation", False, f"exp(−t/(mκ′)), m = {blocks}, {how}"
+        name = "Theorem 1" if rule == "gauss-southwell" else "Theorem 1, in expectation"
+        return theorem_1(done / blocks, kappa_prime), name, False, how
     if trace.method.is_plain_cg:
         kappa = spectrum["kappa"]
         how = f"{trace.condition()}: {kappa.attrs['how']}"

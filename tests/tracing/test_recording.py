@@ -271,7 +271,11 @@ def test_the_band_holds_the_error_in_the_k_norm_and_the_bound_is_above_it(solver
     slack = 1e-11 * truth.errors[0]
     assert (band["lower"] <= np.array(truth.errors) + slack).all()
     assert (band["upper"] >= np.array(truth.errors) - slack).all()
-    theory = {"gauss-southwell": "Theorem 1", "random": "Theorem 1, in expectation"}
+    theory = {
+        "gauss-southwell": "Theorem 1",
+        "random": "Theorem 1, in expectation",
+        "shuffled": "a bound for shuffled blocks, in expectation",
+    }
     name = (
         "CG bound"
         if solver.name == "ConjugateGradient"
@@ -282,6 +286,23 @@ def test_the_band_holds_the_error_in_the_k_norm_and_the_bound_is_above_it(solver
         assert (band["bound"] >= np.array(truth.errors) - slack).all()
     if name == "no bound is known":
         assert band["bound"].isnull().all()
+
+
+def test_the_bound_for_shuffled_blocks_holds_for_the_mean_over_seeds():
+    ratios, bounds = [], []
+    for seed in range(30):
+        truth, recorder = KeepErrors(), apviz.Recorder()
+        solver = apviz.AlternatingProjection(block_size=8, rule=apviz.rules.Shuffled(seed=seed), tol=1e-12, max_epochs=6)
+        apviz.solve(system(), solver, [truth, recorder])
+        band = errors.k_norm_error(recorder.trace)
+        ratios.append(np.array(truth.errors) / truth.errors[0])
+        bounds.append(band["bound"].values / float(band["upper"][0]))
+    kappa_prime = max(np.linalg.norm(K[i : i + 8, i : i + 8], 2) for i in range(0, 40, 8)) / np.linalg.eigvalsh(K)[0]
+    t = np.arange(7)
+    assert (np.mean(ratios, axis=0) <= np.exp(-t / (5 * kappa_prime))).all()
+    # κ′ of the trace is a bound, so that its curve is above that of the true one
+    drawn = np.nanmin(bounds, axis=0)
+    assert (drawn[: len(t)] >= np.exp(-t / (5 * kappa_prime)) * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.7])
